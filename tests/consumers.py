@@ -120,7 +120,7 @@ def bare(result: Any) -> Any:
 
 
 def verdict(call: Call, mesh: DeviceMesh, wanted: Any) -> str:
-    """What came of one call with distributed arrays: "distributed", "local" or what is wrong."""
+    """The outcome of one call with distributed arrays: "distributed", "local" or the fault."""
     arrays = [distarray.distribute(v, mesh, [distarray.Shard(0)], src=None) for v in values()]
     try:
         with sklearn.config_context(array_api_dispatch=True):

@@ -62,7 +62,7 @@ def test_all_ufuncs_are_known():
 
 
 def traits(row: Row) -> str:
-    """What a row declares, in words."""
+    """The traits that a row declares, in words."""
     said = [name for name in ("at", "like", "lists", "settles", "computes") if getattr(row, name)]
     if row.through:
         said.append("through=" + "+".join(sorted([fold.name for fold in row.through])))

@@ -1,7 +1,7 @@
 """Copying a value into an array: ``x[...] = value``, broadcast and cast as NumPy does."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,6 +12,10 @@ from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Shard
 from distarray.plan import restrict, shape_text
+from distarray.typing import Array, ArrayLike, Shape
+
+if TYPE_CHECKING:
+    from distarray.array.core import DistArray
 
 __all__ = ["assign", "brought", "fitted", "one_element"]
 
@@ -86,7 +90,7 @@ def _bare(value: Any, mesh: DeviceMesh) -> Any:
     return value
 
 
-def brought(value: Any, mesh: DeviceMesh) -> Any:
+def brought(value: "DistArray", mesh: DeviceMesh) -> "DistArray":
     """A distributed value on the mesh of what it is assigned to; evenly cut there unless small."""
     if value.mesh is mesh:
         return value
@@ -158,23 +162,24 @@ def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
     return value
 
 
-def _own_part(target: Base, value: Any) -> Any:
-    """What a rank needs of a replicated value: its part of what the value broadcasts to."""
+def _own_part(target: Base, value: ArrayLike) -> Any:
+    """The part of a replicated value that a rank needs, once the value is broadcast."""
     if isinstance(value, np.ndarray) and not value.ndim:
         return value.astype(target.dtype)[()]  # a device takes scalars of the host alone
     if isinstance(value, np.generic):
         np.empty((), target.dtype)[()] = value  # refused on all ranks where there is no room for it
     if not np.ndim(value):
         return value
-    value = target.mesh.asarray(value)
-    value = value.reshape(value.shape[max(0, value.ndim - target.ndim) :])
-    lead = target.ndim - value.ndim
+    block: Array = target.mesh.asarray(value)
+    block = block.reshape(block.shape[max(0, block.ndim - target.ndim) :])
+    lead = target.ndim - block.ndim
+    extents: Shape = block.shape
     section, shape = target.layout.section(target.mesh.coords)[lead:], target.shape[lead:]
     key = [
         slice(*interval) if extent == whole else slice(None)
-        for interval, extent, whole in zip(section, value.shape, shape, strict=True)
+        for interval, extent, whole in zip(section, extents, shape, strict=True)
     ]
-    return value[tuple(key)]
+    return block[tuple(key)]
 
 
 def _fits(shape: Sequence[int], target: Sequence[int]) -> bool:

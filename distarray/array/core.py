@@ -89,7 +89,7 @@ class DistArray(Scalars, Items, Operators, Methods):
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """What each mesh dimension does to the array."""
+        """The placement of the array along each mesh dimension."""
         return self.layout.placements
 
     @property

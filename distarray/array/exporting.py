@@ -44,9 +44,9 @@ __all__ = [
     "while_in_lists",
 ]
 
-#: Bytes up to which an array is gathered for others without a word.
+#: Bytes up to which an array is gathered for others without a warning.
 QUIET = 1 << 20
-#: How what gathers for NumPy is called, which asks for a buffer or for an array.
+#: The name of a gathering that NumPy has asked for, as a buffer or as an array.
 CONVERSION = "numpy.asarray or a buffer"
 #: The lines of the program, by rank, at which that has been said.
 _told: set[tuple[int, str, int]] = set()

@@ -232,7 +232,7 @@ class Detour:
         where: Array | bool = True,
         **keywords: Any,
     ) -> Any:
-        """Call the ufunc, with a result that has no steps; that is copied where it has to go."""
+        """Call the ufunc into a contiguous array, and copy that to where the result goes."""
         if into is None:
             into = out[0] if isinstance(out, tuple) else out
         if into is None or _in_step(x, into) or not present(self._fault):

@@ -10,7 +10,7 @@ What Python's own ``warnings`` make of NumPy's warnings is each rank's affair.
 
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import Context
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from distarray.array.base import Base
 from distarray.comm import DeviceMesh
 from distarray.comm.group import Group
 from distarray.layout import Fold
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 __all__ = ["NORMAL", "agreed", "error_state", "mesh_concerned", "raises"]
 
@@ -32,7 +35,7 @@ _KINDS = {
 
 
 def _reader() -> Callable[[], object]:
-    """What tells in some 30 ns whether the error state is what it was; ``geterr`` takes 1 us.
+    """A reader that tells in some 30 ns whether the error state has changed; ``geterr`` takes 1 us.
 
     Without it every state seems new, and :func:`raises` asks NumPy.
     """
@@ -62,7 +65,7 @@ def raises() -> bool:
 def mesh_concerned(values: Iterable[Any]) -> Any:
     """The mesh on which a call with these arguments has to agree on errors; None for no mesh.
 
-    What works on replicated arrays alone raises alike everywhere, without a word.
+    A call on replicated arrays alone raises the same on every rank, without a message.
     """
     for value in values:
         found = value.mesh if isinstance(value, Base) and not value.layout.is_replicated else None
@@ -73,7 +76,7 @@ def mesh_concerned(values: Iterable[Any]) -> Any:
     return None
 
 
-def agreed(mesh: DeviceMesh, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def agreed(mesh: DeviceMesh, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function; floating-point errors that are to be raised are raised on all ranks.
 
     Parameters

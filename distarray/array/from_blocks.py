@@ -226,7 +226,7 @@ def vouched(
 ) -> DistArray:
     """As :func:`from_local` with ``check=False``, or where there is nobody to ask.
 
-    What a loop says each time, tuples (and a list of placements), is looked up as it is.
+    Arguments that a loop repeats, tuples and a list of placements, are looked up unchanged.
     """
     if isinstance(placements, list):
         placements = tuple(placements)

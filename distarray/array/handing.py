@@ -19,7 +19,7 @@ _LONG = 1000
 
 
 def ordinary(value: object, whom: str) -> Any:
-    """What `whom` is handed for a value: itself if there is no distributed array in it."""
+    """A value as `whom` gets it; the same object if there is no distributed array in it."""
     kind: Any = type(value)
     if kind in _ATOMS:
         return value

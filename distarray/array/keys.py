@@ -121,7 +121,7 @@ def basic_entries(key: Key, shape: tuple[int, ...], arrays: bool = False) -> Ent
 
 
 def _is_basic(entry: Any, arrays: bool) -> bool:
-    """Whether an entry is none of those that make a key advanced (or no valid index at all)."""
+    """Whether an entry is valid in a basic key."""
     if entry is None or entry is Ellipsis or isinstance(entry, slice):
         return True
     if not arrays and _is_array(entry) and not isinstance(getattr(entry, "block", 0), np.generic):

@@ -34,7 +34,7 @@ from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concer
 from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, Objects, Row, is_overridden
 from distarray.config import config, on_check
 from distarray.layout import Layout
-from distarray.typing import ArrayLike
+from distarray.typing import ArrayLike, UfuncOut
 
 __all__ = [
     "at_once",
@@ -168,7 +168,7 @@ def _climb(
     return row.answer(function, args, kwargs)
 
 
-def _refuse_others(out: Any) -> None:
+def _refuse_others(out: UfuncOut) -> None:
     """Raise what NumPy raises if what is to be written to is no array."""
     for item in out if type(out) is tuple else (out,):
         if item is not None:
@@ -178,7 +178,7 @@ def _refuse_others(out: Any) -> None:
 def _server_of_objects(
     function: Callable[..., Any], row: Row, values: list[Any]
 ) -> Callable[..., Any] | None:
-    """What is called for Python objects instead of the implementation; None if that is."""
+    """The function for Python objects; None if the implementation itself takes them."""
     if row.objects is Objects.ENGINE:
         return None
     operands = list(operands_in(values))

@@ -1,20 +1,22 @@
-"""``like=``: what makes arrays asks the type of an array of another kind to make them."""
+"""``like=``: creation functions ask the type of a foreign array to make the new one."""
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, cast
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from distarray.array.base import Base
-from distarray.typing import Function
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 __all__ = ["obeys_like"]
 
 _OURS = np.ndarray.__array_function__
 
 
-def obeys_like(numpy_function: Callable[..., Any]) -> Callable[[Function], Function]:
+def obeys_like(numpy_function: Callable[..., Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Have a function's ``like=`` do what it does in NumPy, for types that are not ours.
 
     Parameters
@@ -28,20 +30,21 @@ def obeys_like(numpy_function: Callable[..., Any]) -> Callable[[Function], Funct
         From the decorated function, if the type has no ``__array_function__`` or declines.
     """
 
-    def decorate(function: Function) -> Function:
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
-        def public(*args: object, **kwargs: object) -> Any:
+        def public(*args: P.args, **kwargs: P.kwargs) -> T:
             like = kwargs.get("like")
             if like is None or isinstance(like, Base):
                 return function(*args, **kwargs)
             if getattr(type(like), "__array_function__", None) is _OURS:
                 return function(*args, **kwargs)
             named = {name: value for name, value in kwargs.items() if name != "like"}
-            return _made_by(like, (own[0], numpy_function), args, named)
+            made: T = _made_by(like, (own[0], numpy_function), args, named)
+            return made
 
         own: list[Callable[..., Any]] = [public]
         public.own = own  # type: ignore[attr-defined] # the name under which programs know it
-        return cast(Function, public)
+        return public
 
     return decorate
 
@@ -52,7 +55,7 @@ def _made_by(
     args: tuple[object, ...],
     named: dict[str, object],
 ) -> Any:
-    """What the type of `like` makes of a call, under the first of the names that it knows."""
+    """The result of the type of `like`, called by the first of the names that it knows."""
     kind: Any = type(like)
     if not hasattr(kind, "__array_function__"):
         raise TypeError(

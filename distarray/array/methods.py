@@ -126,7 +126,9 @@ class Methods(Reductions):
         """As :func:`numpy.compress`."""
         return call(np.compress, condition, self, axis=axis, out=out)
 
-    def choose(self, *choices: Any, out: Out = None, mode: str = "raise") -> Self:
+    def choose(
+        self, *choices: ArrayLike | Sequence[ArrayLike], out: Out = None, mode: str = "raise"
+    ) -> Self:
         """As :func:`numpy.choose`; the choices may be arguments of their own."""
         listed = choices[0] if len(choices) == 1 else choices
         return call(np.choose, self, listed, out=out, mode=mode)
@@ -373,7 +375,9 @@ class Methods(Reductions):
         """Write the pickle to a file; see :meth:`numpy.ndarray.dump`. Collective."""
         call(Methods.dump, self, file)
 
-    def tofile(self, fid: Any, sep: str = "", format: str = "%s") -> None:
+    def tofile(
+        self, fid: str | PathLike[str] | IO[bytes], sep: str = "", format: str = "%s"
+    ) -> None:
         """Write the elements to a file; see :meth:`numpy.ndarray.tofile`. Collective."""
         call(Methods.tofile, self, fid, sep, format)
 

@@ -85,7 +85,7 @@ def _talk(
 def _check_allowed(plan: Exchange, block: Array, mesh: DeviceMesh, route: Route) -> None:
     """Refuse an exchange where communication is forbidden.
 
-    Whoever has nothing to send must refuse too, lest it wait for those that refuse.
+    A rank with nothing to send must refuse too, lest it wait for those that refuse.
     """
     if mesh.group.guarded and moved_elements(*route):
         mesh.group.check_exchange(plan.elements_sent * block.dtype.itemsize, route)

@@ -96,7 +96,7 @@ def _lone(values: list[Any]) -> DistArray | None:
 
 
 def _model(values: Iterable[Any], otherwise: DistArray) -> tuple[DistArray, bool]:
-    """The first cut operand, where the result goes; if there is none its size decides."""
+    """The first cut operand, a model for the result; if none is cut, the result's size decides."""
     for value in values:
         if isinstance(value, DistArray) and not value.layout.is_replicated:
             return value, False

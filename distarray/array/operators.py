@@ -114,7 +114,7 @@ def _forward(ufunc: np.ufunc) -> Binary:
 def _reflected(ufunc: np.ufunc) -> Binary:
     long = _asking(ufunc, reflected=True)
 
-    def operate(self: Base, other: Any) -> Any:
+    def operate(self: Base, other: ArrayLike) -> Any:
         layout = self.layout
         if (
             type(other) in _SCALARS
@@ -208,7 +208,7 @@ def _refuses(self: Base, exponent: Any) -> bool:
 
 
 def _raised(act: Callable[[Any, Any], Any], x: Base, other: ArrayLike) -> Any:
-    """A power by the operator, of which all ranks know where they have to."""
+    """A power by the operator; errors that are to raise are raised on all ranks."""
     if error_state() is usual[0]:
         return act(x, other)
     return watched(_POWER, (x, other), {}, act, (x, other))

@@ -1,4 +1,4 @@
-"""Where a new array goes: what all creation functions share."""
+"""The layout of new arrays, and the decorator that all creation functions share."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from distarray.array.registry import Objects, Row, implements
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.config import in_force
 from distarray.layout import Fold, Layout, Placement
-from distarray.typing import ArrayLike, DType, DTypeLike, Function
+from distarray.typing import Array, ArrayLike, DType, DTypeLike, Function, ShapeLike
 
 __all__ = [
     "MadeAlone",
@@ -163,7 +163,7 @@ def _is_bound(args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
     return any(isinstance(value, DistArray) for value in (*args, *kwargs.values()))
 
 
-def _placed(value: Any, mesh: DeviceMesh, placements: Placements | None) -> DistArray:
+def _placed(value: Array, mesh: DeviceMesh, placements: Placements | None) -> DistArray:
     return wrap(value, placed_layout(value.shape, value.dtype, mesh, placements), mesh)
 
 
@@ -179,11 +179,10 @@ def unfolded(shape: tuple[int, ...], dtype: DType) -> tuple[tuple[int, ...], DTy
     return ((*shape, *dtype.shape), dtype.base) if dtype.shape else (shape, dtype)
 
 
-def as_shape(shape: Any) -> tuple[int, ...]:
+def as_shape(shape: ShapeLike | None) -> tuple[int, ...]:
     """A shape as a tuple of int, checked as NumPy does."""
-    if type(shape) is not tuple:
-        shape = _sequence(shape)
-    dims = tuple([index(extent) for extent in shape])
+    given: Sequence[int] = shape if type(shape) is tuple else _sequence(shape)
+    dims = tuple([index(extent) for extent in given])
     if dims and min(dims) < 0:
         raise ValueError("negative dimensions are not allowed")
     return dims

@@ -3,7 +3,7 @@
 All is decided from metadata, so that all ranks raise alike, what NumPy raises.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import index
 from typing import Any
 
@@ -50,7 +50,10 @@ def result_types(
 
 
 def refuse_shapes(
-    function: Callable[..., Any], operands: Sequence[Any], outs: Sequence[Any], keywords: Any
+    function: Callable[..., Any],
+    operands: Sequence[Any],
+    outs: Sequence[Any],
+    keywords: Mapping[str, Any],
 ) -> None:
     """Raise what NumPy raises for operands that do not broadcast; it may look at types first."""
     given = tuple([_emptied(out) for out in outs])
@@ -67,7 +70,7 @@ def _emptied(x: Any) -> Any:
 
 
 def as_axis(axis: Any) -> int:
-    """An axis as NumPy's functions in C read it: a truth value is none."""
+    """An axis as NumPy's functions in C read it; they refuse a truth value."""
     if isinstance(axis, (bool, np.bool_)):
         raise TypeError("an integer is required for the axis")
     return index(axis)

@@ -11,7 +11,7 @@ import numpy as np
 
 from distarray.array.base import Base
 from distarray.array.ladder import call
-from distarray.typing import Axes, DTypeLike, Out, Reducing
+from distarray.typing import ArrayLike, Axes, DTypeLike, Out, Reducing
 
 __all__ = ["Reductions"]
 
@@ -42,7 +42,7 @@ class Reductions(Base):
         axis: Axes = None,
         dtype: DTypeLike = None,
         out: Out = None,
-        *more: object,
+        *more: ArrayLike,
         **kwargs: Unpack[Reducing],
     ) -> Any:
         """As :func:`numpy.sum`."""
@@ -69,7 +69,7 @@ class Reductions(Base):
         axis: Axes = None,
         dtype: DTypeLike = None,
         out: Out = None,
-        *more: object,
+        *more: ArrayLike,
         **kwargs: Unpack[Reducing],
     ) -> Any:
         """As :func:`numpy.prod`."""
@@ -96,7 +96,7 @@ class Reductions(Base):
         axis: Axes = None,
         dtype: DTypeLike = None,
         out: Out = None,
-        *more: object,
+        *more: ArrayLike,
         **kwargs: Unpack[Reducing],
     ) -> Any:
         """As :func:`numpy.mean`."""
@@ -109,7 +109,7 @@ class Reductions(Base):
     @overload
     def max(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
     def max(
-        self, axis: Axes = None, out: Out = None, *more: object, **kwargs: Unpack[Reducing]
+        self, axis: Axes = None, out: Out = None, *more: ArrayLike, **kwargs: Unpack[Reducing]
     ) -> Any:
         """As :func:`numpy.max`."""
         return call(np.max, self, axis, out, *more, **kwargs)
@@ -121,7 +121,7 @@ class Reductions(Base):
     @overload
     def min(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
     def min(
-        self, axis: Axes = None, out: Out = None, *more: object, **kwargs: Unpack[Reducing]
+        self, axis: Axes = None, out: Out = None, *more: ArrayLike, **kwargs: Unpack[Reducing]
     ) -> Any:
         """As :func:`numpy.min`."""
         return call(np.min, self, axis, out, *more, **kwargs)
@@ -190,7 +190,7 @@ class Reductions(Base):
         dtype: DTypeLike = None,
         out: Out = None,
         ddof: float = 0,
-        *more: object,
+        *more: ArrayLike,
         **kwargs: Unpack[Reducing],
     ) -> Any:
         """As :func:`numpy.std`."""
@@ -220,7 +220,7 @@ class Reductions(Base):
         dtype: DTypeLike = None,
         out: Out = None,
         ddof: float = 0,
-        *more: object,
+        *more: ArrayLike,
         **kwargs: Unpack[Reducing],
     ) -> Any:
         """As :func:`numpy.var`."""

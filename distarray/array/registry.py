@@ -1,4 +1,4 @@
-"""Which function of ours stands behind which function of NumPy, and what it takes.
+"""The registry: the implementation of each NumPy function, and the arguments that it takes.
 
 Tables are keyed by the NumPy function object. A row declares its traits: what the ladder
 (:mod:`distarray.array.ladder`) must know before it calls the implementation.
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Objects(Enum):
-    """What happens to arrays of Python objects."""
+    """The ways in which arrays of Python objects are treated."""
 
     #: Where all operands lie whole, NumPy's own function is called; else the implementation.
     NUMPY = "NumPy's function where whole"

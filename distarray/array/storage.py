@@ -314,7 +314,7 @@ def common_order(arrays: Sequence[Base]) -> tuple[int, ...]:
 
 
 def _vote_on_order(x: Base) -> int:
-    """What this rank's block says about the order: its number, -1 for nothing; more for sure."""
+    """This rank's vote on the order: its number, -1 for no opinion; higher where it is certain."""
     natural = tuple(range(x.ndim))
     block = x.to_local()
     vote = -1

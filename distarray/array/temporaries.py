@@ -94,12 +94,12 @@ def compute(ufunc: np.ufunc, x: Any, y: Any, counts: tuple[int, int]) -> Any:
     return ufunc(a, b)
 
 
-def _takes(block: Any, other: Any) -> bool:
+def _takes(block: Array, other: Array | complex) -> bool:
     """Whether the result can go into a block, whose array is a temporary."""
     return _own(block) and _keeps(block, other)
 
 
-def _own(block: Any) -> bool:
+def _own(block: Array) -> bool:
     """Whether a block is memory that no object but its array, and no view, refers to."""
     if type(block) is not _ndarray or getrefcount(block) > _OWN_BLOCK:
         return False

@@ -180,7 +180,7 @@ class ChunkReader:
     def part(
         self, chunk: Chunk, box: Box, data: Array, shape: Sequence[int], coords: Coords | None
     ) -> Array:
-        """What the rank at some coordinates wants of a box whose bytes are given, as a view."""
+        """The part of a box that the rank at some coordinates wants, as a view of its bytes."""
         stored, layout, _ = self.arrays[chunk.array]
         found = data.view(stored.dtype).reshape(shape)
         return part_of(found, _common(box, layout.section(coords), box))

@@ -70,7 +70,7 @@ class Call(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the user has called, in the program's words."""
+        """The name of the user's call, in the program's words."""
         text = expression(self.code, self.instruction)
         return called(text) if text else self.function.co_qualname
 

@@ -54,7 +54,7 @@ def talker_here() -> Talker:
 
 
 def allow(talks: Callable[[], bool]) -> None:
-    """Let other threads talk, too: those in which `talks()` is true, as the main one waits."""
+    """Let other threads talk while the main one waits: those in which `talks()` is true."""
     _others.append(talks)
 
 

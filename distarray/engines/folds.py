@@ -17,10 +17,16 @@ from distarray.comm.group import Group
 from distarray.layout import Fold
 from distarray.typing import Array
 
-__all__ = ["RULES", "Rule", "Ufunc", "combine", "exclusive", "fold_with", "identity", "neutral"]
-
-#: The type of a ufunc, in signatures.
-Ufunc = np.ufunc
+__all__ = [
+    "RULES",
+    "Rule",
+    "calls_python",
+    "combine",
+    "exclusive",
+    "fold_with",
+    "identity",
+    "neutral",
+]
 
 #: Up to this many gathered bytes every rank folds everything; above it each rank folds one piece.
 GATHER_BELOW = 1 << 16
@@ -68,6 +74,12 @@ RULES: dict[np.ufunc, Rule] = {
     np.logaddexp: Rule(rounds=True),
     np.logaddexp2: Rule(rounds=True),
 }
+
+
+@lru_cache(maxsize=256)
+def calls_python(ufunc: np.ufunc) -> bool:
+    """Whether a ufunc is one of :func:`numpy.frompyfunc`, which take and give objects."""
+    return all(set(loop) <= set("O->") for loop in ufunc.types)
 
 
 @lru_cache(maxsize=256)

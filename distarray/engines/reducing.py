@@ -20,7 +20,7 @@ from distarray.array.probes import as_axis, condition, hollow, tiny
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines import chains, reproducible
-from distarray.engines.folds import RULES, Ufunc, combine, identity, neutral
+from distarray.engines.folds import RULES, calls_python, combine, identity, neutral
 from distarray.layout import Fold, Layout, Partial
 from distarray.plan import ReductionPlan, plan_reduction, restrict
 from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike, Out, Shape
@@ -32,7 +32,6 @@ __all__ = [
     "finish",
     "loop_dtype",
     "part_beside",
-    "plan_of",
     "reduce",
     "reduced",
     "write",
@@ -41,7 +40,7 @@ __all__ = [
 NoValue: Any = np._NoValue
 
 #: The functions of NumPy that other array libraries implement instead of ``ufunc.reduce``.
-_NAMED: dict[Ufunc, Any] = {
+_NAMED: dict[np.ufunc, Any] = {
     np.add: np.sum,
     np.multiply: np.prod,
     np.maximum: np.max,
@@ -53,7 +52,7 @@ _HOST: tuple[type, ...] = (np.ndarray, np.generic)
 
 
 def reduce(
-    ufunc: Ufunc,
+    ufunc: np.ufunc,
     a: ArrayLike,
     axis: Axes = 0,
     dtype: DTypeLike = None,
@@ -95,17 +94,17 @@ def reduce(
     x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out, where))
     axis = axis if type(axis) is int or axis is None else _as_axis(axis)
     keepdims = keepdims is not NoValue and bool(keepdims)
-    if x.block.dtype.hasobject or (ufunc not in RULES and _calls_python(ufunc)):
+    if x.block.dtype.hasobject or (ufunc not in RULES and calls_python(ufunc)):
         return _of_objects(ufunc, x, axis, dtype, out, keepdims, initial, where)
     if out is None and initial is NoValue and (where is True or where is NoValue):
         return _planned(ufunc, x, axis, dtype, keepdims)
     return _with_arguments(ufunc, x, axis, dtype, out, keepdims, initial, where)
 
 
-def _planned(ufunc: Ufunc, x: DistArray, axis: Axes, dtype: Any, keepdims: bool) -> Any:
+def _planned(ufunc: np.ufunc, x: DistArray, axis: Axes, dtype: Any, keepdims: bool) -> Any:
     """A reduction without `out`, `initial` and `where`, which is planned but once."""
     block, mesh = x.block, x.mesh
-    plan = plan_of(ufunc, x.layout, block.dtype, axis, dtype, keepdims)
+    plan = _plan_of(ufunc, x.layout, block.dtype, axis, dtype, keepdims)
     if not plan.direct or not block.size or (plan.rounds and config.settings.reproducible):
         return _folded(ufunc, x, plan, dtype)
     if plan.total is not None and type(block) is np.ndarray:
@@ -118,7 +117,7 @@ def _planned(ufunc: Ufunc, x: DistArray, axis: Axes, dtype: Any, keepdims: bool)
 
 
 def _with_arguments(
-    ufunc: Ufunc,
+    ufunc: np.ufunc,
     x: DistArray,
     axis: Axes,
     dtype: DTypeLike,
@@ -142,7 +141,7 @@ def _with_arguments(
 
 
 def _folded(
-    ufunc: Ufunc,
+    ufunc: np.ufunc,
     x: DistArray,
     plan: ReductionPlan,
     dtype: DTypeLike,
@@ -161,7 +160,7 @@ def _folded(
     return finish(part, plan, ufunc, x.mesh, out)
 
 
-def _in_turn(ufunc: Ufunc, initial: Any) -> bool:
+def _in_turn(ufunc: np.ufunc, initial: Any) -> bool:
     """Whether elements are to be folded in one after the other, beginning with `initial`."""
     return ufunc not in RULES or (RULES[ufunc].positive and initial is not NoValue)
 
@@ -175,14 +174,8 @@ def _as_axis(axis: Axes) -> Axes:
     return tuple(map(as_axis, axis)) if isinstance(axis, tuple) else as_axis(axis)
 
 
-@lru_cache(maxsize=256)
-def _calls_python(ufunc: Ufunc) -> bool:
-    """Whether a ufunc is one of :func:`numpy.frompyfunc`, which take and give objects."""
-    return all(set(loop) <= set("O->") for loop in ufunc.types)
-
-
 def _of_objects(
-    ufunc: Ufunc,
+    ufunc: np.ufunc,
     x: DistArray,
     axis: Axes,
     dtype: DTypeLike,
@@ -206,8 +199,8 @@ def _of_objects(
 
 
 @lru_cache(maxsize=4096)
-def plan_of(
-    ufunc: Ufunc,
+def _plan_of(
+    ufunc: np.ufunc,
     layout: Layout,
     source: DType,
     axis: Axes,
@@ -225,7 +218,7 @@ def _dtype_of(value: Any) -> DType:
     return dtype
 
 
-def _with_rule(ufunc: Ufunc, layout: Layout, plan: ReductionPlan) -> ReductionPlan:
+def _with_rule(ufunc: np.ufunc, layout: Layout, plan: ReductionPlan) -> ReductionPlan:
     """The plan with the attributes that depend on the ufunc."""
     rule = RULES.get(ufunc)
     if rule is None:  # the order matters
@@ -237,7 +230,7 @@ def _with_rule(ufunc: Ufunc, layout: Layout, plan: ReductionPlan) -> ReductionPl
 
 
 def _checked(
-    ufunc: Ufunc,
+    ufunc: np.ufunc,
     x: DistArray,
     out: Out | Array,
     mask: DistArray | None,
@@ -285,7 +278,7 @@ def _broadcasts(shape: Shape, onto: Shape) -> bool:
     return len(shape) <= len(onto) and all(have in (want, 1) for have, want in pairs)
 
 
-def loop_dtype(ufunc: Ufunc, x: DistArray, out: DistArray | Array) -> Any:
+def loop_dtype(ufunc: np.ufunc, x: DistArray, out: DistArray | Array) -> Any:
     """The data type that NumPy computes in when there is an `out`."""
     if {x.dtype.kind, out.dtype.kind} & {"m", "M"}:
         # Integers as times: only differences need all of their 64 bits.
@@ -301,7 +294,7 @@ def _settled(x: DistArray, plan: ReductionPlan) -> tuple[DistArray, ReductionPla
     return x, placed._replace(rounds=plan.rounds)
 
 
-def _passes(ufunc: Ufunc, x: DistArray, plan: ReductionPlan, mask: DistArray | None) -> bool:
+def _passes(ufunc: np.ufunc, x: DistArray, plan: ReductionPlan, mask: DistArray | None) -> bool:
     """Whether an array that is not plain can be reduced as it is, with the same result."""
     fold, partials = RULES[ufunc].fold, x.layout.partials
     if mask is not None or (partials and (fold is None or plan.dtype != x.dtype)):
@@ -310,7 +303,7 @@ def _passes(ufunc: Ufunc, x: DistArray, plan: ReductionPlan, mask: DistArray | N
 
 
 def _in_order(
-    ufunc: Ufunc,
+    ufunc: np.ufunc,
     x: DistArray,
     plan: ReductionPlan,
     dtype: DTypeLike,
@@ -347,7 +340,7 @@ def part_beside(a: DistArray, x: DistArray) -> Array:
 
 
 def _contribution(
-    ufunc: Ufunc,
+    ufunc: np.ufunc,
     x: DistArray,
     plan: ReductionPlan,
     dtype: DTypeLike,
@@ -376,7 +369,7 @@ def _filled(mesh: DeviceMesh, shape: Shape, value: Any, dtype: DType) -> Array:
 
 
 def reduced(
-    ufunc: Ufunc,
+    ufunc: np.ufunc,
     block: Array,
     axes: tuple[int, ...],
     dtype: DTypeLike = None,
@@ -401,7 +394,7 @@ def reduced(
 
 
 def finish(
-    part: Any, plan: ReductionPlan, ufunc: Ufunc, mesh: DeviceMesh, out: Out | Array = None
+    part: Any, plan: ReductionPlan, ufunc: np.ufunc, mesh: DeviceMesh, out: Out | Array = None
 ) -> Any:
     """Fold the ranks' contributions, or leave a large result pending; write it to `out`."""
     layout = plan.layout
@@ -419,7 +412,7 @@ def finish(
     return wrap(part, layout, mesh) if out is None else write(part, layout, mesh, out)
 
 
-def _stays_pending(plan: ReductionPlan, ufunc: Ufunc) -> bool:
+def _stays_pending(plan: ReductionPlan, ufunc: np.ufunc) -> bool:
     """Whether a result is large enough to leave its fold pending until it is read."""
     if RULES[ufunc].fold is None:
         return False

@@ -84,7 +84,7 @@ def _begun(target: str) -> str:
 
 
 def _check(target: str) -> None:
-    """Refuse what cannot be replaced before anything is written."""
+    """Refuse, before anything is written, a path that cannot be replaced."""
     directory = os.path.dirname(target)
     if os.path.isdir(target):
         raise IsADirectoryError(f"{target} is a directory; it is not replaced by a file")

@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 @dataclass(slots=True)
 class Contents:
-    """What a file holds, as one rank sees it.
+    """The contents of a file, as one rank sees them.
 
     Attributes
     ----------

@@ -69,7 +69,7 @@ def origin_of(
 def read_by_each(
     call: str, read: Callable[[], T], mesh: DeviceMesh, words: Callable[[Array], str] = value_words
 ) -> T:
-    """What every rank reads by itself; raises on all if one fails or has read other values.
+    """A value that every rank reads by itself; raises on all if one fails or reads another.
 
     Collective.
 

@@ -112,7 +112,7 @@ class memmap(DistArray):
 
 
 def _path_of(filename: Any, mesh: DeviceMesh) -> Any:
-    """What NumPy maps: a path, or, where no other rank has to find it, a file object as it is."""
+    """The file for NumPy to map: a path; a file object where no other rank has to open it."""
     if not hasattr(filename, "read"):
         return os.fspath(filename)
     if mesh.size() == 1:

@@ -138,7 +138,7 @@ def _by_numpy(file: str | IO[bytes], rest: dict[str, Any]) -> Any:
 
 
 def _by_each(read: Callable[[], Any], mesh: DeviceMesh, placements: Placements | None) -> Any:
-    """What every rank reads whole, with equal values; an array is distributed."""
+    """A value that every rank reads whole, equal on all; an array is distributed."""
     found = read_by_each("numpy.load", read, mesh)
     if not isinstance(found, np.ndarray):
         return found

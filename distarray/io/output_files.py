@@ -50,7 +50,7 @@ _REAL = (*_BINARY, TextIOWrapper)
 
 
 class Target(NamedTuple):
-    """Where arrays are written to.
+    """A target that arrays are written to.
 
     Attributes
     ----------

@@ -56,7 +56,7 @@ def on_rank_zero(
 def found_on_rank_zero(
     look: Callable[[], T], mesh: DeviceMesh, said: str = "", error: Exception | None = None
 ) -> T:
-    """What rank 0 finds on disk, on all ranks; its exception is raised on all. Collective.
+    """Rank 0's finding on disk, on all ranks; its exception is raised on all. Collective.
 
     So all ranks go by the same facts, and none opens a file that rank 0 has not seen: under
     ``python -m distarray`` rank 0 writes the files. `said` and `error` are those of

@@ -329,7 +329,7 @@ def _commit(aside: Path, final: Path) -> None:
 
 
 def _for_array(given: T | Mapping[str, T] | None, name: str) -> T | None:
-    """What the caller has given for one array."""
+    """The caller's settings for one array."""
     return given.get(name) if isinstance(given, Mapping) else given
 
 

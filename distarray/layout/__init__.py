@@ -1,4 +1,4 @@
-"""Where the elements of a distributed array live: integers and tuples only, no MPI."""
+"""The layout of a distributed array's elements on the ranks: integers and tuples only, no MPI."""
 
 from distarray.layout.cut import Cut, Interval
 from distarray.layout.layout import Box, Coords, Layout, normalize_placements

@@ -1,4 +1,4 @@
-"""Where every element of a global array lives: shape, mesh shape, placements and cuts."""
+"""The layout of a global array: shape, mesh shape, placements and cuts."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence

@@ -105,7 +105,7 @@ def _kept_layout(layout: Layout, shape: tuple[int, ...]) -> Layout:
 
 
 def _part_of_stretched(x: DistArray, layout: Layout, lead: int) -> Any:
-    """This rank's block of `x`; the part of it that is needed if the result alone is cut."""
+    """This rank's block of `x`; where only the result is cut, the part that it needs."""
     if not layout.holds(x.mesh.coords):
         return x.mesh.xp.empty((), x.dtype)
     if not x.layout.is_replicated:

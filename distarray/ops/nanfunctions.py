@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout
-from distarray.engines.folds import Ufunc
 from distarray.engines.reducing import NoValue, check_reduction_out, part_beside, reduce
 from distarray.ops import statistics
 from distarray.ops.scans import without_nan
@@ -94,7 +93,7 @@ def nanmin(
 
 
 def _extreme(
-    ufunc: Ufunc,
+    ufunc: np.ufunc,
     a: ArrayLike,
     axis: Axes,
     out: DistArray | None,

@@ -14,7 +14,7 @@ __all__ = ["ndarray"]
 
 
 class _Derived(np.ndarray[Any, Any]):
-    """What the program's own kinds of arrays derive from: it knows `ndarray` as a type of views."""
+    """The base of the program's own kinds of arrays: it knows `ndarray` as a type of views."""
 
     def view(self, *args: Any, **kwargs: Any) -> Any:
         """As :meth:`numpy.ndarray.view`."""

@@ -24,7 +24,7 @@ from distarray.array.portable import ufunc_method
 from distarray.array.probes import hollow, tiny
 from distarray.config import config
 from distarray.engines import chains, reproducible
-from distarray.engines.folds import RULES, Ufunc, exclusive, neutral
+from distarray.engines.folds import RULES, exclusive, neutral
 from distarray.engines.reducing import check_target, loop_dtype, write
 from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Fold, Layout, Partial
@@ -52,7 +52,7 @@ _accumulate: Any = np.ufunc.accumulate  # untyped here: in the stubs its axis is
 
 
 def accumulate(
-    ufunc: Ufunc,
+    ufunc: np.ufunc,
     a: ArrayLike,
     axis: AxisOfUfunc = 0,
     dtype: DTypeLike | None = None,
@@ -97,7 +97,7 @@ def accumulate(
     return write(block, x.layout, x.mesh, out)
 
 
-def _passes(ufunc: Ufunc, x: DistArray, kind: DType) -> bool:
+def _passes(ufunc: np.ufunc, x: DistArray, kind: DType) -> bool:
     """Whether the scan of a sum that is pending is the sum of the contributions' scans."""
     layout = x.layout
     sums = all(layout.placements[m] == Partial(Fold.SUM) for m in layout.partials)
@@ -105,7 +105,7 @@ def _passes(ufunc: Ufunc, x: DistArray, kind: DType) -> bool:
     return linear and not config.settings.reproducible
 
 
-def order_matters(ufunc: Ufunc, kind: DType) -> bool:
+def order_matters(ufunc: np.ufunc, kind: DType) -> bool:
     """Whether the result depends on the order of operations, which then is NumPy's."""
     rule = RULES.get(ufunc)
     if rule is None:
@@ -114,7 +114,7 @@ def order_matters(ufunc: Ufunc, kind: DType) -> bool:
 
 
 def _checked(
-    ufunc: Ufunc, x: DistArray, axis: AxisOfUfunc, dtype: DTypeLike | None, out: DistArray | None
+    ufunc: np.ufunc, x: DistArray, axis: AxisOfUfunc, dtype: DTypeLike | None, out: DistArray | None
 ) -> tuple[DTypeLike | None, DType, int]:
     """The data types to ask for and of the result, and the axis counted from the front.
 
@@ -130,7 +130,11 @@ def _checked(
 
 
 def _checked_out(
-    ufunc: Ufunc, x: DistArray, axis: AxisOfUfunc, dtype: DTypeLike | None, out: DistArray | Array
+    ufunc: np.ufunc,
+    x: DistArray,
+    axis: AxisOfUfunc,
+    dtype: DTypeLike | None,
+    out: DistArray | Array,
 ) -> DTypeLike | None:
     """The data type to compute in for an `out`; NumPy's errors about it."""
     check_target(out)
@@ -157,13 +161,13 @@ def from_front(axis: AxisOfUfunc, ndim: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _probed(
-    ufunc: Ufunc, layout: Layout, source: DType, axis: AxisOfUfunc, dtype: DTypeLike | None
+    ufunc: np.ufunc, layout: Layout, source: DType, axis: AxisOfUfunc, dtype: DTypeLike | None
 ) -> DType:
     kind: DType = _accumulate(ufunc, tiny(layout.shape, source), axis, dtype).dtype
     return kind
 
 
-def _scanned(ufunc: Ufunc, x: DistArray, axis: int, kind: DType) -> Array:
+def _scanned(ufunc: np.ufunc, x: DistArray, axis: int, kind: DType) -> Array:
     """This rank's part, scanned by itself, with the fold of all earlier parts folded in."""
     dtype = None if kind.kind in "mMT" else kind
     block: Array = ufunc_method(ufunc, "accumulate", x.block, axis, dtype)
@@ -185,7 +189,9 @@ def _scanned(ufunc: Ufunc, x: DistArray, axis: int, kind: DType) -> Array:
     return block
 
 
-def _in_order(ufunc: Ufunc, x: DistArray, axis: int, dtype: DTypeLike | None, kind: DType) -> Array:
+def _in_order(
+    ufunc: np.ufunc, x: DistArray, axis: int, dtype: DTypeLike | None, kind: DType
+) -> Array:
     """This rank's part of a scan whose result depends on the order of operations."""
     if ufunc in RULES:
         work = reproducible.in_order_dtype(ufunc, kind)
@@ -271,7 +277,7 @@ def without_nan(a: ArrayLike, value: float) -> tuple[DistArray, Array | None]:
 
 
 def _cumulated(
-    ufunc: Ufunc, a: ArrayLike, axis: Axis, dtype: DTypeLike | None, out: DistArray | None
+    ufunc: np.ufunc, a: ArrayLike, axis: Axis, dtype: DTypeLike | None, out: DistArray | None
 ) -> Any:
     x = as_distarray(a)
     if axis is None:
@@ -326,7 +332,7 @@ def cumulative_prod(
 
 
 def _cumulative(
-    ufunc: Ufunc,
+    ufunc: np.ufunc,
     a: ArrayLike,
     axis: Axis,
     dtype: DTypeLike | None,

@@ -9,7 +9,7 @@ from distarray.array import DistArray, as_distarray, common_mesh, implements_met
 from distarray.array.portable import ufunc_method
 from distarray.array.probes import tiny
 from distarray.engines.chains import whole_along
-from distarray.engines.folds import Ufunc, neutral
+from distarray.engines.folds import neutral
 from distarray.engines.reducing import check_target, finish, loop_dtype, reduce, write
 from distarray.layout import Cut
 from distarray.ops.scans import AxisOfUfunc, accumulate, from_front, one_axis, order_matters
@@ -21,7 +21,7 @@ __all__ = ["outer", "reduceat"]
 
 @implements_method("outer")
 def outer(
-    ufunc: Ufunc, a: ArrayLike, b: ArrayLike, /, **kwargs: DTypeLike | DistArray | bool | None
+    ufunc: np.ufunc, a: ArrayLike, b: ArrayLike, /, **kwargs: DTypeLike | DistArray | bool | None
 ) -> Any:
     """``ufunc.outer(a, b)``: the ufunc for all pairs of an element of `a` and one of `b`.
 
@@ -53,7 +53,7 @@ _MOST_DIMENSIONS = 64
 
 @implements_method("reduceat")
 def reduceat(
-    ufunc: Ufunc,
+    ufunc: np.ufunc,
     a: ArrayLike,
     indices: ArrayLike,
     axis: AxisOfUfunc = 0,
@@ -108,16 +108,16 @@ def reduceat(
 
 
 @lru_cache(maxsize=1024)
-def _axis_of_slices(ufunc: Ufunc, ndim: int, axis: AxisOfUfunc) -> int:
+def _axis_of_slices(ufunc: np.ufunc, ndim: int, axis: AxisOfUfunc) -> int:
     """The axis counted from the front; raises NumPy's errors about it and about the ufunc."""
-    binary: Ufunc = ufunc if ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature else np.add
+    binary: np.ufunc = ufunc if ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature else np.add
     binary.reduceat(np.zeros((1,) * ndim), np.zeros(0, np.intp), axis)  # type: ignore[arg-type]
     return from_front(axis, ndim)
 
 
 @lru_cache(maxsize=1024)
 def _kind_of_slices(
-    ufunc: Ufunc, shape: tuple[int, ...], source: DType, axis: int, dtype: DTypeLike | None
+    ufunc: np.ufunc, shape: tuple[int, ...], source: DType, axis: int, dtype: DTypeLike | None
 ) -> DType:
     """The data type of the result; raises NumPy's errors about the data types."""
     kind: DType = ufunc.reduceat(tiny(shape, source), np.zeros(0, np.intp), axis, dtype).dtype
@@ -125,7 +125,7 @@ def _kind_of_slices(
 
 
 def _checked_dtype(
-    ufunc: Ufunc, x: DistArray, axis: int, count: int, dtype: DTypeLike | None, out: DistArray
+    ufunc: np.ufunc, x: DistArray, axis: int, count: int, dtype: DTypeLike | None, out: DistArray
 ) -> Any:
     """The data type to compute in for an `out`, which must have the shape of the result."""
     check_target(out)
@@ -139,7 +139,7 @@ def _checked_dtype(
     return loop_dtype(ufunc, x, out) if dtype is None else dtype
 
 
-def _may_be_split(ufunc: Ufunc, kind: DType) -> bool:
+def _may_be_split(ufunc: np.ufunc, kind: DType) -> bool:
     """Whether a slice can be folded from the parts of it that several ranks have.
 
     Not where the order of operations matters, nor where folding in the identity changes a number:
@@ -149,7 +149,7 @@ def _may_be_split(ufunc: Ufunc, kind: DType) -> bool:
     return not (changes or order_matters(ufunc, kind))
 
 
-def _starts(ufunc: Ufunc, indices: ArrayLike, extent: int) -> Array:
+def _starts(ufunc: np.ufunc, indices: ArrayLike, extent: int) -> Array:
     """The indices as integers, checked."""
     if isinstance(indices, DistArray):
         indices = indices.full()
@@ -165,9 +165,9 @@ def _starts(ufunc: Ufunc, indices: ArrayLike, extent: int) -> Array:
 
 
 def _pieces(
-    ufunc: Ufunc, x: DistArray, starts: Array, axis: int, dtype: DTypeLike | None, kind: DType
+    ufunc: np.ufunc, x: DistArray, starts: Array, axis: int, dtype: DTypeLike | None, kind: DType
 ) -> Array:
-    """What this rank's block contributes to each slice; the identity where it has no part."""
+    """The contribution of this rank's block to each slice; the identity where it has no part."""
     block = x.block
     stops = np.append(starts[1:], x.shape[axis])[: len(starts)]
     stops = np.where(stops > starts, stops, starts + 1)

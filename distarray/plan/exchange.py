@@ -189,7 +189,7 @@ def _combined(ranges: list[list[dict[int, int]]]) -> Iterable[dict[int, int]]:
 def _receives(
     src: Layout, needed: Box, target: Box, reader: Coords, rank: Callable[[Coords], int]
 ) -> Iterator[tuple[int, Coords, Box]]:
-    """What a rank reads: (peer, coordinates of the peer in the source, box)."""
+    """The receives of a rank: (peer, coordinates of the peer in the source, box)."""
     for fixed in _owners_of(src, needed):
         owner = _source_of(src, fixed, reader)
         common = intersect(src.section(owner), target)
@@ -285,7 +285,7 @@ def plan_exchange(src: Layout, dst: Layout, coords: Coords | None) -> Exchange:
 
 
 def _sends(src: Layout, dst: Layout, have: Box, coords: Coords, me: int) -> Iterator[Transfer]:
-    """What a rank sends to the readers that choose it."""
+    """The sends of a rank to the readers that choose it."""
     for reader in _readers(src, dst, have, coords):
         peer = rank_of(reader, src.mesh_shape)
         box = intersect(have, dst.section(reader)) if dst.holds(reader) else None
@@ -366,7 +366,7 @@ def _sends_across(
     me: int,
     reads_as: Callable[[int], Coords],
 ) -> Iterator[Transfer]:
-    """What a member of the source mesh sends to the readers that choose it."""
+    """The sends of a member of the source mesh to the readers that choose it."""
     have = src.section(mine)
     if not _wanted(src, have, mine):
         return

@@ -142,7 +142,7 @@ def _pieces(
     owner: Coords,
     reader: Coords,
 ) -> tuple[FlatPiece, ...]:
-    """What one rank sends another, in the same order on both."""
+    """The pieces that one rank sends another, in the same order on both."""
     have, want = src.local_shape(owner), dst.local_shape(reader)
     choices: list[list[tuple[Slices, tuple[int, ...], slice, tuple[int, ...], Slices]]] = []
     for (old, new), moves in zip(groups, moving, strict=True):

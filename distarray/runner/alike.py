@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable
 from functools import update_wrapper
-from types import ModuleType
+from types import ClassMethodDescriptorType, ModuleType
 from typing import Any, Concatenate, ParamSpec
 
 from distarray.comm.processes import mpi_is_the_parents
@@ -124,7 +124,7 @@ def _replace_days(answers: Answers) -> None:
 
 
 def _asking(
-    function: Callable[Concatenate[type, P], Any], real: Any
+    function: Callable[Concatenate[type, P], Any], real: ClassMethodDescriptorType
 ) -> Callable[Concatenate[type, P], Any]:
     def asked(cls: type, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         if _asks(1):

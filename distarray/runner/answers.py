@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from distarray.runner.step import place
 
-__all__ = ["Answers", "Talk"]
+__all__ = ["Answers", "Communicator", "Talk"]
 
 #: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
@@ -31,6 +31,19 @@ _PATIENCE = 0.5
 _real_clock = time.monotonic
 Key = tuple[int, int]
 T = TypeVar("T")
+
+
+class Communicator(Protocol):
+    """The part of ``mpi4py.MPI.Intracomm`` that a communicator is made from."""
+
+    def Dup(self) -> Any:
+        """Another one over the same ranks; their messages never meet."""
+
+    def Get_rank(self) -> int:
+        """The number of this rank."""
+
+    def Get_size(self) -> int:
+        """How many ranks there are."""
 
 
 class Talk(Protocol):
@@ -58,7 +71,7 @@ class Answers:
         NumPy, which must come later.
     """
 
-    def __init__(self, comm: Any, note: Callable[..., None]) -> None:
+    def __init__(self, comm: Communicator, note: Callable[..., None]) -> None:
         self._comm = comm.Dup()
         self._meeting = comm.Dup()  # apart, since posts may be left on the other one
         self.number = 0

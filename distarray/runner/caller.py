@@ -1,4 +1,4 @@
-"""Who touches a file: the program, a library, or the machinery.
+"""The caller that touches a file: the program, a library, or the machinery.
 
 This decides whether the other ranks take part. All ranks execute the program's own lines in step,
 so those may communicate. A library may do something on one rank alone (build a cache, take a
@@ -16,7 +16,7 @@ __all__ = ["Caller", "caller"]
 
 
 class Caller(enum.Enum):
-    """Who touches a file."""
+    """The kinds of callers that touch a file."""
 
     PROGRAM = enum.auto()
     LIBRARY = enum.auto()

@@ -103,7 +103,7 @@ def _shared(real: Callable[P, Any], answers: Answers, concerned: Concerned) -> C
     return shared
 
 
-def _always(self: Any, frame: FrameType) -> bool:
+def _always(self: BaseProxy, frame: FrameType) -> bool:
     return True
 
 
@@ -209,7 +209,7 @@ class _Tasks:
     def __init__(self, real: "SimpleQueue[Any]") -> None:
         self._real = real
 
-    def put(self, item: Any) -> None:
+    def put(self, item: tuple[Iterable[Any], Callable[..., None] | None] | None) -> None:
         """Pickle, and put."""
         if item is not None:
             tasks, set_length = item

@@ -49,7 +49,7 @@ class Stream:
     def __enter__(self) -> "Stream":
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, *raised: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.close()
 
 

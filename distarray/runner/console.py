@@ -90,7 +90,7 @@ class Console(InteractiveConsole):
         self._count += not more
         return more
 
-    def showsyntaxerror(self, filename: str | None = None, **kwargs: Any) -> None:
+    def showsyntaxerror(self, filename: str | None = None, **kwargs: str) -> None:
         """Show what is wrong with a statement, past the hook that would end the job."""
         self.write("".join(traceback.format_exception_only(sys.exception())))
 

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any, ParamSpec
 
 from distarray.runner.caller import Caller, caller
@@ -240,7 +240,7 @@ class Entries(Iterator[Entry]):
     def __enter__(self) -> "Entries":
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, *raised: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.close()
 
     def close(self) -> None:

@@ -60,7 +60,7 @@ def install() -> None:
         when_imported(library, partial(_cover, library))
 
 
-def _pointing(real: Callable[..., Any]) -> Callable[..., Any]:
+def _pointing(real: Callable[[type, Any], Any]) -> Callable[[type, Any], Any]:
     def from_param(cls: type, obj: Any) -> Any:
         if isinstance(obj, DistArray):
             if not obj.layout.is_whole:

@@ -4,6 +4,7 @@ import queue
 import threading
 import time
 from collections import deque
+from types import TracebackType
 from typing import Any
 
 from distarray.runner.imports import replace
@@ -48,7 +49,7 @@ class Lock:
     def __enter__(self) -> bool:
         return self.acquire()
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, *raised: type[BaseException] | BaseException | TracebackType | None) -> None:
         self.release()
 
     def _at_fork_reinit(self) -> None:

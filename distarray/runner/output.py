@@ -6,7 +6,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from distarray.comm.processes import mpi_is_the_parents
 from distarray.runner.answers import Talk
@@ -46,7 +46,11 @@ def _kept(show: Callable[..., None]) -> Callable[..., None]:
     """A ``warnings.showwarning`` that also keeps NumPy's warnings, which ranks may have alone."""
 
     def keep_and_show(
-        message: Warning | str, category: type[Warning], filename: str, lineno: int, *rest: Any
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        *rest: TextIO | str | None,
     ) -> None:
         if issubclass(category, RuntimeWarning) and len(WARNED) < _MOST:
             WARNED[warnings.formatwarning(message, category, filename, lineno)] = None

@@ -1,4 +1,4 @@
-"""Whether all ranks execute the present code in step, and the place in the program."""
+"""Code that all ranks execute in step: whether the present code is such, and its place."""
 
 from collections.abc import Callable
 from threading import get_ident

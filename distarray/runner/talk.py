@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from time import monotonic, sleep  # as they are: the program's own are replaced
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from distarray.comm import calls, hooks
 from distarray.comm.mesh import default_mesh
 from distarray.comm.waits import watch
-from distarray.runner.answers import Answers
+from distarray.runner.answers import Answers, Communicator
 
 __all__ = ["Line", "open_answers", "open_line"]
 
@@ -25,7 +25,7 @@ class Line:
         Duplicated: messages here never meet the program's.
     """
 
-    def __init__(self, comm: Any) -> None:
+    def __init__(self, comm: Communicator) -> None:
         self._comm = comm.Dup()
         self.number = 0
         self.among = watch.another_line()

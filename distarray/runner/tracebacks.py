@@ -6,7 +6,6 @@ import os
 import threading
 import traceback
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 
@@ -60,7 +59,7 @@ class _Fold(traceback.FrameSummary):
 class _Stack(traceback.StackSummary):
     """Frames, of which some stand for several that are not shown."""
 
-    def format_frame_summary(self, frame_summary: traceback.FrameSummary, **style: Any) -> str:
+    def format_frame_summary(self, frame_summary: traceback.FrameSummary, **style: bool) -> str:
         """The lines of a frame."""
         if not isinstance(frame_summary, _Fold):
             return super().format_frame_summary(frame_summary, **style)

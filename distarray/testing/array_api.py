@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -46,6 +46,20 @@ _BINARY = """
     divide equal floor_divide greater greater_equal hypot less less_equal logaddexp logical_and
     logical_or logical_xor maximum minimum multiply nextafter not_equal pow remainder subtract
 """
+
+
+class _Standard(Protocol):
+    """The attributes that every array of the standard has."""
+
+    @property
+    def dtype(self) -> Any:
+        """The data type, an object of the library's own."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The extent of each dimension."""
+
+
 Call = Callable[[ModuleType, Any], Any]
 #: Calls of the functions that take more than arrays; a name may come several times.
 _CALLS: tuple[tuple[str, Call], ...] = (
@@ -133,14 +147,14 @@ _TRANSFORMS = """
 """
 
 
-def _spread(xp: ModuleType, x: Any) -> Any:
+def _spread(xp: ModuleType, x: _Standard) -> Any:
     """A well-conditioned symmetric matrix of the elements of `x`."""
     return xp.matmul(x, xp.matrix_transpose(xp.conj(x) if _is_complex(x) else x)) + 5 * xp.eye(
         x.shape[0], dtype=x.dtype
     )
 
 
-def _is_complex(x: Any) -> bool:
+def _is_complex(x: _Standard) -> bool:
     return "complex" in str(x.dtype)
 
 

@@ -73,7 +73,7 @@ class Landing:
         self._parts: list[Tensor | None] = []
 
     def begin(self, finish: Callable[[], list[Tensor | None]]) -> None:
-        """They are on their way; `finish` waits for them."""
+        """Note that the gradients are on their way; `finish` waits for them."""
         self._finish = finish
 
     def settle(self) -> None:

@@ -210,7 +210,7 @@ def _mask(
     length: int,
     added: int,
 ) -> Tensor | None:
-    """What to add to the scores of this rank's heads: broadcast to (batch, heads, to, from)."""
+    """The summand for the scores of this rank's heads: broadcast to (batch, heads, to, from)."""
     total = None
     batch, targets = q.shape[0], q.shape[2]
     if between is not None:

@@ -94,7 +94,7 @@ class Entry:
         return self.parameter.new_zeros(self.shape)
 
     def contribution(self, rank: int) -> Tensor:
-        """What this rank brings when the parameter is gathered, flat."""
+        """This rank's contribution when the parameter is gathered, flat."""
         part = self.parameter.detach().reshape(-1)
         if not self.rows:
             return part if rank == 0 else part[:0]

@@ -133,7 +133,7 @@ def _finished(layout: Layout) -> Layout:
 
 
 def _settled(x: DistTensor, want: Sequence[Placement] | None) -> DistTensor:
-    """Pending sums carried out: as wanted, if there is one mesh dimension; replicated else."""
+    """Pending sums carried out: as asked for if the mesh has one dimension, else replicated."""
     if want is not None and len(want) == 1 and isinstance(want[0], Shard):
         return x.redistribute(want)
     return x.placed(_finished(x.layout))

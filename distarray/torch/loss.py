@@ -90,7 +90,7 @@ def parallel_cross_entropy(
     Raises
     ------
     IndexError
-        If a target is none of the classes; on all ranks.
+        On all ranks, if a target is not one of the classes.
 
     Cost
     ----
@@ -325,7 +325,7 @@ _Mode: Any = TorchFunctionMode
 
 
 class _SplitClasses(_Mode):  # type: ignore[misc]
-    """Inside, the logits that `cross_entropy` is given are this rank's classes."""
+    """A context in which `cross_entropy` takes logits of this rank's classes alone."""
 
     def __init__(self, mesh: DeviceMesh) -> None:
         super().__init__()

@@ -210,7 +210,7 @@ def _within(module: Module, name: str, mesh: DeviceMesh, dim: int) -> Placed | N
 
 
 def _around(entry: Entry, mesh: DeviceMesh, dim: int) -> Placed:
-    """How a parameter's rows are laid out over the mesh: cut by others first, then along `dim`."""
+    """The layout of a parameter's rows over the mesh: cut by others first, then along `dim`."""
     placed = entry.within
     if placed is None:
         layout, viewed = Layout.replicated(entry.shape, mesh.shape), None

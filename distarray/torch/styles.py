@@ -131,7 +131,7 @@ class ColwiseParallel(_Weights):
     input_layouts : Placement, optional
         How a plain input is laid out; ``Replicate()`` by default.
     output_layouts : Placement, optional
-        How the output is wanted; ``Shard(-1)``, as it is computed, by default.
+        The placement of the output; by default ``Shard(-1)``, as it is computed.
     use_local_output : bool
         Hand out this rank's part as a plain tensor (default) or a `DistTensor`.
     multiple_of : int

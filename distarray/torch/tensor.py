@@ -99,7 +99,7 @@ class DistTensor(functions.Operators):
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """What each mesh dimension does to the tensor."""
+        """The placement of the tensor along each mesh dimension."""
         return self.layout.placements
 
     @property

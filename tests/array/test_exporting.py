@@ -1,4 +1,4 @@
-"""What is gathered for libraries: said at the program's line, counted, refused."""
+"""Gathering for libraries: a warning at the program's line, a count, a refusal."""
 
 import hashlib
 import io

@@ -150,7 +150,7 @@ def test_functions_are_found_by_name():
 def test_files_mapped(world):
     """A file object, on one rank even one without a name."""
     if 1 not in world.ranks:
-        pytest.skip("of several ranks each has a temporary file of its own")
+        pytest.skip("each of several ranks would have a temporary file of its own")
 
     def program(group):
         for kind in (tempfile.NamedTemporaryFile, tempfile.TemporaryFile):

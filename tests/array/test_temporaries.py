@@ -28,12 +28,12 @@ def pair():
     return [distribute(v, placements=[Shard(0)], src=None) for v in values], values
 
 
-@pytest.mark.skipif(KEEPS, reason="a temporary looks like a variable there")
+@pytest.mark.skipif(KEEPS, reason="Python 3.14 counts a temporary like a variable")
 def test_the_interpreter_tells_temporaries():
     assert temporaries._TEMPORARY
 
 
-@pytest.mark.skipif(KEEPS, reason="a temporary looks like a variable there")
+@pytest.mark.skipif(KEEPS, reason="Python 3.14 counts a temporary like a variable")
 @pytest.mark.parametrize("expression", ["(a + b) * 2.0", "2.0 - (a + b)", "a - (a + b)"])
 def test_a_temporary_is_reused(monkeypatch, pair, expression):
     (a, b), (x, y) = pair
@@ -52,7 +52,7 @@ def test_a_temporary_is_reused(monkeypatch, pair, expression):
     assert reused[-1]
 
 
-@pytest.mark.skipif(KEEPS, reason="a temporary looks like a variable there")
+@pytest.mark.skipif(KEEPS, reason="Python 3.14 counts a temporary like a variable")
 def test_memory_of_an_expression(pair):
     import tracemalloc
 

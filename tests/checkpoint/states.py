@@ -27,7 +27,7 @@ def few(request: pytest.FixtureRequest, world: Any) -> int:
     """Numbers of ranks for tests that do not depend on layouts."""
     if world.name == "mpi":
         if request.param == "one":
-            pytest.skip("mpiexec has started as many as it has")
+            pytest.skip("under mpiexec the number of ranks is given")
         return int(world.ranks[-1])
     return 1 if request.param == "one" else 3
 

@@ -42,7 +42,7 @@ def test_conversations_are_remembered_with_their_lines(world, ranks):
         return number, after, folded, exchanged, calls.recent()
 
     if ranks != world.group.size:
-        pytest.skip("the default mesh is over all ranks")
+        pytest.skip("the default mesh has all ranks, and this program runs on fewer")
     number, after, folded, exchanged, recent = world.run(ranks, program)[0]
     assert (after.number, after.name) == (number + 1, "np.sum")
     assert after.where.endswith(f"{HERE}:{number_of('# the first')}")
@@ -76,7 +76,7 @@ def test_lines_are_found_by_whichever_way_a_conversation_is_reached(world, ranks
         return found
 
     if ranks != world.group.size:
-        pytest.skip("the default mesh is over all ranks")
+        pytest.skip("the default mesh has all ranks, and this program runs on fewer")
     lines = [str(number_of(f"# by {way}")) for way in ("its method", "a function", "both")]
     assert world.run(ranks, program)[0] == [*lines, *lines]
 
@@ -93,7 +93,7 @@ def test_nothing_is_remembered_where_nothing_is_sent(world, ranks):
         return calls.moves() - before
 
     if ranks != world.group.size:
-        pytest.skip("the default mesh is over all ranks")
+        pytest.skip("the default mesh has all ranks, and this program runs on fewer")
     assert world.run(ranks, program)[0] == 0
 
 

@@ -1,4 +1,4 @@
-"""The ledger counts what is said, names the user's line, and can forbid it."""
+"""The ledger counts messages, names the user's line, and can forbid communication."""
 
 import linecache
 import threading

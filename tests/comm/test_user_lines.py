@@ -1,4 +1,4 @@
-"""Where a program is, and what a process is seen doing, read from its stack."""
+"""The line of a program and the activity of a process, read from its stack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether waiting can end: programs are played, healthy ones and such as have parted."""
+"""The verdict on waiting ranks, for simulated programs: healthy ones, and parted ones."""
 
 from __future__ import annotations
 

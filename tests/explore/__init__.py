@@ -4,8 +4,12 @@ A program is a list of lines that hold for both: `np` is NumPy or :mod:`distarra
 ``lay(values, S(0))`` lays an array out or copies it. After each line everything that is alive is
 compared: values, data types, shapes, exceptions, what can be written to and what shares memory.
 
-`grammar` says which statements there are and `drawing` what stands in their places, `program` draws
-programs and runs them, `comparison` compares, `shrinking` looks for the smallest program that still
-goes wrong, and `script` writes it down for a person to run. ``python -m tests.explore`` does all of
-it until its time is up; see CONTRIBUTING.md.
+`grammar` says which statements there are. `drawing` fills their places, with the operands and keys
+of `operands` and `keys` and the words of `vocabulary`. `program` draws programs and runs them,
+`comparison` compares, `shrinking` looks for the smallest program that still goes wrong, and
+`script` writes it down for a person to run. ``python -m tests.explore`` does all of it until its
+time is up; see CONTRIBUTING.md.
+
+Programs that once went wrong are kept in `found_views`, `found_writes` and `found_operations`, and
+`test_found` runs them.
 """

@@ -65,7 +65,7 @@ def meshes(group: Any) -> list[DeviceMesh]:
 def chosen(world: Any, name: str, *names: str) -> None:
     """Skip a row of a table under MPI, except those that differ from thread ranks."""
     if world.name == "mpi" and name not in names:
-        pytest.skip("on thread ranks")
+        pytest.skip("this row is tested on thread ranks alone")
 
 
 def placements(mesh: DeviceMesh, ndim: int) -> list[list[Any]]:

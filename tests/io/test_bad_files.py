@@ -241,7 +241,7 @@ def test_what_a_format_has_no_place_for(world: Any, shared: Path) -> None:
 def test_all_ranks_name_one_file(world: Any, shared: Path) -> None:
     """A path of each rank's own is refused: the ranks read and write one file together."""
     if world.ranks[-1] == 1:
-        pytest.skip("one rank alone")
+        pytest.skip("one rank has no other whose path could differ")
     on_first(world, lambda: [np.save(shared / f"{rank}.npy", np.ones(4)) for rank in range(8)])
     for act in (
         lambda m: io.read(shared / f"{m.rank}.npy", mesh=m),

@@ -193,7 +193,7 @@ def test_only_the_bytes_needed_are_read(
     world: Any, shared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if world.name == "mpi":
-        pytest.skip("counts what one process reads")
+        pytest.skip("counts the reads of one process, which thread ranks share")
     from zarr.storage import LocalStore
 
     read: list[str] = []

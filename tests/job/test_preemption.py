@@ -1,4 +1,4 @@
-"""Being told to stop: one answer on all ranks, whoever was told."""
+"""Requests to stop: one answer on all ranks, whichever rank got the signal."""
 
 from __future__ import annotations
 

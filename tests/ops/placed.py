@@ -1,4 +1,4 @@
-"""Where tests of creation put arrays, and a world in which nothing may be sent."""
+"""Placements for tests of creation, and a world in which nothing may be sent."""
 
 from hypothesis import strategies as st
 

@@ -113,7 +113,7 @@ def test_blocks_times_blocks(world, mesh_shape):
     """On a 2-d mesh an operand goes along one mesh dimension only."""
     ranks = mesh_shape[0] * mesh_shape[1]
     if ranks not in world.ranks:
-        pytest.skip("another number of ranks")
+        pytest.skip("the mesh needs another number of ranks")
     placed = [Shard(0), Shard(1)]
     shapes = ((36, 48), (48, 60))
     for t, layout in run(world, ranks, shapes, (placed, placed), np.matmul, mesh_shape):
@@ -171,7 +171,7 @@ def test_panels_of_a_summed_label(world, mesh_shape, dtype, pieces, monkeypatch)
     """Blocks times blocks with neither operand whole anywhere."""
     ranks = mesh_shape[0] * mesh_shape[1]
     if ranks not in world.ranks:
-        pytest.skip("another number of ranks")
+        pytest.skip("the mesh needs another number of ranks")
     monkeypatch.setattr(programs, "PANEL_BYTES", 8)
     a, b = (RNG.integers(-3, 4, shape).astype(dtype) for shape in ((24, 45), (45, 18)))
     expected = a @ b

@@ -303,7 +303,7 @@ def test_reproducible(world, ranks):
 def test_a_rank_outside_of_the_mesh(world, lines_first):
     ranks = world.ranks[-1]
     if ranks == 1:
-        pytest.skip("no rank to leave out")
+        pytest.skip("needs a second rank, to leave it out of the mesh")
     values = np.arange(24.0 * 5).reshape(24, 5)
 
     def program(group):

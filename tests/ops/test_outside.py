@@ -48,7 +48,7 @@ CALLS = {
 def test_a_rank_outside_of_the_mesh(world, name):
     ranks = world.ranks[-1]
     if ranks == 1:
-        pytest.skip("no rank to leave out")
+        pytest.skip("needs a second rank, to leave it out of the mesh")
 
     def program(group):
         mesh = DeviceMesh(group, (ranks - 1,), ranks=range(1, ranks))

@@ -57,7 +57,7 @@ SHAPED_BY_VALUES = {"rule", "bincount", "polymul", *HOST}
 def test_a_rank_outside_of_the_mesh(world, monkeypatch, name):
     ranks = world.ranks[-1]
     if ranks == 1:
-        pytest.skip("no rank to leave out")
+        pytest.skip("needs a second rank, to leave it out of the mesh")
     for module in (lines, covariance, convolving):
         monkeypatch.setattr(module, "REPLICATED_BELOW", 0)
     monkeypatch.setattr(interpolating, "GATHERED_BELOW", 0)

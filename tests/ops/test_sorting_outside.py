@@ -42,7 +42,7 @@ UNKNOWN = {
 def test_a_rank_outside_of_the_mesh(world, name):
     ranks = world.ranks[-1]
     if ranks == 1:
-        pytest.skip("no rank to leave out")
+        pytest.skip("needs a second rank, to leave it out of the mesh")
     call = CALLS.get(name) or UNKNOWN[name]
     values = tied((24, 5), "i8", 3, 40)
 

@@ -1,4 +1,4 @@
-"""Where a contraction works: decided from layouts alone."""
+"""The layout that a contraction works in, decided from layouts alone."""
 
 import time
 

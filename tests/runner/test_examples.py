@@ -22,7 +22,7 @@ def keep(done, directory):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """What one process leaves in a directory."""
+    """The files that one process leaves in a directory."""
     directory = tmp_path_factory.mktemp("plain")
     keep(run([sys.executable, *TERRAIN], directory), directory)
     return directory

@@ -1,4 +1,4 @@
-"""Libraries that insist on NumPy's arrays get them; what is gathered for them is said."""
+"""Libraries that insist on NumPy's arrays get them; a warning says what is gathered."""
 
 import textwrap
 from importlib.util import find_spec

@@ -30,7 +30,7 @@ def group(world):
 
     group = group_of()
     if world.name != "mpi" or group.size != 2:
-        pytest.skip("on 2 processes of mpiexec")
+        pytest.skip("runs under mpiexec on 2 processes")
     dt.ensure_process_group()
     yield group
     if dist.is_initialized():

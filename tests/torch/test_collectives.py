@@ -21,7 +21,7 @@ def drawn(*shape, dtype=torch.float64, seed=0):
 
 
 def chunks(whole, count, dim=0):
-    """What Shard gives each rank: torch.chunk, with empty parts where it gives fewer."""
+    """The parts that Shard gives the ranks: those of torch.chunk, then empty ones."""
     block = -(-whole.shape[dim] // count)
     starts = [min(rank * block, whole.shape[dim]) for rank in range(count + 1)]
     return [whole.narrow(dim, a, b - a) for a, b in itertools.pairwise(starts)]

@@ -31,7 +31,7 @@ def group(world):
 
     group = group_of()
     if world.name == "mpi" and group.size not in (2, 4):
-        pytest.skip("on 2 and 4 processes, and on this one alone without MPI")
+        pytest.skip("runs under mpiexec on 2 and 4 processes, and without MPI on one")
     yield group
     if dist.is_initialized():
         dist.destroy_process_group()
@@ -178,7 +178,7 @@ def test_other_meshes(group):
 @pytest.mark.accelerator
 def test_dtensors_on_hpus(group, theirs, device):
     if device != "hpu":
-        pytest.skip("about HPUs")
+        pytest.skip("needs HPUs")
     bridge.ensure_process_group()
     hpus = torch.distributed.device_mesh.DeviceMesh("hpu", list(range(group.size)))
     mesh = DeviceMesh(group, (group.size,))

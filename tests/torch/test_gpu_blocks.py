@@ -16,7 +16,7 @@ import distarray.torch as bridge  # noqa: E402
 
 def test_gpu_blocks_and_host_tensors(world, ranks, request):
     if request.config.option.device == "cpu":
-        pytest.skip("about blocks on a GPU")
+        pytest.skip("needs blocks on a GPU")
     values = np.arange(7.0)
 
     def program(group):

@@ -1,4 +1,4 @@
-"""What type checkers make of programs: one run of mypy over all of them, strict as it can be."""
+"""Programs under a type checker: one run of mypy over all of them, as strict as it can be."""
 
 from __future__ import annotations
 

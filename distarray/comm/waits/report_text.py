@@ -38,7 +38,7 @@ def summary(reports: Mapping[int, Report], name: Names = lambda report: report.r
 
 
 def activities(reports: Mapping[int, Report], name: Names = lambda report: report.rank) -> str:
-    """What some ranks do, in one line."""
+    """The activities of some ranks, in one line."""
     groups = grouped(reports)[:_MOST]
     return "; ".join(
         [f"{ranks_in_words(map(name, g))} {_does(g[0], len(g), _where(g[0]))}" for g in groups]
@@ -80,7 +80,7 @@ _ENDS = {
 
 
 def _does(report: Report, count: int, where: str) -> str:
-    """What `count` ranks do, as a verb and its complement."""
+    """The activity of `count` ranks, as a verb and its complement."""
     be, have = ("is", "has") if count == 1 else ("are", "have")
     if report.doing == "waits":
         return f"{be} in {where}"

@@ -153,7 +153,7 @@ class Scope:
         self.channel.keep_words(int(rank), text)
 
     def here(self, stale: float) -> dict[int, Report]:
-        """What the ranks of this node do."""
+        """The reports of the ranks of this node."""
         slots = self.channel.read()
         return {rank: _report(rank, words, stale, self) for rank, words in slots.items()}
 

@@ -116,7 +116,7 @@ class Speaker:
             self.scope.channel.release()
 
     def others(self) -> str:
-        """What the other ranks do now, once all have answered or some seconds have passed."""
+        """The reports of the other ranks, once all have answered or some seconds have passed."""
         until = _now() + _PATIENCE
         while True:
             self.scope.ask()
@@ -130,7 +130,7 @@ class Speaker:
     # -- this process ----------------------------------------------------------------------------
 
     def _words(self, look: Look, state: State) -> dict[str, Any]:
-        """What this process does, for the others to read."""
+        """The report of this process, for the others to read."""
         entry, needs = None, None
         doing = look.doing
         among = None if look.begun is None else look.begun.group.among

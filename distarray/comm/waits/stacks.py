@@ -28,7 +28,7 @@ _MOST = 240  # characters of arguments
 
 
 class Look(NamedTuple):
-    """What a process was seen doing.
+    """The activity of a process, as read from its stack.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Look(NamedTuple):
 
 
 def look() -> Look:
-    """What this process does: its main thread, or if that does not wait another one that does.
+    """A look at the main thread, or at another one that waits if the main one does not.
 
     Autograd's threads have no line of the user's, and work for the main thread. Not for threads
     that wait themselves.

@@ -76,7 +76,7 @@ class Entry(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a rank does.
+    """The report of a rank on its activity.
 
     Attributes
     ----------

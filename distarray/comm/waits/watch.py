@@ -49,7 +49,7 @@ class _Watch:
         self.start()
 
     def start(self) -> None:
-        """Begin, or go on after a fork."""
+        """Start the watch, or restart it after a fork."""
         if self._thread is not None:
             return
         self._stop.clear()
@@ -178,7 +178,7 @@ def another_line() -> Among | None:
 
 
 def elsewhere(error: BaseException) -> str:
-    """What the other ranks do, for an error of MPI, which itself names one rank alone."""
+    """The activities of the other ranks, for an error of MPI, which names one rank alone."""
     by_mpi = type(error).__module__.startswith("mpi4py")
     if not by_mpi or _watch is None or not _watch.speakers:
         return ""

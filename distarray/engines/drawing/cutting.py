@@ -1,4 +1,4 @@
-"""The second way: cut and join.
+"""The second way to draw: each rank cuts its stretch of the stream by a guess, and joins it.
 
 An element takes a varying number of words, which no other element changes. Each rank begins at a
 guessed word, a little before the one where its first element is expected, as if an element began
@@ -12,8 +12,9 @@ there, and draws past the place where the next rank has begun::
 
 The two sequences share the words, so they fall in step after a few elements: once an element begins
 at the same place in both, all that follow are the same. Rank 0 finds where, as it can go to the
-place where rank 1 began. How many elements each has drawn up to there is told to all, and added up:
-then each knows which of its elements are its own. As ranks begin early, none needs any of another.
+place where rank 1 began. Every rank tells the others how many elements it has drawn up to there;
+from the sums each knows which of its elements are its own. As ranks begin early, none needs any of
+another.
 
 If sequences do not fall in step (elements of very many words), or a guess was too far off, all
 ranks know, and draw in turns.

@@ -1,6 +1,6 @@
-"""The first way: an element takes a known number of half words, so that its place is computed.
+"""The first way to draw: an element takes a known number of half words, so its place is computed.
 
-Nothing is sent, except that MT19937, which cannot be advanced, stands where the last rank says.
+Nothing is sent, except for MT19937: it cannot be advanced, so the last rank sends its final state.
 """
 
 from math import ceil

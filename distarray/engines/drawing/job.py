@@ -121,7 +121,7 @@ class Job:
         return drawn
 
     def draw_standing_in(self, size: int, source: Source | None = None) -> Array:
-        """The next elements with other parameters, which take the same words."""
+        """The next elements, drawn with other parameters that take the same words of the stream."""
         drawn: Array = self.method(source)(*(self.row.steady or ()), size=size, **self.others)
         return drawn
 

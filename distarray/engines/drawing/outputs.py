@@ -1,4 +1,4 @@
-"""Where numbers go: into parts of what every rank has drawn, or into a given array."""
+"""Outputs of random methods: parts of what every rank has drawn, or a given array."""
 
 from collections.abc import Callable
 from typing import Any

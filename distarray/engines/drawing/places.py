@@ -132,7 +132,7 @@ class Walker:
         self._bits.random_raw(words, output=False)
 
     def _skip_halves(self, state: State, halves: int) -> None:
-        """Go on by half words, of which the last two are drawn: they leave what NumPy leaves."""
+        """Go on by half words. The last two are drawn, which leaves the state as NumPy does."""
         taker = np.random.Generator(self._bits)
         fresh = halves - state["has_uint32"]
         if fresh <= 2:

@@ -1,4 +1,4 @@
-"""A call of one of NumPy's random methods, shared among the ranks: which way it goes, and where to.
+"""A call of one of NumPy's random methods, shared among the ranks: how, and in what layout.
 
 Numbers are drawn in C order: rows in the order of the ranks. Results that lie otherwise are moved
 there. Small arrays, and those of one rank, are one call of NumPy's.
@@ -146,7 +146,7 @@ def _sampled(
 
 
 def _drawn_alike(call: Request, size: Shape | None, layout: Layout, mesh: DeviceMesh) -> DistArray:
-    """What every rank draws whole: one call of NumPy's."""
+    """One call of NumPy's, whose result every rank draws whole."""
     if mesh.coords is None and any(isinstance(value, DistArray) for value in call.values):
         drawn = np.broadcast_to(np.empty((), call.dtype), layout.shape)
     else:
@@ -155,7 +155,7 @@ def _drawn_alike(call: Request, size: Shape | None, layout: Layout, mesh: Device
 
 
 def _emptied(value: Any, core: int) -> Any:
-    """An array without elements of a parameter's type; what belongs to one element as it is."""
+    """An empty array of a parameter's type; a parameter of one element is returned unchanged."""
     if np.ndim(value) <= core:
         return value
     return np.empty((0, *value.shape[value.ndim - core :]), value.dtype)
@@ -214,7 +214,7 @@ def _rows(layout: Layout) -> Layout:
 
 
 def _share(lanes: Layout, mesh: DeviceMesh) -> Share:
-    """Who draws which elements."""
+    """The division of the elements among the ranks that draw them."""
     cut, width = lanes.cuts[0], prod(lanes.shape[1:])
     ends = [cut.interval(part) for part in range(cut.parts)]
     bounds = [(start * width, stop * width) for start, stop in ends]

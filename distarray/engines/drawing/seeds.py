@@ -154,7 +154,7 @@ class SeedSequence(np.random.SeedSequence, metaclass=Kind):
 
 
 class _Alike:
-    """What makes NumPy's bit generators ours: they begin alike on all ranks."""
+    """The base of our bit generators: NumPy's, begun alike on all ranks."""
 
     _theirs: Any
 

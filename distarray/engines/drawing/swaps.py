@@ -1,6 +1,7 @@
-"""The fourth way: NumPy's own swaps, which no one can cut, on an array of indices on every rank.
+"""The fourth way to draw: every rank makes all of NumPy's swaps, on an array of indices.
 
-Each rank makes all swaps and takes what belongs to it. Only elements that are distributed move.
+A sequence of swaps cannot be divided among the ranks. Each rank makes them all and takes its part
+of the result. Only elements that are distributed move.
 """
 
 from math import prod

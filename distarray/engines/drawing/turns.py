@@ -1,4 +1,7 @@
-"""The third way: a rank draws its part and hands the state to the next one. NumPy's own time."""
+"""The third way to draw, in turns: a rank draws its part and hands the state to the next one.
+
+It takes as long as NumPy on one process.
+"""
 
 from distarray.comm.agree import agree
 from distarray.engines.drawing.job import Job, Share, same_places

@@ -165,7 +165,7 @@ def _take(into: Array, block: Array, dealing: Dealing, rank: int) -> None:
 
 
 def _put(block: Array, part: Array, dealing: Dealing, rank: int) -> None:
-    """Copy a rank's columns into whole rows."""
+    """Copy the columns of a rank into whole rows."""
     for columns, own in dealing.stretches(rank):
         block[:, columns] = part[:, own]
 

@@ -45,7 +45,7 @@ class Packing:
     cut : Cut
         Of the dimension into which they are packed.
     in_place : bool
-        Whether every rank's selected elements are its block of the result as they are.
+        Whether each rank has selected exactly its block of the result, so that nothing moves.
 
     Cost
     ----

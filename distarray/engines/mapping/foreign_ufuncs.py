@@ -14,19 +14,14 @@ from distarray.array.portable import call_ufunc
 from distarray.comm import alone
 from distarray.comm.agree import agreed
 from distarray.engines.blockwise import prepare
+from distarray.engines.folds import calls_python
 from distarray.engines.mapping.loops import make_loop, placed, unlooped
 from distarray.plan import broadcast_shapes
 from distarray.typing import Array, ArrayLike, Casting
 
-__all__ = ["call_foreign", "is_python"]
+__all__ = ["call_foreign"]
 
 _NUMPYS = frozenset([value for value in vars(np).values() if isinstance(value, np.ufunc)])
-
-
-@lru_cache(maxsize=256)
-def is_python(ufunc: np.ufunc) -> bool:
-    """Whether a ufunc calls Python for each element, as those of :func:`numpy.frompyfunc` do."""
-    return ufunc not in _NUMPYS and all(set(loop) <= set("O->") for loop in ufunc.types)
 
 
 def call_foreign(
@@ -48,7 +43,9 @@ def call_foreign(
         return NotImplemented
     if ufunc.signature is not None:
         return _generalized(ufunc, inputs, outs, keywords)
-    return _of_python(ufunc, inputs, outs, where, keywords) if is_python(ufunc) else NotImplemented
+    if not calls_python(ufunc):
+        return NotImplemented
+    return _of_python(ufunc, inputs, outs, where, keywords)
 
 
 def _of_python(

@@ -26,7 +26,7 @@ from distarray.engines.sorting.sort_in_block import is_nan, position
 from distarray.layout import Fold
 from distarray.typing import Array
 
-__all__ = ["cuts_of", "settle_cuts"]
+__all__ = ["cuts_of"]
 
 _PURPOSE = "splitters"
 
@@ -79,12 +79,12 @@ def cuts_of(
     bounds = _sampled(group, keys, lengths, targets)
     low = np.where(inner, bounds.low, np.where(targets > 0, len(keys), 0))
     high = np.where(inner, np.maximum(bounds.high, low), low)
-    cuts = settle_cuts(group, keys, np.where(inner, targets, 0), low, high, together)
+    cuts = _settle_cuts(group, keys, np.where(inner, targets, 0), low, high, together)
     assert cuts is not None
     return cuts
 
 
-def settle_cuts(
+def _settle_cuts(
     group: Group, keys: Array, targets: Array, low: Array, high: Array, together: bool = False
 ) -> list[int] | None:
     """The exact cuts, given bounds for them.

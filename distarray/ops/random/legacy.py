@@ -196,7 +196,7 @@ def function(
 
 
 class _Module:
-    """What stands in ``numpy.random.mtrand``: the class, the functions, and their shared state."""
+    """The module ``numpy.random.mtrand``: the class, the functions, and their shared state."""
 
     RandomState = RandomState
 

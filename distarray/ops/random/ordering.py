@@ -244,7 +244,7 @@ def _chosen_at_once(
     place: Place,
     more: dict[str, Any],
 ) -> Any:
-    """NumPy's own call on every rank, each of which takes its part."""
+    """NumPy's own call, made on every rank, of whose result each takes its part."""
     mesh = place.mesh
     assert mesh is not None
     verify_place(self._plain, "choice", mesh)

@@ -32,7 +32,7 @@ SQUARE = {name: TALL[name] for name in ("qr", "qr r", "qr raw", "qr complete", "
 def test_a_rank_outside_of_the_mesh(world, name, large):
     ranks = world.ranks[-1]
     if ranks == 1:
-        pytest.skip("no rank to leave out")
+        pytest.skip("needs a second rank, to leave it out of the mesh")
     shape = (9, 9) if name.endswith("square") else (60, 3)
     call = TALL[name.removesuffix(" of a square")]
     values = np.random.default_rng(1).standard_normal(shape)

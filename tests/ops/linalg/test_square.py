@@ -235,7 +235,7 @@ OUTSIDE = {
 def test_a_rank_outside_of_the_mesh_takes_no_part(world, large):
     ranks = world.ranks[-1]
     if ranks == 1:
-        pytest.skip("no rank to leave out")
+        pytest.skip("needs a second rank, to leave it out of the mesh")
     a = positive(6)
 
     def program(group):

@@ -1,4 +1,4 @@
-"""What tests of random numbers share: NumPy's generators beside ours."""
+"""Helpers for tests of random numbers: NumPy's generators beside ours."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Which way a call goes, places of streams, and sequences that are hard to join."""
+"""The ways in which calls draw, places of streams, and sequences that are hard to join."""
 
 import numpy as np
 import pytest
