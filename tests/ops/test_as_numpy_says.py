@@ -45,6 +45,14 @@ def cut(np, x):
     return x.redistribute(placements=[distarray.Shard(x.ndim - 1)])
 
 
+def set_lists(np):
+    x = cut(np, np.zeros((2, 2), object))
+    x.flat[2] = (1, 2, 3)
+    x.flat[-1] = [4]
+    x.flat[0] = 5
+    return x
+
+
 def set_by_name(np):
     x = cut(np, np.array(A))
     x[Place(1, 2)] = -1.0
@@ -74,6 +82,7 @@ VALUES = {
     "copy if needed": lambda np: np.array(np.array(A), copy=_MODE.IF_NEEDED, order="F"),
     "copy always": lambda np: np.array(np.array(A), copy=_MODE.ALWAYS),
     "objects into a cut array": set_objects,
+    "lists by position": set_lists,
     "a text into characters": set_characters,
     "linspace of a subclass": lambda np: type(np.linspace(A[0].view(Quantity), 2)),
     "logspace of a subclass": lambda np: type(np.logspace(A[0].view(Quantity), 2)),
