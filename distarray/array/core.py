@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from copy import deepcopy
 from functools import lru_cache
 from sys import getsizeof
-from typing import TYPE_CHECKING, Any, SupportsIndex, cast
+from typing import TYPE_CHECKING, Any, Never, SupportsIndex, cast
 
 import numpy as np
 
@@ -96,6 +96,10 @@ class DistArray(Scalars, Items, Operators, Methods):
     def device(self) -> str:
         """Where this rank's block is: "cpu" or "cuda:N"."""
         return self.mesh.device
+
+    @device.setter
+    def device(self, name: Never) -> None:
+        raise AttributeError("attribute 'device' of 'numpy.ndarray' objects is not writable")
 
     # -- local blocks ------------------------------------------------------------------------
 

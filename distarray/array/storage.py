@@ -106,6 +106,8 @@ def _of_items(block: Array, layout: Layout) -> int:
 def cast_type(dtype: DTypeLike) -> DType:
     """The data type to cast to; of a class the instance whose size the cast finds."""
     if isinstance(dtype, type) and issubclass(dtype, np.dtype):
+        if dtype is np.dtype:
+            np.empty(0, dtype)  # raises what NumPy raises
         kind: Any = dtype
         made: DType = kind() if kind.type is str else np.dtype(kind.type)
         return made

@@ -116,6 +116,8 @@ class FlatIterator(NDArrayOperatorsMixin):
             raise IndexError("Assigning to a flat iterator with a 0-D index is not supported")
         refuse_read_only(base.block, "underlying array is read-only")
         entry = _single(_positions(key), base.size)
+        if base.dtype.kind == "O" and as_index(entry) is not None:
+            value = _one_object(value)
         value = np.asarray(value) if isinstance(value, np.generic) else value  # cast as arrays are
         values = as_distarray(as_values(value, base.dtype), base.mesh).plain()
         number = as_index(entry)
@@ -154,6 +156,13 @@ def _flattened(x: ArrayLike) -> Any:
     if isinstance(x, (list, tuple)):
         return type(x)([_flattened(item) for item in x])
     return x
+
+
+def _one_object(value: Any) -> Any:
+    """An object, which may be a list, as the single element of an array."""
+    one = np.empty((), object)
+    one.flat[0] = value
+    return one
 
 
 def _single(key: Key, size: int) -> Any:

@@ -73,7 +73,7 @@ class ndarray(metaclass=_EitherArray):
         order: Literal["C", "F"] | None = None,
     ) -> Any:
         """An uninitialized array, or an array of a buffer's elements."""
-        if buffer is None and strides is None:
+        if buffer is None and strides is None and np.dtype(dtype).itemsize:
             return empty(shape, dtype, order or "C")
         return array(np.ndarray(shape, dtype, buffer, offset, strides, order), copy=None)
 

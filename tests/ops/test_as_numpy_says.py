@@ -45,12 +45,28 @@ def cut(np, x):
     return x.redistribute(placements=[distarray.Shard(x.ndim - 1)])
 
 
+def set_lists(np):
+    x = cut(np, np.zeros((2, 2), object))
+    x.flat[2] = (1, 2, 3)
+    x.flat[-1] = [4]
+    x.flat[0] = 5
+    return x
+
+
 def set_by_name(np):
     x = cut(np, np.array(A))
     x[Place(1, 2)] = -1.0
     x[Place([0, 3], [1, 1])] = -2.0
     np.add.at(x, Place(2, 0), 5.0)
     return x
+
+
+def weighted(np, weights):
+    """A quantile of each line, where the lines are cut, too."""
+    values = cut(np, np.array(A.T[:, :3]))
+    given = cut(np, np.array([weights, [0.5] * 3, [0.5] * 3]))
+    with np.errstate(all="ignore"):  # NumPy's sum warns before it is refused
+        return np.quantile(values, 0.5, weights=given, method="inverted_cdf", axis=1)
 
 
 VALUES = {
@@ -66,17 +82,22 @@ VALUES = {
     "copy if needed": lambda np: np.array(np.array(A), copy=_MODE.IF_NEEDED, order="F"),
     "copy always": lambda np: np.array(np.array(A), copy=_MODE.ALWAYS),
     "objects into a cut array": set_objects,
+    "lists by position": set_lists,
     "a text into characters": set_characters,
     "linspace of a subclass": lambda np: type(np.linspace(A[0].view(Quantity), 2)),
     "logspace of a subclass": lambda np: type(np.logspace(A[0].view(Quantity), 2)),
     "geomspace of a subclass": lambda np: type(np.geomspace(A[1].view(Quantity), 2)),
     "type ==": lambda np: [operator.eq(type(x), np.ndarray) for x in (np.array(A), A, 1)],
     "a table by types": lambda np: {np.ndarray: 1}.get(type(np.array(A))),
+    "texts of nothing": lambda np: np.ndarray(4, dtype=_NOTHING).itemsize,
+    "weights that sum to the largest number": lambda np: weighted(np, [_LARGEST, 1.0, 1.0]),
     "__array_function__": lambda np: np.array([1.0, 2.0]).__array_function__(
         np.sum, (np.ndarray,), (np.array([1.0, 2.0]),), {}
     ),
 }
 _MODE = np._CopyMode
+_NOTHING = np.dtype("S0")
+_LARGEST = np.finfo(float).max
 _TEXT = np.dtypes.StringDType
 
 ERRORS = {
@@ -86,11 +107,18 @@ ERRORS = {
     ),
     "64 index arrays": lambda np: cut(np, np.ones((1,) * 63 + (5,)))[([0],) * 64],
     "64 masks": lambda np: cut(np, np.ones((1,) * 63 + (5,)))[(True,) * 64],
+    "a class as a data type": lambda np: np.array(cut(np, np.ones(3)), dtype=np.dtype),
+    "a class to cast to": lambda np: cut(np, np.ones(3)).astype(np.dtype),
+    "weights whose sum is infinite": lambda np: weighted(np, [_LARGEST] * 3),
+    "another device": lambda np: setattr(np.arange(3), "device", "other"),
     "binary fromstring": lambda np: np.fromstring(b"1234", dtype="i4"),
     "mT": lambda np: np.arange(3).mT,
     "a shape that needs a copy": lambda np: setattr(np.array(A)[:, :2], "shape", (8,)),
     "__array_function__": lambda np: np.arange(3).__array_function__(np.sum, (), [1], {}),
 }
+
+#: Errors that say what NumPy's say.
+ALIKE = {"a class as a data type", "weights whose sum is infinite", "another device"}
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -108,8 +136,10 @@ def test_errors(world, ranks, name):
         ERRORS[name](np)
 
     def program(group):
-        with pytest.raises(wanted.type):
+        with pytest.raises(wanted.type) as found:
             ERRORS[name](dnp)
+        if name in ALIKE:
+            assert str(found.value) == str(wanted.value)
 
     world.run(ranks, program)
 

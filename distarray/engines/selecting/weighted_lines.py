@@ -11,6 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from distarray.array import DistArray, as_distarray, to_layout
 from distarray.comm.agree import agree
 from distarray.comm.group import Group
+from distarray.engines.selecting.exact_sums import UNIT
 from distarray.engines.selecting.order_statistics import brought, lines_of, missing
 from distarray.engines.selecting.weighted import Weighted, select_weighted
 from distarray.layout import Cut, Layout
@@ -20,6 +21,8 @@ from distarray.typing import Array, ArrayLike, Axes
 __all__ = ["WeightedCall", "checked"]
 
 _UNWEIGHABLE = "Weights included NaN, inf or were all zero."
+#: The exact sum from which on NumPy's, a float64, is infinite.
+_INFINITE = (1 << 1024) - (1 << 970) << UNIT
 
 
 def checked(given: ArrayLike, x: DistArray, axis: Axes, method: str) -> DistArray:
@@ -126,4 +129,7 @@ def _totals(lines: Sequence[Weighted], group: Group) -> list[int]:
     found = group.allgather_object(own)
     if None in found:
         raise ValueError(_UNWEIGHABLE)
-    return [sum(of_ranks) for of_ranks in zip(*found, strict=True)]
+    totals = [sum(of_ranks) for of_ranks in zip(*found, strict=True)]
+    if any(total >= _INFINITE for total in totals):
+        raise ValueError(_UNWEIGHABLE)
+    return totals
