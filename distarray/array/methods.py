@@ -13,6 +13,7 @@ import numpy as np
 from distarray.array.assigning import one_element
 from distarray.array.casting import cast
 from distarray.array.exporting import gathered
+from distarray.array.flags import Flags
 from distarray.array.ladder import call, is_free, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.reductions import Reductions
@@ -294,8 +295,15 @@ class Methods(Reductions):
 
     @property
     def flags(self) -> Any:
-        """Whether the array can be written to, and how this rank's block of it is stored."""
-        return self.block.flags
+        """Whether the array can be written to, and how it is stored.
+
+        Cost
+        ----
+        See :class:`~distarray.array.flags.Flags`; none for an array that every rank has whole.
+        """
+        flags: Any = getattr(self.block, "flags", None)  # CuPy's, and a scalar's, are these
+        whole = self.layout.is_whole or not isinstance(self.block, np.ndarray)
+        return flags if whole else Flags(self)
 
     @property
     def strides(self) -> tuple[int, ...]:

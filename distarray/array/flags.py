@@ -1,0 +1,82 @@
+"""`x.flags` of a cut array: how all of it is stored, the same on all ranks.
+
+A rank's block may tell something else: one row of a matrix is stored in both orders. A program that
+asks must not part from the other ranks.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array.base import Base
+from distarray.array.storage import is_contiguous, owns_memory
+
+__all__ = ["Flags"]
+
+#: What NumPy calls the flags that every block tells by itself -> their attribute.
+_OF_BLOCKS = {
+    "W": "writeable",
+    "WRITEABLE": "writeable",
+    "A": "aligned",
+    "ALIGNED": "aligned",
+}
+_ORDERS = {"c_contiguous": "C", "contiguous": "C", "f_contiguous": "F", "fortran": "F"}
+
+
+class Flags:
+    """As NumPy's flags, for an array of which ranks have parts.
+
+    Cost
+    ----
+    None for `writeable` and `aligned`. For the stored order that of
+    :func:`~distarray.array.storage.is_contiguous`, and one allreduce of an integer for all others.
+    """
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Base) -> None:
+        object.__setattr__(self, "_array", array)
+
+    def _is_stored(self, order: str) -> bool:
+        x: Base = self._array
+        long = sum(extent > 1 for extent in x.layout.shape)
+        return not x.layout.size or is_contiguous(x, order if long > 1 else "C")
+
+    def _told(self) -> Any:
+        """NumPy's flags of an array that is stored the same way."""
+        sides = {
+            (True, True): np.empty(1),
+            (True, False): np.empty((2, 2)),
+            (False, True): np.empty((2, 2), order="F"),
+            (False, False): np.empty((4, 4))[::2, ::2],
+        }
+        sample = sides[self._is_stored("C"), self._is_stored("F")]
+        if not owns_memory(self._array):
+            sample = sample[...]
+        sample.flags.writeable = self._array.block.flags.writeable
+        return sample.flags
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OF_BLOCKS.values():
+            return getattr(self._array.block.flags, name)
+        order = _ORDERS.get(name)
+        return getattr(self._told(), name) if order is None else self._is_stored(order)
+
+    def __setattr__(self, name: str, value: bool) -> None:
+        setattr(self._array.block.flags, name, value)
+
+    def __getitem__(self, name: str) -> Any:
+        known = _OF_BLOCKS.get(name)
+        return self._told()[name] if known is None else getattr(self, known)
+
+    def __setitem__(self, name: str, value: bool) -> None:
+        self._array.block.flags[name] = value
+
+    def __eq__(self, other: object) -> bool:
+        return bool(self.num == getattr(other, "num", None))
+
+    def __hash__(self) -> int:
+        return hash(self.num)
+
+    def __repr__(self) -> str:
+        return repr(self._told())

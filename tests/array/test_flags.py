@@ -1,0 +1,56 @@
+"""`x.flags` are those of the whole array, the same on all ranks."""
+
+import numpy as np
+import pytest
+
+from distarray import DeviceMesh, Shard, distribute, trace
+
+PLANE = np.arange(35.0).reshape(5, 7)
+MADE = {
+    "as it is": lambda x: x,
+    "turned": lambda x: x.T,
+    "every second row": lambda x: x[::2],
+    "every second column": lambda x: x[:, ::2],
+    "one row": lambda x: x[:1],
+    "a line": lambda x: x[:, 0],
+    "in Fortran order": np.asfortranarray,
+    "nothing": lambda x: x[:0],
+    "copied": lambda x: x.T.copy(),
+}
+NAMES = ("c_contiguous", "f_contiguous", "contiguous", "fnc", "forc", "writeable", "aligned")
+ITEMS = ("C_CONTIGUOUS", "F_CONTIGUOUS", "FORTRAN", "W", "ALIGNED", "FNC")
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("dim", [0, 1])
+def test_stored_as_numpys(world, ranks, name, dim):
+    wanted = MADE[name](PLANE.copy()).flags
+
+    def program(group):
+        made = MADE[name](distribute(PLANE, DeviceMesh(group), [Shard(dim)], src=None))
+        found = made.flags
+        return [getattr(found, n) for n in NAMES], [found[n] for n in ITEMS]
+
+    expected = [getattr(wanted, n) for n in NAMES], [wanted[n] for n in ITEMS]
+    for found in world.run(ranks, program):
+        assert found == expected
+
+
+@pytest.mark.host
+def test_set_and_compared(world, ranks):
+    def program(group):
+        x = distribute(PLANE, DeviceMesh(group), [Shard(0)], src=None)
+        before = x.flags
+        assert "C_CONTIGUOUS : True" in repr(before)
+        with trace() as messages:
+            x.flags.writeable = False
+            assert not x.flags.writeable
+            assert not x.flags["WRITEABLE"]
+        assert not messages.events
+        with pytest.raises(ValueError, match="read-only"):
+            x[0] = 1
+        assert x.flags == x.flags
+        return x.flags == x.T.flags
+
+    assert set(world.run(ranks, program)) == {False}
