@@ -169,7 +169,7 @@ def _laid_out(found: Array, model: Base, limit: int) -> Any:
     if found.nbytes >= limit:
         return NotImplemented
     layout, shape = model.layout, found.shape
-    result = _new(type(model))
+    result = _new(model.plain_type)  # a mapped file's, too
     result.block = found
     result.layout = layout if layout.shape == shape else _replicated(shape, layout.mesh_shape)
     result.mesh = model.mesh

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -35,6 +35,8 @@ class Base:
     block: Any
     layout: Layout
     mesh: DeviceMesh
+    #: What operations make of any kind of array: :class:`DistArray`, which puts itself here.
+    plain_type: ClassVar[Any]
     #: The block, if the array was made with blocks in C order on all ranks; unset where that is not
     #: known. See :mod:`distarray.array.storage`.
     _natural: Any

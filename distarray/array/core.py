@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Never, SupportsIndex, cast
 import numpy as np
 
 from distarray.array import buffer, exporting, movement, printing
-from distarray.array.base import is_subclass
+from distarray.array.base import Base, is_subclass
 from distarray.array.divergence import verify
 from distarray.array.handing import ordinary
 from distarray.array.items import Items
@@ -366,6 +366,9 @@ def _takes_ufuncs(kind: Hashable) -> bool:
     override = getattr(kind, "__array_ufunc__", None)
     known = (None, np.ndarray.__array_ufunc__, DistArray.__array_ufunc__)
     return override not in known and not hasattr(kind, "__cuda_array_interface__")
+
+
+Base.plain_type = DistArray
 
 
 def wrap(block: Array | np.generic, layout: Layout, mesh: DeviceMesh) -> DistArray:

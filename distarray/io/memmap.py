@@ -105,6 +105,13 @@ class memmap(DistArray):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         """Nothing: `__new__` has made the array."""
 
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        if type(found) is memmap:  # a view, which is of the same file
+            found._map, found.filename = self._map, self.filename
+            found.mode, found.offset = self.mode, self.offset
+        return found
+
     def flush(self) -> None:
         """Bring changes to disk; collective."""
         mapped = self._map

@@ -142,10 +142,53 @@ TABLE: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def reason(name: str) -> str | None:
-    """Why a test is not meant to pass; None if it is."""
+#: The same, where there are several ranks.
+ON_SEVERAL: dict[str, tuple[str, ...]] = {
+    "each rank's temporary file has a name of its own, and a file is one for all ranks": (
+        "_core/tests/test_memmap.py::TestMemmap*",
+        "_core/tests/test_multiarray.py::TestIO::test_largish_file*",
+        "_core/tests/test_multiarray.py::TestIO::test_file_position_after_fromfile*",
+        "_core/tests/test_multiarray.py::TestIO::test_tofile_cleanup*",
+        "lib/tests/test_format.py::test_file_truncated",
+        "lib/tests/test_format.py::test_unicode_field_names",
+        "lib/tests/test_io.py::TestSavezLoad::test_savez_filename_clashes",
+        "lib/tests/test_io.py::TestSavezLoad::test_repr_lists_keys*",
+        "lib/tests/test_io.py::TestPathUsage::test_save_load_memmap_readwrite*",
+        "lib/tests/test__datasource.py::TestRepositoryExists::test_CachedHTTPFile",
+    ),
+    "bytes of a cut array seen as items that a cut goes through, which is refused": (
+        "_core/tests/test_strings.py::test_string_comparisons(False-*",
+        "_core/tests/test_casting_unittests.py::TestCasting::"
+        "test_simple_string_casts_roundtrip(float16-U*",
+    ),
+    "threads that talk to other ranks, which only the main one may": (
+        "_core/tests/test_multithreading.py::test_structured_advanced_indexing",
+        "_core/tests/test_multithreading.py::test_stringdtype_multithreaded_access_and_mutation",
+        "_core/tests/test_multithreading.py::test_arg_locking*",
+    ),
+    "a million elements of a cut array exchanged one by one: hours": (
+        "_core/tests/test_multiarray.py::TestMethods::test_sort_degraded",
+    ),
+    "how often a function is called that each rank calls for its elements": (
+        "lib/tests/test_function_base.py::TestVectorize::test_cache",
+    ),
+    "the memory of the whole, of which a rank has a part": (
+        "_core/tests/test_multiarray.py::TestDot::test_accelerate_framework_sgemv_fix",
+        "_core/tests/test_regression.py::TestRegression::test_to_ctypes",
+        "_core/tests/test_regression.py::TestRegression::test_dot_big_stride",
+    ),
+}
+
+
+def reason(name: str, ranks: int = 1) -> str | None:
+    """Why a test is not meant to pass on so many ranks; None if it is."""
     plain = name.replace("[", "(")  # a bracket means something in a pattern
-    for why, patterns in TABLE.items():
+    for why, patterns in listed(ranks).items():
         if any(fnmatchcase(plain, pattern) for pattern in patterns):
             return why
     return None
+
+
+def listed(ranks: int) -> dict[str, tuple[str, ...]]:
+    """The table for so many ranks."""
+    return TABLE | ON_SEVERAL if ranks > 1 else TABLE

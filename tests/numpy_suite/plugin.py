@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         name = item.nodeid
         if name in done or chosen not in name:
             continue
-        reason = None if PLAIN in os.environ else left_out.reason(name)
+        reason = None if PLAIN in os.environ else left_out.reason(name, _world.size)
         if reason is not None:
             _step[0].say(test=name, came="left out", text=reason)
         elif item.get_closest_marker("slow") is None:
