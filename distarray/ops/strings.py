@@ -191,10 +191,21 @@ def rjust(a: ArrayLike, width: ArrayLike, fillchar: ArrayLike = " ") -> Any:
     return _texts(np.strings.rjust, a, _operand(width), _operand(fillchar))
 
 
-@implements(np.strings.zfill)
+def _zero_filled(a: ArrayLike, width: ArrayLike) -> Array:
+    """Texts with leading zeros; NumPy reads and writes behind a text that is empty."""
+    texts, widths = np.asarray(a), np.asarray(width)
+    is_empty = np.strings.str_len(texts) == 0
+    if texts.dtype.kind not in "US" or not is_empty.any():
+        return np.strings.zfill(texts, widths)
+    zero = np.array("0").astype(texts.dtype.char)
+    filled: Array = np.strings.zfill(np.where(is_empty, zero, texts), widths)
+    return np.where(is_empty & (widths <= 0), np.zeros((), filled.dtype), filled)
+
+
+@implements(np.strings.zfill, small=_zero_filled)
 def zfill(a: ArrayLike, width: ArrayLike) -> Any:
     """Numbers with leading zeros; see :func:`numpy.strings.zfill`."""
-    return _texts(np.strings.zfill, a, _operand(width))
+    return _texts(_zero_filled, a, _operand(width))
 
 
 @implements(np.strings.multiply)

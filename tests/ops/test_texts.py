@@ -48,9 +48,21 @@ CALLS = {
 }
 
 
+def zero_filled(a, n, t):
+    """By Python: NumPy's zfill reads what is behind an empty text."""
+    widths = np.broadcast_to(n, a.shape).ravel().tolist()
+    texts = [text.zfill(width) for text, width in zip(a.ravel().tolist(), widths, strict=True)]
+    return np.array(texts, a.dtype.char).reshape(a.shape)
+
+
+#: What is wanted where NumPy's own function may be wrong.
+RIGHT = {"zfill": zero_filled}
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_text(world, ranks, name):
     call = CALLS[name]
+    right = RIGHT.get(name, call)
 
     def program(group):
         mesh = DeviceMesh(group, (ranks,))
@@ -58,10 +70,10 @@ def test_text(world, ranks, name):
             for count in (8, 2, 1):
                 a, n = WORDS.astype(kind)[:count], NUMBERS[:count]
                 x, m = (distarray.distribute(v, mesh, [Shard(0)], src=None) for v in (a, n))
-                assert_matches(call(x, m, text), call(a, n, text))
+                assert_matches(call(x, m, text), right(a, n, text))
             grid = WORDS.astype(kind).reshape(2, 4)
             x = distarray.distribute(grid, mesh, [Shard(1)], src=None)
-            assert_matches(call(x, 4, text), call(grid, 4, text))
+            assert_matches(call(x, 4, text), right(grid, 4, text))
 
     world.run(ranks, program)
 
