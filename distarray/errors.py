@@ -6,6 +6,7 @@ Each derives from the built-in type that NumPy would raise for the same mistake,
 
 __all__ = [
     "ArgumentsDiffer",
+    "ChanceError",
     "CheckpointError",
     "CommunicationForbidden",
     "CopyRequiredError",
@@ -57,6 +58,31 @@ class CommunicationForbidden(DistArrayError, RuntimeError):
     That is inside ``forbid_communication()``, in a thread other than the one that communicates, and
     in a child process, which is no rank.
     """
+
+
+class ChanceError(CommunicationForbidden):
+    """A generator was drawn from in a function that each rank calls by itself, or taken out of it.
+
+    Parameters
+    ----------
+    shared : bool
+        Whether it was made outside of the function, so that all ranks share it.
+    """
+
+    def __init__(self, shared: bool = True) -> None:
+        self.shared = shared
+        super().__init__(
+            "each rank calls this function for its own part, and a random generator from outside "
+            "is shared by all ranks: draw the numbers before the call and hand them in as an array "
+            "(rng.random(x.shape)), or make a generator in the function, "
+            "default_rng([seed, first index])"
+            if shared
+            else "this random generator was made in a function that each rank called for its own "
+            "part, so that it differs between ranks: make it before that call, on all ranks"
+        )
+
+    def __reduce__(self) -> tuple[type["ChanceError"], tuple[bool]]:
+        return type(self), (self.shared,)
 
 
 class NotDistributedError(DistArrayError, TypeError):

@@ -5,10 +5,11 @@ A rank is alone while it calls functions of the user's, each rank as many as fal
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from distarray.comm.chance import apart
 from distarray.comm.ledger import forbid_communication
 from distarray.comm.processes import is_child
 from distarray.config import config
@@ -26,8 +27,11 @@ _forked = False
 
 
 @contextmanager
-def alone(mesh: "DeviceMesh") -> Iterator[None]:
+def alone(mesh: "DeviceMesh", alike: bool = False) -> Iterator[None]:
     """Run a block that each rank of a mesh runs by itself, perhaps one more often than another.
+
+    `alike` says that all ranks do the same in it. Else it cannot draw from generators from outside,
+    which raise :class:`~distarray.errors.ChanceError`.
 
     Arrays made in the block are on a mesh of this rank alone; replicated arrays from outside can be
     used. Operations that need other ranks raise
@@ -45,9 +49,11 @@ def alone(mesh: "DeviceMesh") -> Iterator[None]:
     if mesh.coords is None or mesh._root is None:
         yield
         return
+    world, nested = mesh._root.size, _own.get() is not None
+    steady = nested or world == 1 or (alike and mesh.size() == world)
     token = _own.set(mesh._relative((1,), None, (mesh._root.rank,)))
     try:
-        with forbid_communication():
+        with forbid_communication(), nullcontext() if steady else apart():
             yield
     finally:
         _own.reset(token)

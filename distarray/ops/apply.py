@@ -10,7 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements
 from distarray.array.one_rank import Alone
-from distarray.engines.mapping.loops import looped, make_loop, placed, unlooped
+from distarray.engines.mapping.loops import by_all_if_drawn, looped, make_loop, placed, unlooped
 from distarray.typing import ArrayLike, Axes
 
 __all__ = ["apply_along_axis", "apply_over_axes"]
@@ -26,7 +26,8 @@ def apply_along_axis(
     ----------
     func1d : callable
         Called once for each line, on one rank, with the line as a NumPy (or CuPy) array. It must
-        not need other ranks; a replicated array from outside may be used in it.
+        not need other ranks; a replicated array from outside may be used in it. If it draws from
+        a random generator from outside, every rank makes all calls, with a copy of `arr`.
     axis : int
         The axis along which the lines are.
     arr : DistArray
@@ -55,12 +56,24 @@ def apply_along_axis(
     """
     x = as_distarray(arr)
     axis = normalize_axis_index(axis, x.ndim)
+    return by_all_if_drawn(lambda by_all: _along(by_all, func1d, axis, x, args, kwargs))
+
+
+def _along(
+    by_all: bool,
+    func1d: Callable[..., Any],
+    axis: int,
+    x: DistArray,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> DistArray:
+    """The function of each line, called on one rank or on all."""
     if 0 in (*x.shape[:axis], *x.shape[axis + 1 :]):
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
     move: Any = np.moveaxis
     lines = move(x, axis, -1)
     alone = lines.ndim == 1
-    loop = make_loop([lines[None] if alone else lines], [1])
+    loop = make_loop([lines[None] if alone else lines], [1], by_all=by_all)
 
     def call(index: tuple[int, ...]) -> Sequence[Any]:
         return (func1d(loop.blocks[0][index], *args, **kwargs),)

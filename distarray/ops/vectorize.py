@@ -9,7 +9,15 @@ from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.array.divergence import verify
 from distarray.comm import DeviceMesh, alone
 from distarray.comm.agree import agree
-from distarray.engines.mapping.loops import Loop, attempted, looped, make_loop, placed, unlooped
+from distarray.engines.mapping.loops import (
+    Loop,
+    attempted,
+    by_all_if_drawn,
+    looped,
+    make_loop,
+    placed,
+    unlooped,
+)
 from distarray.plan import broadcast_shapes
 from distarray.typing import Array, DType
 
@@ -25,7 +33,8 @@ class vectorize(np.vectorize):
     """A Python function made to work element by element; see :class:`numpy.vectorize`.
 
     With a DistArray among the arguments the calls are divided among the ranks, and each is made
-    on one rank: the function must not communicate, and arrays that it makes are its rank's own.
+    on one rank: the function must not communicate, and arrays that it makes are its rank's own. If
+    it draws from a random generator from outside, every rank makes all calls instead.
 
     Parameters
     ----------
@@ -47,10 +56,12 @@ class vectorize(np.vectorize):
         mesh = common_mesh(*args)
         operands = [as_distarray(arg, mesh).plain() for arg in args]
         if self.signature is not None:
-            return self._with_cores(func, operands)
-        return _elementwise(func, operands, self.otypes, self.cache)
+            return by_all_if_drawn(lambda by_all: self._with_cores(func, operands, by_all))
+        return by_all_if_drawn(
+            lambda by_all: _elementwise(func, operands, self.otypes, self.cache, by_all)
+        )
 
-    def _with_cores(self, func: Function, operands: list[DistArray]) -> Any:
+    def _with_cores(self, func: Function, operands: list[DistArray], by_all: bool) -> Any:
         inputs, outputs = self._in_and_out_core_dims  # type: ignore[attr-defined]
         if len(operands) != len(inputs):
             raise TypeError(
@@ -68,7 +79,7 @@ class vectorize(np.vectorize):
             return _replicated(super()._vectorize_call_with_signature(func, empty), operands[0])  # type: ignore[misc]
         if not shape:
             operands = [x[None] for x in operands]
-        loop = make_loop(operands, [len(names) for names in inputs])
+        loop = make_loop(operands, [len(names) for names in inputs], by_all=by_all)
         loop = loop._replace(blocks=[loop.mesh.to_host(block) for block in loop.blocks])
         call = _Checked(func, loop, outputs, sizes)
         found = [placed(loop, block) for block in looped(loop, call, self.otypes or ())]
@@ -126,21 +137,25 @@ def _replicated(values: Any, like: DistArray) -> Any:
 
 
 def _elementwise(
-    func: Function, operands: list[DistArray], otypes: Sequence[str | DType] | None, cache: bool
+    func: Function,
+    operands: list[DistArray],
+    otypes: Sequence[str | DType] | None,
+    cache: bool,
+    by_all: bool,
 ) -> Any:
     shape = broadcast_shapes(*[x.shape for x in operands])
     if otypes is None and any(x.size == 0 for x in operands):
         raise ValueError(_EMPTY)
     if not shape:
         operands = [x[None] for x in operands]
-    loop = make_loop(operands, [0] * len(operands))
+    loop = make_loop(operands, [0] * len(operands), by_all=by_all)
     blocks = [loop.mesh.to_host(block) for block in loop.blocks]
     if otypes is None:
         otypes, func = _types(func, blocks, loop, cache)
     ufunc = np.frompyfunc(func, len(blocks), len(otypes))
 
     def call() -> list[Array]:
-        with alone(loop.mesh):
+        with alone(loop.mesh, by_all):
             values: Any = ufunc(*blocks)
         listed = values if isinstance(values, tuple) else (values,)
         return [np.asanyarray(v, kind) for v, kind in zip(listed, otypes, strict=True)]
@@ -160,13 +175,14 @@ def _types(func: Function, blocks: list[Array], loop: Loop, cache: bool) -> tupl
     mesh, kept = loop.mesh, []
 
     def call() -> str:
-        with alone(mesh):
+        with alone(mesh, loop.by_all):
             outputs = func(*[block.flat[0] for block in blocks])
         kept.append(outputs)
         listed = outputs if isinstance(outputs, tuple) else (outputs,)
         return "".join([np.asarray(output).dtype.char for output in listed])
 
-    mine, error = attempted(call) if mesh.rank == loop.root else ("", None)
+    calls = mesh.rank == loop.root or loop.by_all
+    mine, error = attempted(call) if calls else ("", None)
     agree(mesh.group, error)
     types = mesh.group.broadcast_object(mine, loop.root) or "d"  # outside of the mesh
     if not cache:

@@ -107,6 +107,17 @@ class Answers:
         self._post(key, _packed(value, None))
         return value
 
+    def settled(self, value: T) -> T:
+        """Rank 0's value, if the values of the ranks differ; collective."""
+        if self.size == 1:
+            return value
+        self._note(self, "settled", None)
+        mark = blake2b(pickle.dumps(value), digest_size=8).digest()
+        if len(set(self._meeting.allgather(mark))) == 1:
+            return value
+        common: T = self._meeting.bcast(value, 0)
+        return common
+
     def meet(self) -> None:
         """Wait for all ranks."""
         self._note(self, "meet", None)

@@ -6,17 +6,19 @@ draws the same as the others afterwards.
 """
 
 import os
+import pickle
 import random
 import sys
 from collections.abc import Callable
 from hashlib import shake_256
 from typing import Any
 
+from distarray.runner.answers import Answers
 from distarray.runner.caller import Caller, caller
 from distarray.runner.standing import put_in_place
 from distarray.runner.step import in_step, place
 
-__all__ = ["install"]
+__all__ = ["install", "join"]
 
 Seed = int | float | str | bytes | bytearray | None
 
@@ -78,3 +80,48 @@ def install(seed: bytes) -> None:
     random.seed = random._inst.seed
     random.seed(seed)
     np.random.seed(np.frombuffer(seed, np.uint32))  # noqa: NPY002 (what libraries draw from)
+
+
+def join(answers: Answers) -> None:
+    """Give the program and its libraries one state behind ``np.random.rand()``, as in NumPy.
+
+    Of functions that the ranks call unequally often, those that draw from it or from `random` are
+    found (:mod:`distarray.comm.chance`).
+    """
+    from distarray.comm.chance import watched
+    from distarray.ops.random import legacy
+
+    def settled(place: Any) -> Any:
+        return answers.settled(place) if in_step() else place
+
+    legacy.join(settled)
+    if answers.size > 1:
+        watched[:] = [_Pythons(), _Libraries()]
+
+
+class _Pythons:
+    """The generator behind the functions of `random`."""
+
+    def mark(self) -> Any:
+        """Where it stands."""
+        return random.getstate()
+
+    def restore(self, mark: Any) -> None:
+        """Go back to a place."""
+        random.setstate(mark)
+
+
+class _Libraries:
+    """The state behind NumPy's functions, from which libraries draw."""
+
+    def mark(self) -> Any:
+        """Where it stands."""
+        import numpy as np
+
+        return pickle.dumps(np.random.get_state(legacy=False))  # noqa: NPY002
+
+    def restore(self, mark: Any) -> None:
+        """Go back to a place."""
+        import numpy as np
+
+        np.random.set_state(pickle.loads(mark))  # noqa: NPY002

@@ -273,6 +273,7 @@ def _prepare(program: Program) -> None:
 def _execute(program: Program, ending: Line, answers: Answers) -> None:
     """Run the program as ``__main__``, and then what is typed."""
     names = _new_module(program)
+    chance.join(answers)
     if not program.prompts:
         exec(_code(program, names), names)
         return

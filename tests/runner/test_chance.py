@@ -1,6 +1,9 @@
 """Chance, clocks, names and order differ between processes: the program gets rank 0's."""
 
-from launching import on_ranks, write_script
+import numpy as np
+import pytest
+
+from launching import compare, on_ranks, write_script
 
 DRAWN = """
     import datetime, glob, os, pathlib, random, resource, secrets, time, timeit, uuid, warnings
@@ -122,3 +125,54 @@ def test_functions_that_ranks_call_unequally_often_ask_by_themselves(tmp_path):
     )
     done = on_ranks(3, "program.py", cwd=tmp_path, timeout=90)
     assert (done.code, done.out) == (0, "500500.0 5000150001.0\n[3. 3. 3. 3. 3.]\n"), done.err
+
+
+INTERLEAVED = """
+    import random
+    import numpy as np
+    from scipy import stats
+
+    np.random.seed(1)
+    random.seed(3)
+    print(np.random.randn(3), stats.norm.rvs(size=3), np.random.randn(), stats.norm.rvs())
+    large = np.random.randn(100_001)
+    print(stats.norm.rvs(), f"{large.sum():.9f}", stats.gamma.rvs(2.0, size=2), np.random.rand())
+    np.random.seed(5)
+    print(stats.expon.rvs(size=2))
+    place = np.random.get_state()
+    lines = np.linspace(0, 1, 70_000).reshape(7, 10_000)
+    print(np.apply_along_axis(lambda line: line[:2] + stats.norm.rvs(), 1, lines))
+    print(np.vectorize(lambda v: v + random.random())(np.arange(5.0)), random.random())
+    print(stats.norm.rvs(), np.random.rand())
+    np.random.set_state(place)
+    print(np.random.rand(), stats.uniform.rvs(), np.random.mtrand._rand.rand())
+    np.random.set_bit_generator(np.random.PCG64(3))
+    print(np.random.rand(), stats.norm.rvs(), np.random.rand())
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_libraries_draw_from_the_programs_numbers(tmp_path, ranks):
+    """After `np.random.seed` they drew others than under plain Python."""
+    compare(tmp_path, INTERLEAVED, ranks=ranks)
+
+
+def test_a_library_that_draws_unequally_often(tmp_path):
+    write_script(
+        tmp_path,
+        """
+        import sys
+        import numpy as np
+        import scipy.stats
+        from mpi4py import MPI
+
+        np.random.seed(5)
+        print(np.random.rand())
+        sys.modules["scipy.stats"].norm.rvs(size=1 + MPI.COMM_WORLD.rank)
+        print(np.random.rand(), len(set(MPI.COMM_WORLD.allgather(np.random.rand()))))
+        """,
+    )
+    done = on_ranks(3, "program.py", cwd=tmp_path)
+    state = np.random.RandomState(5)
+    first = state.rand(), state.randn(1), state.rand()
+    assert (done.code, done.out) == (0, f"{first[0]}\n{first[2]} 1\n"), done.err

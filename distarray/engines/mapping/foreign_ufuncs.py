@@ -15,7 +15,7 @@ from distarray.comm import alone
 from distarray.comm.agree import agreed
 from distarray.engines.blockwise import prepare
 from distarray.engines.folds import calls_python
-from distarray.engines.mapping.loops import make_loop, placed, unlooped
+from distarray.engines.mapping.loops import by_all_if_drawn, make_loop, placed, replicated, unlooped
 from distarray.plan import broadcast_shapes
 from distarray.typing import Array, ArrayLike, Casting
 
@@ -45,7 +45,9 @@ def call_foreign(
         return _generalized(ufunc, inputs, outs, keywords)
     if not calls_python(ufunc):
         return NotImplemented
-    return _of_python(ufunc, inputs, outs, where, keywords)
+    return by_all_if_drawn(
+        lambda by_all: _of_python(ufunc, inputs, outs, where, dict(keywords), by_all)
+    )
 
 
 def _of_python(
@@ -54,11 +56,15 @@ def _of_python(
     outs: Sequence[DistArray | Array | None],
     where: ArrayLike | bool,
     keywords: dict[str, Any],
+    by_all: bool,
 ) -> Any:
-    """Calls for each element, on the ranks that hold the elements."""
+    """Calls for each element, on the ranks that hold the elements, or on every rank."""
     masked = where is not True
     # A 0-d array with a pending fold, or on one rank alone, has other elements on other ranks.
     inputs = [x if np.ndim(x) or not isinstance(x, DistArray) else x.plain() for x in inputs]
+    if by_all:
+        inputs = [replicated(x.plain()) if isinstance(x, DistArray) else x for x in inputs]
+        where = replicated(where.plain()) if isinstance(where, DistArray) else where
     blocks, layout, mesh = prepare(*inputs, *([where] if masked else []))
     blocks = [mesh.to_host(block) for block in blocks]
     if masked:
@@ -67,7 +73,7 @@ def _of_python(
             keywords["out"] = None  # without it NumPy warns of elements that stay unset
 
     def call() -> Any:
-        with alone(mesh):
+        with alone(mesh, by_all):
             return ufunc(*blocks, **keywords)
 
     value = agreed(mesh.group, call)

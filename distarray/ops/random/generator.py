@@ -6,6 +6,7 @@ import numpy as np
 from numpy.random.bit_generator import ISeedSequence
 
 from distarray.comm import DeviceMesh
+from distarray.comm.chance import home, home_of_copy
 from distarray.engines.drawing.methods import GENERATOR
 from distarray.engines.drawing.seeds import PCG64, Kind, Seed, named_bits, sequence_of, shared_bits
 from distarray.ops.random.ordering import Ordering
@@ -63,8 +64,8 @@ class Generator(Ordering, _Theirs, metaclass=Kind):  # type: ignore[misc]
     ) -> None:
         super().__init__(bit_generator)
         shared_bits(bit_generator, mesh)
-        self._plain = np.random.Generator(bit_generator)
-        self._mesh = mesh
+        self._source = np.random.Generator(bit_generator)
+        self._mesh, self._home = mesh, home()
 
     def spawn(self, n_children: int) -> list["Generator"]:
         """Generators whose sequences are independent of this one's and of one another."""
@@ -76,15 +77,17 @@ class Generator(Ordering, _Theirs, metaclass=Kind):  # type: ignore[misc]
         return bytes(self._plain.bytes(length))
 
     def __reduce__(self) -> Any:
-        return _restored, (self._plain.bit_generator,), self._mesh
+        return _restored, (self._source.bit_generator, self._home is None), self._mesh
 
     def __setstate__(self, mesh: Any) -> None:
         self._mesh = mesh if isinstance(mesh, DeviceMesh) else None
 
 
-def _restored(bits: Any = "MT19937") -> Generator:
+def _restored(bits: Any = "MT19937", shared: bool = True) -> Generator:
     """A generator of a bit generator, or of the name of one, which old files have."""
-    return Generator(named_bits(bits) if isinstance(bits, str) else bits)
+    made = Generator(named_bits(bits) if isinstance(bits, str) else bits)
+    made._home = home_of_copy(shared)
+    return made
 
 
 add_methods(Generator, np.random.Generator, GENERATOR)

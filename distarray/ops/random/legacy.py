@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, MutableSequence
+from ctypes import c_uint32
 from functools import wraps
 from inspect import signature
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -13,6 +14,7 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh, current_world
+from distarray.comm.chance import home, home_of_copy, verify_home
 from distarray.engines.drawing.methods import LEGACY
 from distarray.engines.drawing.seeds import MT19937, Kind, Seed, named_bits, shared_bits
 from distarray.ops.random.ordering import chosen, permutation_of, shuffle_in_place
@@ -23,6 +25,7 @@ __all__ = [
     "RandomState",
     "function",
     "get_bit_generator",
+    "join",
     "mtrand",
     "reseed",
     "set_bit_generator",
@@ -53,9 +56,9 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
     _theirs = np.random.RandomState
 
     def __init__(self, seed: Seed = None, *, mesh: DeviceMesh | None = None) -> None:
-        self._mesh = mesh
-        self._plain: Any = np.random.RandomState(self._bits_of(seed))
-        super().__init__(self._plain._bit_generator)
+        self._mesh, self._home = mesh, home()
+        self._source: Any = np.random.RandomState(self._bits_of(seed))
+        super().__init__(self._source._bit_generator)
 
     def _bits_of(self, seed: Seed) -> Any:
         """What NumPy's state is made of: a seed, or a bit generator alike on all ranks."""
@@ -70,19 +73,23 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
 
     def seed(self, seed: Seed = None) -> None:
         """Begin anew."""
-        if seed is None and type(self._plain._bit_generator).__name__ == "MT19937":
+        plain = self._plain
+        if seed is None and type(plain._bit_generator).__name__ == "MT19937":
             fresh = np.random.RandomState(MT19937())
-            self._plain.set_state(fresh.get_state(legacy=False))
+            plain.set_state(fresh.get_state(legacy=False))
         else:
-            self._plain.seed(seed.full() if isinstance(seed, DistArray) else seed)
+            plain.seed(seed.full() if isinstance(seed, DistArray) else seed)
 
     def get_state(self, legacy: bool = True) -> Any:
         """NumPy's own state: a tuple of five, or a dictionary."""
-        return self._plain.get_state(legacy)
+        return self._source.get_state(legacy)
 
     def set_state(self, state: Any) -> None:
         """Go back to a state that `get_state` gave, here or in NumPy."""
         self._plain.set_state(state)
+
+    def leave(self) -> None:
+        """A draw through the functions is over; see `_Joined`."""
 
     def __getstate__(self) -> Any:
         return self.get_state(legacy=False)
@@ -95,7 +102,7 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
         state = self.get_state(legacy=False)
         if self._mesh is not None:
             state["mesh"] = self._mesh
-        return _restored, (self._plain._bit_generator,), state
+        return _restored, (self._source._bit_generator, self._home is None), state
 
     # -- other names --------------------------------------------------------------------------
 
@@ -151,15 +158,58 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
         shuffle_in_place(self, x)
 
 
-def _restored(bits: Any = "MT19937") -> RandomState:
+def _restored(bits: Any = "MT19937", shared: bool = True) -> RandomState:
     """A state of a bit generator, or of the name of one, which old files have."""
-    return RandomState(named_bits(bits) if isinstance(bits, str) else bits)
+    made = RandomState(named_bits(bits) if isinstance(bits, str) else bits)
+    made._home = home_of_copy(shared)
+    return made
 
 
 add_methods(RandomState, np.random.RandomState, LEGACY)
 
 
 # -- one state for all --------------------------------------------------------------------------
+
+
+class _Joined(RandomState):
+    """NumPy's own shared state, from which libraries draw as well.
+
+    The memory of MT19937, 624 words and which of them is next, tells whether somebody has. A
+    library may draw on some ranks only. So where it has drawn, the ranks compare places at the next
+    draw here, and go on from rank 0's.
+    """
+
+    def __init__(self, settle: Callable[[Any], Any]) -> None:
+        self._mesh = self._home = None
+        self._source = np.random.mtrand._rand
+        self._settle = settle
+        self.begin(self._source._bit_generator)
+
+    def begin(self, bits: np.random.BitGenerator) -> None:
+        """Draw from this bit generator; the words of MT19937 are looked at in its memory."""
+        _Theirs.__init__(self, bits)
+        self._words = None
+        if isinstance(bits, np.random.MT19937):
+            memory = (c_uint32 * 625).from_address(bits.ctypes.state_address)
+            self._words = memoryview(memory).cast("B").cast("I")
+        self.leave()
+
+    def leave(self) -> None:
+        """Note the place after a draw."""
+        words = self._words
+        self._place = None if words is None else (words[624], words[1])
+
+    @property
+    def _plain(self) -> Any:
+        verify_home(None)
+        words, source = self._words, self._source
+        if words is not None and self._place != (words[624], words[1]):
+            own = source.get_state(legacy=False)
+            settled = self._settle(own)
+            if settled is not own:
+                source.set_state(settled)
+            self.leave()
+        return source
 
 
 class _Process:
@@ -175,6 +225,7 @@ def _shared() -> RandomState:
     world = current_world() or _PROCESS
     found = _states.get(world)
     if found is None:
+        verify_home(None)  # made in a function that ranks call by themselves it would differ
         found = _states[world] = RandomState()
     return found
 
@@ -187,7 +238,11 @@ def function(
 
     @wraps(method)
     def call(*args: Any, **keywords: Any) -> Any:
-        return getattr(_shared(), name)(*args, **keywords)
+        shared = _shared()
+        try:
+            return getattr(shared, name)(*args, **keywords)
+        finally:
+            shared.leave()
 
     own = signature(method)
     call.__signature__ = own.replace(parameters=[*own.parameters.values()][1:])  # type: ignore[attr-defined]
@@ -211,14 +266,31 @@ class _Module:
 mtrand = _Module()
 
 
+def join(settle: Callable[[Any], Any]) -> None:
+    """Let the functions draw from NumPy's own state, as libraries do.
+
+    Parameters
+    ----------
+    settle : callable
+        Rank 0's value, if the values of the ranks differ; collective.
+    """
+    _states[_PROCESS] = _Joined(settle)
+
+
 def get_bit_generator() -> Any:
     """The bit generator that the functions share."""
-    return _shared()._plain._bit_generator
+    return _shared()._source._bit_generator
 
 
 def set_bit_generator(bitgen: np.random.BitGenerator) -> None:
     """Let the functions draw from another bit generator."""
-    _states[current_world() or _PROCESS] = RandomState(bitgen)
+    shared = _shared()
+    if type(shared) is _Joined:  # Kind counts NumPy's own states as instances
+        shared_bits(bitgen)
+        np.random.set_bit_generator(bitgen)  # type: ignore[attr-defined]
+        shared.begin(bitgen)
+    else:
+        _states[current_world() or _PROCESS] = RandomState(bitgen)
 
 
 def reseed(seed: Seed = None) -> None:

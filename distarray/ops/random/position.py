@@ -17,6 +17,7 @@ from distarray.array.divergence import verify_text
 from distarray.array.placing import as_shape, plain
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
+from distarray.comm.chance import home, home_of_copy, verify_home
 from distarray.config import config
 from distarray.engines.drawing.filling import Draw, fill, filled
 from distarray.engines.drawing.sampling import layout_for, mesh_for
@@ -65,7 +66,7 @@ class Generator:
 
     def __init__(self, bit_generator: Philox, *, mesh: DeviceMesh | None = None) -> None:
         self.bit_generator = bit_generator
-        self._mesh = mesh
+        self._mesh, self._home = mesh, home()
 
     # -- samples ------------------------------------------------------------------------------
 
@@ -200,21 +201,27 @@ class Generator:
 
     def spawn(self, n_children: int) -> list[Generator]:
         """Generators whose sequences are independent of this one's and of one another."""
+        verify_home(self._home)
         children = self.bit_generator.spawn(n_children)
         return [type(self)(child, mesh=self._mesh) for child in children]
 
     def _begin(self, name: str, mesh: DeviceMesh) -> Call:
         """The numbers of the next call; under `config.check` all ranks must make the same one."""
+        verify_home(self._home)
         if config.check:
             verify_text(f"Generator.{name} of {self.bit_generator.summary()}", mesh)
         return self.bit_generator.call()
 
     def __reduce__(self) -> tuple[Callable[..., Generator], tuple[Any, ...]]:
-        return _restored, (type(self), self.bit_generator, self._mesh)
+        return _restored, (type(self), self.bit_generator, self._mesh, self._home is None)
 
 
-def _restored(kind: type[Generator], bits: Philox, mesh: DeviceMesh | None) -> Generator:
-    return kind(bits, mesh=mesh)
+def _restored(
+    kind: type[Generator], bits: Philox, mesh: DeviceMesh | None, shared: bool = True
+) -> Generator:
+    made = kind(bits, mesh=mesh)
+    made._home = home_of_copy(shared)
+    return made
 
 
 def default_rng(seed: Any = None, *, mesh: DeviceMesh | None = None) -> Generator:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from distarray.comm import DeviceMesh, default_mesh
+from distarray.comm.chance import verify_home
 from distarray.config import config
 from distarray.engines.drawing.methods import Row, parsed_by
 from distarray.engines.drawing.outputs import of_whole
@@ -26,8 +27,15 @@ _WIDEST = 8
 class Drawing:
     """A generator of NumPy's, and the mesh of the arrays that it makes."""
 
-    _plain: Any
+    _source: Any
     _mesh: DeviceMesh | None
+    _home: object | None
+
+    @property
+    def _plain(self) -> Any:
+        """NumPy's generator, to draw from where this one was made."""
+        verify_home(self._home)
+        return self._source
 
     @property
     def mesh(self) -> DeviceMesh | None:
