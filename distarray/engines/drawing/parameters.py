@@ -34,7 +34,7 @@ def as_parameter(value: Any) -> Any:
 
 
 def on_host(value: Any) -> Any:
-    """A parameter whole on every rank; a distributed one is gathered.
+    """A parameter whole on every rank, to be read; a distributed one is gathered.
 
     A rank outside of its mesh gets its shape and data type only.
     """
@@ -42,7 +42,8 @@ def on_host(value: Any) -> Any:
         return value
     if value.mesh.coords is None:
         return np.zeros(value.shape, value.dtype)
-    return value.full()
+    value = value.plain()
+    return value.mesh.to_host(value.block) if value.layout.is_whole else value.full()
 
 
 def common_shape(size: ShapeLike | None, *shapes: Shape) -> Shape:
