@@ -106,7 +106,9 @@ def _made(
     values = None
     if isinstance(source, (list, tuple)):
         values = converted(source, np.array, dtype, **keywords)
-        source = joined(source, dtype, keywords) if values is None else source
+        if values is None:
+            source = joined(source, dtype, keywords)
+            order = order if order in ("F", "f") else "C"  # lists have no order to keep
     if isinstance(source, DistArray):
         if source.ndim > ndmax:
             np.array(np.empty((0,) * source.ndim), dtype, **keywords)  # NumPy's error

@@ -12,7 +12,13 @@ from distarray.array import DistArray, faults, implements_method, single, wrap
 from distarray.array.base import is_subclass
 from distarray.array.handing import ordinary
 from distarray.array.portable import refuse_read_only
-from distarray.array.probes import check_shapes, check_writeable, condition, result_types
+from distarray.array.probes import (
+    check_shapes,
+    check_writeable,
+    condition,
+    refuse_shapes,
+    result_types,
+)
 from distarray.comm import DeviceMesh
 from distarray.engines.blockwise import apply_blockwise, in_one_layout
 from distarray.engines.mapping.foreign_ufuncs import call_foreign
@@ -229,9 +235,13 @@ def _check_operands(
         if type(found) is not TypeError:
             raise
         error = found
-    check_shapes(
-        [x for x in (*inputs, where) if np.ndim(x)], [out for out in outs if out is not None]
-    )
+    try:
+        check_shapes(
+            [x for x in (*inputs, where) if np.ndim(x)], [out for out in outs if out is not None]
+        )
+    except ValueError:
+        refuse_shapes(ufunc, typed, outs, kwargs)
+        raise
     if error is not None:
         raise error
 

@@ -12,6 +12,7 @@ import distarray.numpy as dnp
 from distarray.config import config
 
 A = np.arange(12.0).reshape(4, 3)
+NUMBER, PAIR = np.zeros(()), np.zeros(2)
 RECORDS = np.array([(1, 2.0), (3, 4.0), (5, 6.0)], [("a", int), ("b", float)])
 
 
@@ -70,6 +71,10 @@ def weighted(np, weights):
 
 
 VALUES = {
+    "order of an array of a list": lambda np: np.array([cut(np, np.array(A)).T]).flatten("K"),
+    "order of an array of lists": lambda np: np.asarray(
+        ([cut(np, np.array(A)).T],), order="A"
+    ).ravel("K"),
     "a named tuple is an element": lambda np: cut(np, np.array(A))[Place(1, 2)],
     "a named tuple of lists": lambda np: cut(np, np.array(A))[Place([0, 3], [1, 2])],
     "named tuples assigned to": set_by_name,
@@ -114,6 +119,12 @@ ERRORS = {
     "binary fromstring": lambda np: np.fromstring(b"1234", dtype="i4"),
     "mT": lambda np: np.arange(3).mT,
     "a shape that needs a copy": lambda np: setattr(np.array(A)[:, :2], "shape", (8,)),
+    "no loop, out of another shape": lambda np: np.bitwise_xor(
+        cut(np, np.ones(0)), cut(np, np.ones(0)), out=NUMBER
+    ),
+    "no loop for numbers, out of another shape": lambda np: np.heaviside(
+        cut(np, np.ones(3)), 1j, out=PAIR
+    ),
     "__array_function__": lambda np: np.arange(3).__array_function__(np.sum, (), [1], {}),
 }
 if np.lib.NumpyVersion(np.__version__) >= "2.4.0":  # before, NumPy gives a number
@@ -122,7 +133,12 @@ if np.lib.NumpyVersion(np.__version__) >= "2.4.0":  # before, NumPy gives a numb
     }
 
 #: Errors that say what NumPy's say.
-ALIKE = {"a class as a data type", "weights whose sum is infinite", "another device"}
+ALIKE = {
+    "no loop, out of another shape",
+    "a class as a data type",
+    "weights whose sum is infinite",
+    "another device",
+}
 
 
 @pytest.mark.parametrize("name", VALUES)
