@@ -16,6 +16,7 @@ from distarray.array.probes import (
     check_shapes,
     check_writeable,
     condition,
+    hollow,
     refuse_shapes,
     result_types,
 )
@@ -223,7 +224,7 @@ def _check_operands(
     ufunc: np.ufunc,
     inputs: Sequence[Any],
     outs: tuple[Out, ...],
-    where: ArrayLike | bool,
+    where: Any,
     kwargs: dict[str, Any],
 ) -> None:
     """Raise what NumPy raises: for types without a loop, shapes, elements that cannot be cast."""
@@ -240,7 +241,7 @@ def _check_operands(
             [x for x in (*inputs, where) if np.ndim(x)], [out for out in outs if out is not None]
         )
     except ValueError:
-        refuse_shapes(ufunc, typed, outs, kwargs)
+        refuse_shapes(ufunc, typed, outs, {**kwargs, "where": hollow(where.shape, where.dtype)})
         raise
     if error is not None:
         raise error
