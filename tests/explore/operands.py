@@ -150,6 +150,8 @@ class Operands:
             choices = ["R", *[f"S({dim})" for dim in range(len(shape))] * 3]
             if dtype[0] in "fiu" and "P" not in placed and self.chance(0.1):
                 choices = ["P"]
+            if dtype == "O":  # objects are not cut
+                choices = ["R"]
             placed.append(self.one(choices))
         return "".join([f", {p}" for p in placed])
 

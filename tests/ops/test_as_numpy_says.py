@@ -125,6 +125,9 @@ ERRORS = {
     "no loop for numbers, out of another shape": lambda np: np.heaviside(
         cut(np, np.ones(3)), 1j, out=PAIR
     ),
+    "product into what is read-only": lambda np: np.matmul(
+        "f4", np.ones(()), out=np.imag(np.ones(3))
+    ),
     "__array_function__": lambda np: np.arange(3).__array_function__(np.sum, (), [1], {}),
 }
 if np.lib.NumpyVersion(np.__version__) >= "2.4.0":  # before, NumPy gives a number

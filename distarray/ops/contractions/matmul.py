@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, implements
+from distarray.array.portable import refuse_read_only
 from distarray.config import config
 from distarray.engines.contracting.contract import contract, deliver
 from distarray.engines.contracting.kernels import ufunc_kernel
@@ -57,6 +58,8 @@ def _with_keywords(
 ) -> Any:
     """The product of operands of any kind, with the keywords of ufuncs."""
     inputs, into = _targeted(inputs, out)
+    if isinstance(into, (DistArray, np.ndarray)):
+        refuse_read_only(getattr(into, "block", into), "output array is read-only")
     if any(type(x) in (bool, int, float, complex) for x in inputs):
         ufunc(*[x if not isinstance(x, DistArray) else shadow(x) for x in inputs])  # raises
     (a, b), _ = read(*inputs, out=into)
