@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, implements
+from distarray.array.base import check_out
 from distarray.array.portable import refuse_read_only
 from distarray.config import config
 from distarray.engines.contracting.contract import contract, deliver
@@ -58,7 +59,8 @@ def _with_keywords(
 ) -> Any:
     """The product of operands of any kind, with the keywords of ufuncs."""
     inputs, into = _targeted(inputs, out)
-    if isinstance(into, (DistArray, np.ndarray)):
+    if into is not None:
+        check_out(into)
         refuse_read_only(getattr(into, "block", into), "output array is read-only")
     if any(type(x) in (bool, int, float, complex) for x in inputs):
         ufunc(*[x if not isinstance(x, DistArray) else shadow(x) for x in inputs])  # raises
