@@ -45,7 +45,8 @@ _FATAL = re.compile(r"np\.(?:equal|not_equal|less|greater)\w*\(.*where=")
 _REDUCED = re.compile(r"np\.(?:\w+\.reduce(?:at)?|max|min|sum|prod|any|all|amax|amin)\(.*out=")
 #: Not into what overlaps an operand, is read-only, or of a type that an operand is not cast to.
 _JOINED = re.compile(r"np\.\w*(?:concatenate|stack)\(.*out=")
-#: Not asked of NaNs and zeros: which bits they have depends on the loop that a CPU takes.
+#: Not asked of NaNs and zeros: which bits they have depends on the loop that a CPU takes; nor of
+#: records with gaps between the fields, where a copy has what was in its memory before.
 _SHOWN = re.compile(r"\.byteswap\(|\.tobytes\(|\.view\(\"")
 #: Not asked of float16, nor of NaNs that carry something.
 _SORTED_WRONGLY = re.compile(r"sort|unique|partition|searchsorted|isin|median")
@@ -93,7 +94,10 @@ def _is_sorted_wrongly(values: Any) -> bool:
 
 
 def _has_several_forms(values: Any) -> bool:
-    """Whether there are NaNs or zeros, of which equal ones may have other bits."""
+    """Whether there are NaNs or zeros, of which equal ones may have other bits, or gaps."""
+    kind = values.dtype
+    if kind.names is not None and kind.itemsize > sum([kind[name].itemsize for name in kind.names]):
+        return True
     return values.dtype.kind in "fc" and bool((np.isnan(values) | (values == 0)).any())
 
 
