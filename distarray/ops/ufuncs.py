@@ -188,7 +188,7 @@ def _aligned_into(ufunc: np.ufunc, inputs: Sequence[Any], outs: Out | tuple[Out,
     blocks, layout, mesh = found
     if not layout.shape or layout.partials or mesh.device_type != "cpu":
         return None
-    faults.DETOURS.get(ufunc, ufunc)(*blocks)
+    faults.DETOURS.get(ufunc, ufunc)(*blocks[: ufunc.nin], out=tuple(blocks[ufunc.nin :]))
     return outs[0] if len(outs) == 1 else outs
 
 
