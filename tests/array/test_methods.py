@@ -80,3 +80,17 @@ def test_methods(world, name):
                     assert_matches(ours, theirs, exact=False)
 
     world.run(ranks, program)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "hypot"])
+def test_out_of_cut_arrays_warns_of_nothing(world, ranks, name):
+    """NumPy deprecates a third argument of maximum and minimum that is no keyword."""
+    ufunc, values = getattr(np, name), np.linspace(-1, 1, 40_000)
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        x = distarray.distribute(values, mesh, [Shard(0)])
+        ufunc(x, -x, out=x)
+        assert_matches(x, ufunc(values, -values))
+
+    world.run(ranks, program)

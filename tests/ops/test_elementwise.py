@@ -302,17 +302,3 @@ def test_namespaces_and_devices(world, ranks):
             x.to_device("cpu", stream=1)
 
     world.run(ranks, program)
-
-
-@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "hypot"])
-def test_out_of_cut_arrays_warns_of_nothing(world, ranks, name):
-    """NumPy deprecates a third argument of maximum and minimum that is no keyword."""
-    ufunc, values = getattr(np, name), np.linspace(-1, 1, 40_000)
-
-    def program(group):
-        mesh = DeviceMesh(group, (group.size,))
-        x = distarray.distribute(values, mesh, [Shard(0)])
-        ufunc(x, -x, out=x)
-        assert_matches(x, ufunc(values, -values))
-
-    world.run(ranks, program)
