@@ -173,6 +173,10 @@ def pytest_configure(config: pytest.Config) -> None:
             settings.register_profile("device", settings.get_profile("mpi"), phases=phases)
             profile = "device"
         settings.load_profile(profile)
+    if os.environ.get("DISTARRAY_TEST_WAITING"):
+        from tests.waiting import everything_waits
+
+        everything_waits()
     if config.option.mpi:
         _only_rank_0_reports(config)
         _keep_files_apart()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-__all__ = ["STARTS", "Library"]
+__all__ = ["STARTS", "Library", "done"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,13 @@ class Library:
     ranks: int
     names: Mapping[str, Any]
     barrier: Callable[[], object]
+
+
+def done(result: Any) -> Any:
+    """Ask for the blocks of a result: operations on large ones are put off until then."""
+    for x in result if isinstance(result, (tuple, list)) else (result,):
+        getattr(x, "block", None)
+    return result
 
 
 def start_numpy() -> Library:

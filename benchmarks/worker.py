@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 
 from benchmarks.cases import CASES, Case
-from benchmarks.libraries import STARTS, Library
+from benchmarks.libraries import STARTS, Library, done
 from benchmarks.line import Line
 
 __all__ = ["Bench"]
@@ -37,13 +37,14 @@ class Bench:
         self._names.clear()
         sizes = case.tiny if tiny else case.sizes
         self._names.update(self._library.names, **sizes, p=self._library.ranks, numpy=numpy)
+        self._names["done"] = done
         self._names["rng"] = numpy.random.default_rng(5)
         exec(case.setup, self._names)
         self._case = case
 
     def time(self, statement: str, inner: int, repeat: int) -> list[float]:
         """Seconds a call, `repeat` times; each the mean of `inner` calls after a barrier."""
-        timer = timeit.Timer(statement, timer=perf_counter, globals=self._names)
+        timer = timeit.Timer(f"done({statement})", timer=perf_counter, globals=self._names)
         seconds = []
         for _ in range(repeat):
             self.prepare()
@@ -69,7 +70,7 @@ class Bench:
 
         self.prepare()
         with trace() as book:
-            exec(statement, self._names)
+            exec(f"done({statement})", self._names)
         return book.messages, book.bytes
 
     def peak(self, statement: str) -> int:
@@ -78,7 +79,7 @@ class Bench:
         tracemalloc.start()
         try:
             before = tracemalloc.get_traced_memory()[0]
-            exec(statement, self._names)
+            exec(f"done({statement})", self._names)
             return tracemalloc.get_traced_memory()[1] - before
         finally:
             tracemalloc.stop()

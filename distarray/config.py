@@ -16,7 +16,11 @@ from typing import Any, cast
 
 __all__ = ["Settings", "config", "in_force", "on_check"]
 
-_CHOICES = {"device": ("cpu", "cuda"), "fallback": ("warn", "allow", "error")}
+_CHOICES = {
+    "device": ("cpu", "cuda"),
+    "fallback": ("warn", "allow", "error"),
+    "fuse": ("on", "off"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,8 @@ class Settings:
     fallback_limit: int = 1 << 30
     #: Floating-point reductions, and the order inside partitions, are the same on every mesh.
     reproducible: bool = False
+    #: Whether elementwise operations on large blocks are put off, and run together: "on" or "off".
+    fuse: str = "on"
     #: Compare what the ranks are calling before each collective operation.
     check: bool = False
     #: Seconds that a rank waits for others before the lines of all ranks are reported; 0 when the

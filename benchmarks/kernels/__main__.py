@@ -19,6 +19,7 @@ from mpi4py import MPI
 
 import distarray.numpy as dnp
 from benchmarks.kernels import KERNELS, Kernel
+from benchmarks.libraries import done
 
 COMM = MPI.COMM_WORLD
 #: Seconds a kernel is run for with each library, and how often at least.
@@ -29,7 +30,7 @@ def seconds(kernel: Kernel, library: Any) -> float:
     """One run of a kernel; its inputs are made before."""
     given = kernel.prepared(library)
     begin = time.perf_counter()
-    kernel.function(library, *given)
+    done(kernel.function(library, *given))
     return time.perf_counter() - begin
 
 

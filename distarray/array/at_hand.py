@@ -92,9 +92,9 @@ def _bare(
         if kind in PLAIN:
             given.append(value)
         elif isinstance(value, Base):
-            block, layout = value.block, value.layout
+            layout = value.layout
             fits = layout.is_whole if whole else layout.is_replicated
-            if not fits or not _is_small(block, limit):
+            if value.waits or not fits or not _is_small(block := value.block, limit):
                 return None
             if not (value.mesh is models[0].mesh if models else _is_here(value.mesh)):
                 return None

@@ -37,6 +37,8 @@ class Base:
     mesh: DeviceMesh
     #: What operations make of any kind of array: :class:`DistArray`, which puts itself here.
     plain_type: ClassVar[Any]
+    #: Whether it waits for operations, or they for it; see :mod:`distarray.array.deferred`.
+    waits: ClassVar[bool] = False
     #: The block, if the array was made with blocks in C order on all ranks; unset where that is not
     #: known. See :mod:`distarray.array.storage`.
     _natural: Any
@@ -124,7 +126,7 @@ def operands_in(values: Iterable[Any]) -> Iterator[Base]:
 
 def is_number(value: Any) -> bool:
     """Whether something is a 0-d array that stands for a scalar, with a scalar as its block."""
-    return isinstance(value, Base) and isinstance(value.block, np.generic)
+    return isinstance(value, Base) and not value.waits and isinstance(value.block, np.generic)
 
 
 def sequence_like(model: Any, items: Sequence[Any]) -> Any:

@@ -4,12 +4,19 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array import temporaries
 from distarray.array.base import Base
 from distarray.array.portable import cast as cast_block
 from distarray.array.storage import suits
+from distarray.array.temporaries import LARGE
 from distarray.comm.agree import agree
 
 __all__ = ["cast"]
+
+#: Orders that are kept by themselves where an operation is put off.
+_ORDERS = frozenset("KCA")
+#: Kinds of numbers between which nothing is lost but digits.
+_CASTS = frozenset("biuf")
 
 
 def _needs_no_copy(x: Base, dtype: np.dtype[Any], order: str) -> bool:
@@ -20,7 +27,11 @@ def _needs_no_copy(x: Base, dtype: np.dtype[Any], order: str) -> bool:
 
 def cast(x: Base, dtype: np.dtype[Any], order: str, casting: str, copy: bool) -> Any:
     """An array as another data type; see :meth:`~distarray.array.methods.Methods.astype`."""
-    kind = x.block.dtype.kind
+    own = x.dtype
+    kind = own.kind
+    later = _put_off(x, own, dtype, order, casting)
+    if later is not None:
+        return later
     if x.layout.partials and not (kind in "fc" and np.can_cast(x.block.dtype, dtype)):
         x.settle()
     if not copy and _needs_no_copy(x, dtype, order):
@@ -34,6 +45,15 @@ def cast(x: Base, dtype: np.dtype[Any], order: str, casting: str, copy: bool) ->
         error = found
     agree(x.mesh.group, error)
     return x.like(cast)
+
+
+def _put_off(x: Base, own: np.dtype[Any], dtype: np.dtype[Any], order: str, casting: Any) -> Any:
+    """The array of a cast of numbers that is put off; None if it is to be made at once."""
+    if x.layout.size < LARGE or own == dtype or order not in _ORDERS:
+        return None
+    if not _CASTS.issuperset((own.kind, dtype.kind)) or not np.can_cast(own, dtype, casting):
+        return None
+    return temporaries.put_off(temporaries.cast_to(dtype), (x,))
 
 
 def _reads_text(kind: str, wanted: str) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Never, SupportsIndex, cast
 
 import numpy as np
 
-from distarray.array import buffer, exporting, movement, printing
+from distarray.array import buffer, exporting, movement, printing, temporaries
 from distarray.array.base import Base, is_subclass
 from distarray.array.divergence import verify
 from distarray.array.handing import ordinary
@@ -242,6 +242,10 @@ class DistArray(Scalars, Items, Operators, Methods):
         self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
     ) -> Any:
         if method == "__call__" and not kwargs:
+            if self.layout.size >= temporaries.LARGE:
+                later = temporaries.put_off(ufunc, inputs)
+                if later is not None:
+                    return later
             found = ufunc_at_once(ufunc, inputs)
             if found is not NotImplemented:
                 return found

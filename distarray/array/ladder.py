@@ -200,7 +200,7 @@ def _as_they_are(values: Iterable[Any], lists: bool = False) -> bool:
         if type(value) in _ATOMS:
             continue
         if isinstance(value, Base):
-            if not value.layout.is_plain or value.block.dtype.hasobject:
+            if not value.layout.is_plain or value.dtype.hasobject:
                 return False
         elif isinstance(value, (tuple, list)) and not (lists or _all_as_they_are(value)):
             return False

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from distarray.array import temporaries
 from distarray.array.base import Base, is_subclass
 from distarray.array.floaterrors import error_state
 from distarray.array.ladder import call, is_free, ufunc_at_once, usual, watched
 from distarray.array.registry import is_overridden
-from distarray.array.temporaries import LARGE, compute
+from distarray.array.temporaries import LARGE, put_off_or_done
 from distarray.typing import ArrayLike, Binary, Unary
 
 __all__ = ["Operators", "answer_to"]
@@ -98,13 +99,13 @@ def _forward(ufunc: np.ufunc) -> Binary:
                 if other.layout is layout and other.mesh is self.mesh:
                     if layout.size >= LARGE:
                         counts = getrefcount(self), getrefcount(other)
-                        return self.computed(compute(ufunc, self, other, counts))
+                        return put_off_or_done(self, ufunc, (self, other), counts)
                     return self.computed(ufunc(self.block, other.block))
                 return _of_two(ufunc, self, other)
             elif kind in _SCALARS:
                 if layout.size >= LARGE:
                     counts = getrefcount(self), 0
-                    return self.computed(compute(ufunc, self, other, counts))
+                    return put_off_or_done(self, ufunc, (self, other), counts)
                 return self.computed(ufunc(self.block, other))
         return long(self, other)
 
@@ -123,7 +124,7 @@ def _reflected(ufunc: np.ufunc) -> Binary:
         ):
             if layout.size >= LARGE:
                 counts = 0, getrefcount(self)
-                return self.computed(compute(ufunc, other, self, counts))
+                return put_off_or_done(self, ufunc, (other, self), counts)
             return self.computed(ufunc(other, self.block))
         return long(self, other)
 
@@ -184,6 +185,10 @@ def _in_place(ufunc: np.ufunc) -> Binary:
 
 def _unary(ufunc: np.ufunc) -> Unary:
     def operate(self: Base) -> Any:
+        if self.layout.size >= LARGE:
+            later = temporaries.put_off(ufunc, (self,))
+            if later is not None:
+                return later
         return self.computed(ufunc(self.block)) if is_free(ufunc, self.layout) else ufunc(self)
 
     return operate
@@ -226,6 +231,15 @@ def _short_exponent(x: Base, other: ArrayLike) -> Any:
 
 
 def _power(x: Base, other: ArrayLike) -> Any:
+    if (
+        x.layout.size >= LARGE
+        and type(other) in (int, float)
+        and other == 2
+        and x.dtype.kind == "f"
+    ):
+        later = temporaries.put_off(np.square, (x,))  # as NumPy does
+        if later is not None:
+            return later
     if x.layout.partials:
         x = x.plain()  # the operator's type is not the ufunc's: truth values ** 2 are int8
     exponent = _short_exponent(x, other)

@@ -7,6 +7,7 @@ told apart (Python 3.14 counts no reference for a variable), no temporary is reu
 """
 
 import sys
+from collections.abc import Callable
 from opcode import opmap
 from sys import getrefcount
 from types import CodeType
@@ -16,7 +17,14 @@ import numpy as np
 
 from distarray.typing import Array
 
-__all__ = ["LARGE", "compute"]
+__all__ = ["LARGE", "put_off_or_done"]
+
+#: What puts an operation off, or gives None; set by :mod:`distarray.array.deferred`.
+put_off: Callable[[Any, tuple[Any, ...]], Any] = lambda *_: None  # noqa: E731
+#: The fold of a block that operations are put off for, or None; set there, too.
+fold: Callable[[Any, np.ufunc, Any], Any] = lambda *_: None  # noqa: E731
+#: What casts to a data type, to be put off.
+cast_to: Any
 
 #: Elements from which on it pays to look; NumPy's limit is 256 KiB.
 LARGE = 1 << 15
@@ -65,24 +73,29 @@ _OWN_BLOCK = _count_of_own_block()
 _BINARY_OP = opmap.get("BINARY_OP", -1)
 
 
-def compute(ufunc: np.ufunc, x: Any, y: Any, counts: tuple[int, int]) -> Any:
-    """``ufunc(x, y)`` for operands of one layout, into a block that nobody else will ever see.
+def put_off_or_done(
+    model: Any, ufunc: np.ufunc, operands: tuple[Any, Any], counts: tuple[int, int]
+) -> Any:
+    """``ufunc(x, y)`` for large operands of one layout: put off, or done now.
 
-    To be called by an operator's method itself: the frame beyond it is the program's.
+    Now means into a block that nobody else will ever see, if there is one. To be called by an
+    operator's method itself: the frame beyond it is the program's.
 
     Parameters
     ----------
+    model : DistArray
+        One of the operands.
     ufunc : ufunc
-    x, y : DistArray or scalar
-        At least one of them a DistArray.
+    operands : tuple of DistArray or scalar
     counts : tuple of int
         ``sys.getrefcount`` of either, as the operator's method sees it; 0 for a scalar.
-
-    Returns
-    -------
-    array
-        The result's block; perhaps the block of one of the operands.
     """
+    later = put_off(ufunc, operands)
+    return model.computed(_done(ufunc, *operands, counts)) if later is None else later
+
+
+def _done(ufunc: np.ufunc, x: Any, y: Any, counts: tuple[int, int]) -> Any:
+    """The result's block; perhaps the block of one of the operands."""
     x_count, y_count = counts
     a = x.block if x_count else x
     b = y.block if y_count else y
@@ -121,7 +134,7 @@ def _by_operator() -> bool:
     A function in C that adds may hold the one reference to an operand that it still needs; then
     the program's frame is at a call, not at an operator.
     """
-    frame = sys._getframe(3)
+    frame = sys._getframe(4)
     return _operation(frame.f_code, frame.f_lasti) == _BINARY_OP
 
 

@@ -14,7 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, single, wrap
+from distarray.array import (
+    DistArray,
+    as_distarray,
+    common_mesh,
+    faults,
+    movement,
+    single,
+    temporaries,
+    wrap,
+)
 from distarray.array.portable import Adapted
 from distarray.array.probes import (
     as_mask,
@@ -71,6 +80,9 @@ def apply_blockwise(
     that has to move.
     """
     if not outs and where is True:
+        later = None if keywords else temporaries.put_off(function, tuple(inputs))
+        if later is not None:
+            return later
         found = in_one_layout(inputs)
         if found is not None and found[1].shape and found[2].device_type == "cpu":
             return _wrapped(function(*found[0], **keywords), found[1], found[2])

@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, common_mesh, faults, movement, wrap
+from distarray.array import (
+    DistArray,
+    as_distarray,
+    common_mesh,
+    faults,
+    movement,
+    temporaries,
+    wrap,
+)
 from distarray.array.base import check_out
 from distarray.array.portable import as_array, refuse_read_only, ufunc_method
 from distarray.array.probes import as_axis, condition, hollow, tiny
@@ -94,7 +102,7 @@ def reduce(
     x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out, where))
     axis = axis if type(axis) is int or axis is None else _as_axis(axis)
     keepdims = keepdims is not NoValue and bool(keepdims)
-    if x.block.dtype.hasobject or (ufunc not in RULES and calls_python(ufunc)):
+    if x.dtype.hasobject or (ufunc not in RULES and calls_python(ufunc)):
         return _of_objects(ufunc, x, axis, dtype, out, keepdims, initial, where)
     if out is None and initial is NoValue and (where is True or where is NoValue):
         return _planned(ufunc, x, axis, dtype, keepdims)
@@ -103,8 +111,13 @@ def reduce(
 
 def _planned(ufunc: np.ufunc, x: DistArray, axis: Axes, dtype: Any, keepdims: bool) -> Any:
     """A reduction without `out`, `initial` and `where`, which is planned but once."""
-    block, mesh = x.block, x.mesh
-    plan = _plan_of(ufunc, x.layout, block.dtype, axis, dtype, keepdims)
+    mesh = x.mesh
+    plan = _plan_of(ufunc, x.layout, x.dtype, axis, dtype, keepdims)
+    if x.waits and not plan.layout.shape and not (plan.rounds and config.settings.reproducible):
+        value = temporaries.fold(x, ufunc, dtype)
+        if value is not None:
+            return finish(value, plan, ufunc, mesh)
+    block = x.block
     if not plan.direct or not block.size or (plan.rounds and config.settings.reproducible):
         return _folded(ufunc, x, plan, dtype)
     if plan.total is not None and type(block) is np.ndarray:

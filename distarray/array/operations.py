@@ -1,0 +1,218 @@
+"""Elementwise operations that are put off: what they read, what they give, where they were called.
+
+See :mod:`distarray.array.deferred`, which puts them off.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import count
+from typing import Any, NamedTuple
+from weakref import ref
+
+import numpy as np
+
+from distarray.array.faults import DETOURS
+from distarray.typing import Array, DType
+
+__all__ = ["KINDS", "SCALARS", "Leaf", "Line", "Operation", "acting", "cast_to", "result_type"]
+
+#: Kinds of data types of which operations are put off.
+KINDS = frozenset("biufc")
+_NUMBERS = frozenset({bool, int, float, complex})
+#: Types of numbers among operands.
+SCALARS = _NUMBERS | {np.dtype(code).type for code in np.typecodes["AllInteger"] + "?efdFD"}
+_UFUNCS = frozenset(
+    [
+        f
+        for f in vars(np).values()
+        if isinstance(f, np.ufunc) and f.nout == 1 and not f.signature and f not in DETOURS
+    ]
+)
+#: Operations that take about as long as their operands take to be read.
+_CHEAP = frozenset(
+    {np.add, np.subtract, np.multiply, np.negative, np.positive, np.absolute, np.square}
+    | {np.maximum, np.minimum, np.logical_and, np.logical_or, np.logical_not, np.invert}
+    | {np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal}
+    | {np.bitwise_and, np.bitwise_or, np.bitwise_xor, np.conjugate}
+)
+_DEAR = 4
+_numbers = count()
+
+
+class Line(NamedTuple):
+    """A line of the program, for warnings."""
+
+    path: str
+    number: int
+    names: dict[str, Any]
+
+
+class Leaf:
+    """Memory that operations have yet to read.
+
+    Attributes
+    ----------
+    block : array
+        The memory.
+    dtype : dtype
+        Its own.
+    owner : weakref of DistArray
+        The array whose block it is.
+    """
+
+    __slots__ = ("block", "dtype", "owner")
+
+    def __init__(self, block: Array, owner: Any) -> None:
+        self.block = block
+        self.dtype = block.dtype
+        self.owner = ref(owner)
+
+
+class Operation:
+    """An operation that is put off.
+
+    Attributes
+    ----------
+    number : int
+        Operands have lower ones.
+    function : callable
+        As :func:`acting` gives it.
+    operands : tuple
+        Leaves, operations, numbers.
+    dtype : dtype
+        Of the result.
+    leaves : frozenset of Leaf
+        All that it will read.
+    size : int
+        How many operations it stands for, itself included.
+    cost : int
+        About how often as long as one addition they take.
+    line : Line
+        Where the program calls it.
+    folds : int
+        How often the result has been folded without being kept.
+    block : array or None
+        The result, once it is there.
+    """
+
+    __slots__ = (
+        "block",
+        "cost",
+        "dtype",
+        "folds",
+        "function",
+        "leaves",
+        "line",
+        "number",
+        "operands",
+        "size",
+    )
+
+    def __init__(self, function: Any, operands: tuple[Any, ...], dtype: DType, line: Line) -> None:
+        self.number = next(_numbers)
+        self.function, self.operands, self.dtype, self.line = function, operands, dtype, line
+        self.block: Array | None = None
+        self.folds = 0
+        self.leaves: frozenset[Leaf] = frozenset()
+        self.size, self.cost = 1, 1 if function in _CHEAP else _DEAR
+        for x in operands:
+            if type(x) is Leaf:
+                self.leaves |= {x}
+            elif type(x) is Operation and x.block is None:
+                self.leaves |= x.leaves
+                self.size += x.size
+                self.cost += x.cost
+
+    def done(self, block: Array) -> None:
+        """Keep the result, and nothing else."""
+        self.block, self.operands, self.leaves, self.size = block, (), frozenset(), 1
+
+
+# -- functions that are no ufuncs ------------------------------------------------------------------
+
+
+class Loop:
+    """A function that works element by element, called as a ufunc is.
+
+    Parameters
+    ----------
+    function : callable
+        Takes operands.
+    nin : int
+        How many.
+    """
+
+    def __init__(self, function: Callable[..., Any], nin: int) -> None:
+        self._function, self.nin = function, nin
+        self.__name__ = function.__name__
+
+    def __call__(self, *operands: Any, out: Array | None = None) -> Any:
+        value = self._function(*operands)
+        if out is None:
+            return value
+        out[...] = value
+        return out
+
+
+class Cast:
+    """A conversion to a data type, called as a ufunc is."""
+
+    nin = 1
+    __name__ = "cast"
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+
+    def __call__(self, x: Array, out: Array | None = None) -> Any:
+        if out is None:
+            return x.astype(self.dtype)
+        np.copyto(out, x, "unsafe")
+        return out
+
+
+@lru_cache(maxsize=64)
+def cast_to(dtype: DType) -> Cast:
+    """The conversion to a data type."""
+    return Cast(dtype)
+
+
+_LOOPS: dict[Any, Any] = {np.where: Loop(np.where, 3), np.clip: Loop(np.clip, 3)}
+
+
+def acting(function: Any) -> Any:
+    """What is run for a function, with NumPy's `nin` and ``out=``; None if it is not put off."""
+    if function in _UFUNCS or type(function) is Cast:
+        return function
+    return _LOOPS.get(function)
+
+
+# -- the types of results --------------------------------------------------------------------------
+
+
+def result_type(function: Any, operands: Sequence[Any]) -> DType | None:
+    """The type of a result; None where the operation is better done at once.
+
+    So it is if it fails, as NumPy will say, and if the elements have to do with it.
+    """
+    kinds = tuple([x.dtype if hasattr(x, "dtype") else type(x) for x in operands])
+    if int in kinds and any(getattr(kind, "kind", "") in "biu" for kind in kinds):
+        samples = [x if type(x) in _NUMBERS else np.empty(0, x.dtype) for x in operands]
+        return _asked(function, samples)  # NumPy looks at the number
+    return _known_type(function, kinds)
+
+
+@lru_cache(maxsize=1024)
+def _known_type(function: Any, kinds: tuple[Any, ...]) -> DType | None:
+    return _asked(
+        function, [np.empty(0, kind) if isinstance(kind, np.dtype) else kind(1) for kind in kinds]
+    )
+
+
+def _asked(function: Any, samples: list[Any]) -> DType | None:
+    try:
+        with np.errstate(all="ignore"):
+            dtype: DType = function(*samples).dtype
+    except Exception:
+        return None
+    refuses = function is np.power and dtype.kind in "iu"  # negative exponents
+    return dtype if dtype.kind in KINDS and dtype.isnative and not refuses else None

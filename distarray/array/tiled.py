@@ -1,0 +1,195 @@
+"""Elementwise operations run together on tiles that stay in cache, by NumPy's own loops.
+
+Each operation by itself would read its operands from memory and write its result there. Run on one
+tile after the other, only what goes in and what comes out crosses the memory bus. The elements are
+the same, bit for bit: an elementwise loop does not know how many there are.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distarray.typing import Array, DType, Shape
+
+__all__ = ["Step", "Tiles"]
+
+#: Elements of a tile.
+TILE = 1 << 14
+#: Memory for what lies between operations, kept from one run to the next: its pages are there.
+_kept: list[Array] = []
+_MOST_KEPT = 16
+
+
+class Step(NamedTuple):
+    """One operation on a tile.
+
+    Attributes
+    ----------
+    function : callable
+        Takes the operands and, by ``out=``, the array for the result, as a ufunc does.
+    operands : tuple of int
+        By number: the blocks, then the results of the steps. A negative one is a constant.
+    dtype : dtype
+        Of the result.
+    """
+
+    function: Callable[..., Any]
+    operands: tuple[int, ...]
+    dtype: DType
+
+
+class Tiles:
+    """Steps that are run one after the other on each tile.
+
+    Parameters
+    ----------
+    blocks : sequence of array
+        What the steps read, all of one shape.
+    constants : sequence
+        Numbers; the first has the number -1.
+    steps : sequence of Step
+    outs : dict
+        The arrays for results that are kept, by the number of the step. No step but that may read
+        the memory of one.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[Array],
+        constants: Sequence[Any],
+        steps: Sequence[Step],
+        outs: dict[int, Array],
+    ) -> None:
+        first = self._first = len(blocks)
+        self._places, buffers = _places(steps, first, outs)
+        arrays = dict(enumerate(blocks)) | {first + n: out for n, out in outs.items()}
+        self.shape = blocks[0].shape
+        self.in_line = all(array.flags.c_contiguous for array in arrays.values())
+        if self.in_line:
+            arrays = {number: array.reshape(-1) for number, array in arrays.items()}
+            self.shape = (prod(self.shape),)
+        self._arrays = arrays
+        self._memory = [_borrowed(dtype) for dtype in buffers]
+        self._values: list[Any] = [None] * (first + len(steps)) + [*reversed(constants)]
+        self._calls = [(step.function, step.operands, first + n) for n, step in enumerate(steps)]
+        self._tile: Shape = ()
+        self._notes = _Notes()
+
+    def run(self) -> None:
+        """Run the steps on all tiles."""
+        with self._notes.taken():
+            for key, extents in _tiles(self.shape):
+                self._run(key, extents)
+
+    def summed(self) -> Any:
+        """The sum of the last result, with the bits of NumPy's; all must be in line.
+
+        NumPy adds halves of halves, so that rounding errors grow slowly. Its tree has tiles for
+        branches.
+        """
+        with self._notes.taken():
+            return self._summed(0, self.shape[0])
+
+    def _summed(self, start: int, stop: int) -> Any:
+        extent = stop - start
+        if extent <= TILE:
+            self._run((slice(start, stop),), (extent,))
+            return np.add.reduce(self._values[self._calls[-1][2]])
+        half = extent // 2
+        half -= half % 8
+        return self._summed(start, start + half) + self._summed(start + half, stop)
+
+    def folded(self, ufunc: np.ufunc) -> Any:
+        """The fold of the last result by a ufunc for which the order does not matter."""
+        parts = []
+        last = self._calls[-1][2]
+        with self._notes.taken():
+            for key, extents in _tiles(self.shape):
+                self._run(key, extents)
+                parts.append(ufunc.reduce(self._values[last], None))
+            return ufunc.reduce(np.array(parts))
+
+    def finished(self) -> list[tuple[int, str]]:
+        """The floating-point errors of the steps, in order, in NumPy's words."""
+        _kept.extend(self._memory[: max(0, _MOST_KEPT - len(_kept))])
+        return sorted([(target - self._first, kind) for target, kind in self._notes.found])
+
+    def _run(self, key: tuple[Any, ...], extents: Shape) -> None:
+        """Run the steps on one tile."""
+        values, notes = self._values, self._notes
+        for number, array in self._arrays.items():
+            values[number] = array[key]
+        if extents != self._tile:
+            self._tile, count = extents, prod(extents)
+            for number, place in self._places.items():
+                values[number] = self._memory[place][:count].reshape(extents)
+        for function, operands, target in self._calls:
+            notes.step = target
+            function(*[values[x] for x in operands], out=values[target])
+
+
+class _Notes:
+    """The floating-point errors that NumPy reports, with the step that runs."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.found: set[tuple[int, str]] = set()
+
+    def taken(self) -> Any:
+        """A context in which NumPy reports errors here."""
+        return np.errstate(divide="call", over="call", invalid="call", call=self)
+
+    def __call__(self, kind: str, _: int) -> None:
+        """Take a report."""
+        self.found.add((self.step, kind))
+
+
+def _tiles(shape: Shape) -> Iterator[tuple[Any, Shape]]:
+    """The keys of the tiles of a block, with their shapes."""
+    dim, inner = len(shape) - 1, 1
+    while dim and inner * shape[dim] <= TILE:
+        inner *= shape[dim]
+        dim -= 1
+    step, extent = max(1, TILE // inner), shape[dim]
+    whole = shape[dim + 1 :]
+    for lead in np.ndindex(shape[:dim]):
+        for start in range(0, extent, step):
+            stop = min(start + step, extent)
+            yield (*lead, slice(start, stop)), (stop - start, *whole)
+
+
+def _places(
+    steps: Sequence[Step], first: int, outs: dict[int, Array]
+) -> tuple[dict[int, int], list[DType]]:
+    """Which buffer each result that is not kept goes to, and the types of the buffers.
+
+    A buffer is free again when nobody reads it any more: the last reader may write to it.
+    """
+    last = {operand: number for number, step in enumerate(steps) for operand in step.operands}
+    places: dict[int, int] = {}
+    buffers: list[DType] = []
+    free: list[int] = []
+    for number, step in enumerate(steps):
+        done = [x for x in set(step.operands) if x in places and last[x] == number]
+        free += [places[x] for x in done]
+        if number in outs:
+            continue
+        found = next((place for place in reversed(free) if buffers[place] == step.dtype), None)
+        if found is None:
+            found = len(buffers)
+            buffers.append(step.dtype)
+        else:
+            free.remove(found)
+        places[first + number] = found
+    return places, buffers
+
+
+def _borrowed(dtype: DType) -> Array:
+    """Memory for a tile of a type."""
+    need = TILE * dtype.itemsize
+    for number, memory in enumerate(_kept):
+        if memory.nbytes >= need:
+            return _kept.pop(number).view(np.uint8)[:need].view(dtype)
+    return np.empty(TILE, dtype)

@@ -1,0 +1,262 @@
+"""Operations that are put off: programs of them give what NumPy gives, whoever touches them."""
+
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import distarray
+import distarray.numpy as dnp
+from distarray import DeviceMesh, Shard
+from distarray.array import deferred, tiled
+from distarray.array.deferred import Deferred
+from tests.waiting import everything_waits
+
+pytestmark = [pytest.mark.host, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
+
+
+@pytest.fixture(autouse=True)
+def all_waits(monkeypatch):
+    everything_waits(monkeypatch.setattr)
+
+
+NAMES = ("a", "b", "c", "d")
+STATEMENTS = (
+    "{v} = {x} {op} {y}",
+    "{v} = {x} {op} {y} {op2} {z}",
+    "{v} = ({x} {op} {k}) {op2} np.{unary}({y})",
+    "{v} = {k} {op} {x}",
+    "{v} = np.{unary}({x})",
+    "{v} = np.{binary}({x}, {y} {op} {k})",
+    "{v} = np.where({x} > {y}, {x}, {z})",
+    "{v} = np.clip({x}, -{k}, {k})",
+    "{v} = ({x} {op} {y}).astype('{kind}')",
+    "{v} = {x} ** 2",
+    "{v} = -{x} + {y}",
+    "{v} = {x}",
+    "{v} = {x}.copy()",
+    "{v} = {x}[::-1]",
+    "{x} {op}= {y}",
+    "{x} {op}= {k}",
+    "{x} {op}= {x} {op2} {y}",
+    "{x}[{key}] = {k}",
+    "{x}[{key}] {op}= {k}",
+    "{x}[{key}] = {y}[{key}] {op} {k}",
+    "w = {x}[{key}]; w {op}= {k}",
+    "w = {x}[{key}]; {x} {op}= {y}; w[...] = {k}",
+    "np.{binary}({x}, {y}, out={z})",
+    "np.add({x}, {k}, out={z}, where={y} > 0)",
+    "np.copyto({x}, {y})",
+    "e = local({x})",
+    "e {op}= {k}",
+    "local({x})[...] = {k}",
+    "found.append(({x} {op} {y}).max())",
+    "found.append(({x} > {y}).any())",
+    "found.append(total({x} {op} {y}))",
+    "found.append(total({x}))",
+    "found.append(element({x}))",
+    "{v} = twice({x} {op} {y})",
+    "del {x}; {x} = {y} {op} {k}",
+    "f = {x} {op} {y}",
+    "{v} = f",
+)
+BLANKS = {
+    "v": NAMES, "x": NAMES, "y": NAMES, "z": NAMES,
+    "op": ("+", "-", "*"), "op2": ("+", "*", "/"),
+    "k": ("2", "0.5", "np.float32(1.5)", "True", "3"),
+    "unary": ("sqrt", "exp", "abs", "sign", "square", "isnan", "negative", "logical_not"),
+    "binary": ("maximum", "hypot", "less", "add", "logical_and"),
+    "kind": ("f8", "f4", "i4", "?"),
+    "key": ("1:", ":-1", "::2", "...", "0"),
+}  # fmt: skip
+
+
+@st.composite
+def programs(draw):
+    """Lines that hold for NumPy's arrays and for distributed ones."""
+    lines = []
+    for _ in range(draw(st.integers(1, 14))):
+        blanks = {name: draw(st.sampled_from(words)) for name, words in BLANKS.items()}
+        lines.append(draw(st.sampled_from(STATEMENTS)).format(**blanks))
+    return lines
+
+
+def run(lines, names):
+    """Execute lines; what they find, and the types of their errors."""
+    errors = []
+    for line in lines:
+        try:
+            exec(line, names)
+        except (TypeError, ValueError, NameError) as error:
+            errors.append(type(error))
+        else:
+            errors.append(None)
+    return errors
+
+
+def names_of(namespace, arrays, alone):
+    """What a program finds at its beginning."""
+
+    def local(x):
+        return x.to_local() if isinstance(x, distarray.DistArray) else x
+
+    return {
+        "np": namespace, "found": [], **arrays,
+        "local": local,
+        "total": lambda x: x.sum() if alone or x.dtype.kind != "f" else None,
+        "element": lambda x: x[0, 0] if x.ndim == 2 else x[0],
+        "twice": lambda x: x + x,
+    }  # fmt: skip
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_programs(world, ranks, data):
+    shape = data.draw(st.sampled_from([(7,), (5, 3), (1, 4), (700,), (61, 13)]))
+    kinds = data.draw(st.tuples(*[st.sampled_from(["f8", "f4", "i4", "f8"])] * len(NAMES)))
+    tile = data.draw(st.sampled_from([128, 1 << 14]))
+    lines = data.draw(programs())
+    numbers = np.random.default_rng(data.draw(st.integers(0, 99)))
+    values = {n: (numbers.normal(size=shape) * 4).astype(k) for n, k in zip(NAMES, kinds)}
+    plain = names_of(np, {n: v.copy() for n, v in values.items()}, ranks == 1)
+    expected = run(lines, plain)
+
+    def program(group):
+        arrays = {n: cut(group, v) for n, v in values.items()}
+        ours = names_of(dnp, arrays, ranks == 1)
+        assert run(lines, ours) == expected
+        for name in (*NAMES, "f"):
+            if name in plain:
+                found, wanted = ours[name].full(), plain[name]
+                assert found.dtype == wanted.dtype
+                np.testing.assert_array_equal(found, wanted, name)
+        np.testing.assert_equal(ours["found"], plain["found"])
+
+    with tile_of(tile):
+        world.run(ranks, program)
+
+
+@contextmanager
+def tile_of(extent):
+    """Tiles of so many elements."""
+    before, tiled.TILE = tiled.TILE, extent
+    tiled._kept.clear()
+    try:
+        yield
+    finally:
+        tiled.TILE = before
+        tiled._kept.clear()
+
+
+def cut(group, values):
+    return distarray.distribute(values.copy(), DeviceMesh(group, (group.size,)), [Shard(0)])
+
+
+def test_nothing_runs_before_somebody_asks(world, ranks):
+    values = np.linspace(1.0, 2.0, 13)
+
+    def program(group):
+        x = cut(group, values)
+        y = np.sqrt(x + 1.0) * x
+        assert type(y) is type(x) is Deferred
+        assert (y.dtype, y.shape, y.nbytes, y.itemsize) == (values.dtype, (13,), 104, 8)
+        assert isinstance(y, distarray.DistArray)
+        np.testing.assert_array_equal(y.full(), np.sqrt(values + 1.0) * values)
+        assert type(y) is distarray.DistArray
+
+    world.run(ranks, program)
+
+
+def test_alike_operations_run_once(world, monkeypatch):
+    called = []
+
+    def counted(number, steps, outs):
+        called.append(len(number))
+        return plain(number, steps, outs)
+
+    plain = tiled._places
+    monkeypatch.setattr(tiled, "_places", counted)
+
+    def program(group):
+        x = cut(group, np.arange(5.0))
+        first = x * 2.0
+        (np.sqrt(x) + np.sqrt(x) * first).full()
+
+    world.run(1, program)
+    assert called == [4]  # one square root, and `first` is kept in the same pass
+
+
+@pytest.mark.parametrize("name", ["off", "errstate", "reference", "memoryview", "view"])
+def test_what_is_done_at_once(world, name):
+    def program(group):
+        x = cut(group, np.arange(5.0))
+        kept = None
+        if name == "reference":
+            kept = x.to_local()
+        elif name == "memoryview":
+            kept = memoryview(x.to_local())
+        elif name == "view":
+            kept = x[1:]
+        with (
+            distarray.config.override(fuse="off" if name == "off" else "on"),
+            np.errstate(divide="ignore" if name == "errstate" else "warn"),
+        ):
+            assert type(x + 1.0) is distarray.DistArray
+        del kept
+        assert type(x + 1.0) is Deferred
+
+    world.run(1, program)
+
+
+def test_warnings_are_numpys_and_name_the_line(world):
+    values = np.array([0.0, 1.0, -1.0])
+
+    def said_of(x):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            y = 1.0 / x
+            z = np.log(x) + y
+            getattr(z, "full", z.copy)()
+        return [(str(one.message), one.lineno, one.filename) for one in said]
+
+    wanted = said_of(values)
+    assert len({line for _, line, _ in wanted}) == 2
+    assert world.run(1, lambda group: said_of(cut(group, values))) == [wanted]
+
+
+def test_operands_that_nobody_else_has_do_not_pile_up(world, monkeypatch):
+    monkeypatch.setattr(deferred, "MOST_KEPT", 100)
+
+    def program(group):
+        results = [cut(group, np.full(9, float(n))) + 1.0 for n in range(40)]
+        assert sum(type(x) is Deferred for x in results) < 12
+        np.testing.assert_array_equal([x.full()[0] for x in results], np.arange(1.0, 41.0))
+
+    world.run(1, program)
+
+
+def test_many_operations_run_in_parts(world):
+    def program(group):
+        x = y = cut(group, np.ones(4))
+        for _ in range(3 * deferred.MOST):
+            y = y + x
+        assert deferred._held(y).size <= deferred.MOST
+        np.testing.assert_array_equal(y.full(), np.full(4, 1.0 + 3 * deferred.MOST))
+
+    world.run(1, program)
+
+
+def test_threads_ask_for_one_array(world):
+    def program(group):
+        x = cut(group, np.arange(1000.0))
+        with ThreadPoolExecutor(4) as pool:
+            for _ in range(50):
+                y = np.sqrt(x * 2.0 + 1.0)
+                found = list(pool.map(lambda _, y=y: y.to_local().sum(), range(4)))
+                assert len(set(found)) == 1
+
+    world.run(1, program)
