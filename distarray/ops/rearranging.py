@@ -322,7 +322,10 @@ def resize(a: ArrayLike, new_shape: ShapeLike) -> DistArray:
         block = flat.mesh.xp.zeros(layout.local_shape(flat.mesh.coords), flat.dtype)
         return wrap(block, layout, flat.mesh)
     if total <= flat.size:
-        return reshaped(flat[:total], shape, copy=True)
+        part = flat[:total]
+        if flat.dtype.names is not None:  # joined records have no gaps
+            part = part.astype(np.concatenate([np.empty(0, flat.dtype)]).dtype)
+        return reshaped(part, shape, copy=True)
     times, rest = divmod(total, flat.size)
     repeated = tile(flat, times) if times > 1 else flat
     return refitted(concatenate([repeated, flat[:rest]]), shape)

@@ -71,6 +71,7 @@ def weighted(np, weights):
 
 
 VALUES = {
+    "records with gaps, resized": lambda np: np.resize(cut(np, np.array(RECORDS))[["b"]], (2, 1)),
     "order of an array of a list": lambda np: np.array([cut(np, np.array(A)).T]).flatten("K"),
     "order of an array of lists": lambda np: np.asarray(
         ([cut(np, np.array(A)).T],), order="A"
