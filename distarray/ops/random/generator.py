@@ -77,17 +77,16 @@ class Generator(Ordering, _Theirs, metaclass=Kind):  # type: ignore[misc]
         return bytes(self._plain.bytes(length))
 
     def __reduce__(self) -> Any:
-        return _restored, (self._source.bit_generator, self._home is None), self._mesh
+        return _restored, (self._source.bit_generator,), (self._mesh, self._home is None)
 
-    def __setstate__(self, mesh: Any) -> None:
-        self._mesh = mesh if isinstance(mesh, DeviceMesh) else None
+    def __setstate__(self, state: Any) -> None:
+        mesh, shared = state if type(state) is tuple else (None, True)  # NumPy's is another one
+        self._mesh, self._home = mesh, home_of_copy(shared)
 
 
-def _restored(bits: Any = "MT19937", shared: bool = True) -> Generator:
+def _restored(bits: Any = "MT19937") -> Generator:
     """A generator of a bit generator, or of the name of one, which old files have."""
-    made = Generator(named_bits(bits) if isinstance(bits, str) else bits)
-    made._home = home_of_copy(shared)
-    return made
+    return Generator(named_bits(bits) if isinstance(bits, str) else bits)
 
 
 add_methods(Generator, np.random.Generator, GENERATOR)

@@ -36,6 +36,8 @@ Result = TypeVar("Result")
 
 _Theirs: Any = np.random.RandomState
 _HERE = Place(None, None)
+#: What a pickled state has besides NumPy's.
+_OURS = frozenset({"mesh", "apart"})
 
 
 class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
@@ -96,13 +98,16 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
 
     def __setstate__(self, state: Any) -> None:
         self._mesh = state.get("mesh")
-        self.set_state({name: value for name, value in state.items() if name != "mesh"})
+        self._home = home_of_copy("apart" not in state)
+        self.set_state({name: value for name, value in state.items() if name not in _OURS})
 
     def __reduce__(self) -> Any:
         state = self.get_state(legacy=False)
         if self._mesh is not None:
             state["mesh"] = self._mesh
-        return _restored, (self._source._bit_generator, self._home is None), state
+        if self._home is not None:
+            state["apart"] = True
+        return _restored, (self._source._bit_generator,), state
 
     # -- other names --------------------------------------------------------------------------
 
@@ -158,11 +163,9 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
         shuffle_in_place(self, x)
 
 
-def _restored(bits: Any = "MT19937", shared: bool = True) -> RandomState:
+def _restored(bits: Any = "MT19937") -> RandomState:
     """A state of a bit generator, or of the name of one, which old files have."""
-    made = RandomState(named_bits(bits) if isinstance(bits, str) else bits)
-    made._home = home_of_copy(shared)
-    return made
+    return RandomState(named_bits(bits) if isinstance(bits, str) else bits)
 
 
 add_methods(RandomState, np.random.RandomState, LEGACY)
