@@ -210,12 +210,15 @@ def _model(inputs: Sequence[Any]) -> Any:
                 return None
         elif type(x) not in SCALARS:
             return None
-    if model is None or model.mesh.device_type != "cpu":
-        return None
+    return model if model is not None and _lies_well(model) else None
+
+
+def _lies_well(model: Any) -> bool:
+    """Whether an array may be large, has dimensions, and every element in one place of a host."""
     layout = model.layout
-    if layout.size * _WIDEST < LEAST:
-        return None
-    return model if layout.shape and not layout.partials and not layout.ats else None
+    if layout.size * _WIDEST < LEAST or model.mesh.device_type != "cpu":
+        return False
+    return bool(layout.shape) and not layout.partials and not layout.ats
 
 
 def _operands(inputs: Sequence[Any]) -> tuple[Any, ...] | None:

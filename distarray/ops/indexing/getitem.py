@@ -257,10 +257,9 @@ def _check_at(ufunc: np.ufunc, a: DistArray | Array, b: ArrayLike | None) -> Non
         raise ValueError("second operand needed for ufunc")
     if ufunc.nin == 1 and b is not None:
         raise ValueError("second operand provided when ufunc is unary")
-    # NumPy raises if the data types do not fit, on every rank.
-    operands = [] if b is None else [np.ones(1, getattr(b, "dtype", None) or np.asarray(b).dtype)]
-    with np.errstate(all="ignore"):
-        ufunc.at(np.ones(1, a.dtype), [0], *operands)
+    # NumPy raises if the data types do not fit, on every rank; Python objects are not asked.
+    operands = [] if b is None else [np.ones(0, getattr(b, "dtype", None) or np.asarray(b).dtype)]
+    ufunc.at(np.ones(0, a.dtype), np.ones(0, np.intp), *operands)
     block = a.block if isinstance(a, DistArray) else a
     refuse_read_only(block, "operand array with iterator write flag set is read-only")
 
