@@ -29,7 +29,7 @@ from distarray.array import temporaries
 from distarray.array.base import Base
 from distarray.array.core import DistArray
 from distarray.array.floaterrors import error_state
-from distarray.array.ladder import usual
+from distarray.array.ladder import passed, usual
 from distarray.array.operations import (
     KINDS,
     SCALARS,
@@ -130,6 +130,7 @@ def _replacing(ufunc: np.ufunc, plain: Callable[..., Any]) -> Callable[..., Any]
         if type(held) is Operation and held.block is None:
             later = put_off(ufunc, (self, other))
             if later is not None and later.dtype == held.dtype:
+                passed.number += 1
                 with _lock:
                     _hold(self, _held(later))
                 return self

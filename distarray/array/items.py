@@ -6,7 +6,7 @@ is read here, and each rank takes its part.
 """
 
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any, Self, SupportsIndex, overload
 
@@ -17,20 +17,22 @@ from distarray.array.base import Base
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import error_state
 from distarray.array.keys import basic_entries, directed, names_element, plain_key
-from distarray.array.ladder import at_once, call, is_free, usual, watched
+from distarray.array.ladder import at_once, call, is_free, passed, usual, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
 from distarray.comm import DeviceMesh
 from distarray.layout import Entries, Layout, local_key, view_layout, whole_view
 from distarray.typing import Array, ArrayKey, ArrayLike, ElementKey, Key
 
-__all__ = ["Items"]
+__all__ = ["Items", "fetched"]
 
 #: Entries of keys that NumPy reads as we do, and values that it copies into blocks as we do.
 _ENTRIES: tuple[type, ...] = (int, slice, type(None), type(Ellipsis), np.int64)
 _VALUES = frozenset({int, float, complex, bool, np.ndarray, np.float64, np.int64})
 #: Records, Python objects and strings of any length, whose elements are no scalars of NumPy's.
 _SPECIAL = "VOT"
+#: How many elements an iterator fetches at a time, at most.
+_AHEAD = 1 << 16
 
 #: The type of a key, or the types in it -> the types of its entries. Longer keys are read here.
 _BASIC: dict[type | tuple[type, ...], tuple[type, ...]] = {kind: (kind,) for kind in _ENTRIES}
@@ -224,13 +226,28 @@ class Items(Base):
         """Elements of a 1-d array; of a cut one a stretch is fetched at a time."""
         if self.mesh.coords is not None and self.layout.is_whole and self.mesh.device_type == "cpu":
             return iter(self.block)
-        return self._fetched()
-
-    def _fetched(self) -> Iterator[Any]:
-        for start in range(0, self.shape[0], 1 << 16):
-            elements = self[start : start + (1 << 16)].full()
-            elements.flags.writeable = False  # nor can its records, which are views of it
-            yield from elements
+        return fetched(lambda: self, self.shape[0])
 
     def __contains__(self, value: ArrayLike) -> bool:
         return bool(np.any(self == value))
+
+
+def fetched(line: Callable[[], Any], size: int) -> Iterator[Any]:
+    """The elements of a 1-d array, a stretch of which is fetched at a time.
+
+    They are fetched again when calls have passed that may have written to them, and then few at
+    once. `line` gives the array as it is.
+    """
+    start, ahead, seen = 0, _AHEAD, -1
+    array: Any = None
+    while start < size:
+        array = array if seen == passed.number else line()
+        elements = array[start : start + ahead].full()
+        elements.flags.writeable = False  # nor can its records, which are views of it
+        seen, ahead = passed.number, min(2 * ahead, _AHEAD)
+        for element in elements:
+            if passed.number != seen:
+                ahead = 1
+                break
+            yield element
+            start += 1

@@ -23,6 +23,7 @@ the blocks at once where :func:`is_free` says that no rung has anything to do.
 """
 
 from collections.abc import Callable, Iterable
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ __all__ = [
     "call_ufunc",
     "is_free",
     "on_objects",
+    "passed",
     "ufunc_at_once",
     "usual",
     "watched",
@@ -55,6 +57,19 @@ on_objects: list[Callable[..., Any]] = []
 #: The error state under which rungs 1 and 2 have nothing to do. One comparison answers for both:
 #: no state is this one as soon as calls are compared or operators are overridden anywhere.
 usual: list[object] = [NORMAL]
+
+
+class _Passed(local):
+    """How many calls of this rank, which may be a thread, may have written to a cut array.
+
+    It is the same on every rank. Who keeps elements of other ranks fetches them again when it has
+    changed.
+    """
+
+    number = 0
+
+
+passed = _Passed()
 
 
 def _look_closer() -> None:
@@ -73,6 +88,7 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     result = at_once(function, args, kwargs)
     if result is not NotImplemented:
         return result
+    passed.number += 1
     row = FUNCTIONS.get(function)
     if error_state() is usual[0]:
         result = _climb(function, row, args, kwargs)
@@ -91,6 +107,7 @@ def call_ufunc(
     key: Any = ufunc if method == "__call__" else (ufunc, method)
     if key in FUNCTIONS:
         return call(key, *inputs, **kwargs)
+    passed.number += 1
     act = UFUNC_METHODS[method].function
     if error_state() is usual[0]:
         result = act(ufunc, *inputs, **kwargs)
@@ -143,6 +160,7 @@ def watched(
     act, given, named
         What does it.
     """
+    passed.number += 1
     verify(function, args, kwargs)
     mesh = mesh_concerned([*args, *kwargs.values()]) if raises() else None
     if mesh is None:

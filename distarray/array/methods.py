@@ -14,7 +14,7 @@ from distarray.array.assigning import one_element
 from distarray.array.casting import cast
 from distarray.array.exporting import gathered
 from distarray.array.flags import Flags
-from distarray.array.ladder import call, is_free, watched
+from distarray.array.ladder import call, is_free, passed, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.reductions import Reductions
 from distarray.array.retyping import viewed, whole_block
@@ -351,6 +351,7 @@ class Methods(Reductions):
         """The bytes of each element in the opposite order."""
         if self.layout.partials:
             self.settle()
+        passed.number += inplace
         swapped = self.block.byteswap(inplace)
         return self if inplace else self.like(swapped)
 

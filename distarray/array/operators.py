@@ -16,7 +16,7 @@ import numpy as np
 from distarray.array import temporaries
 from distarray.array.base import Base, is_subclass
 from distarray.array.floaterrors import error_state
-from distarray.array.ladder import call, is_free, ufunc_at_once, usual, watched
+from distarray.array.ladder import call, is_free, passed, ufunc_at_once, usual, watched
 from distarray.array.registry import is_overridden
 from distarray.array.temporaries import LARGE, put_off_or_done
 from distarray.typing import ArrayLike, Binary, Unary
@@ -170,6 +170,8 @@ def _in_place(ufunc: np.ufunc) -> Binary:
         layout, block = self.layout, self.block
         if isinstance(block, np.generic):  # a scalar, as NumPy's: not changed but replaced
             return ufunc(self, other)
+        if not layout.is_whole:
+            passed.number += 1
         if not layout.partials and (error_state() is usual[0] or is_free(ufunc, layout)):
             kind = type(other)
             if kind in _SCALARS:

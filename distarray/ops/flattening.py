@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from distarray.array import DistArray, Objects, as_distarray, call, implements
+from distarray.array.items import fetched
 from distarray.array.keys import as_index, plain_key
 from distarray.array.ladder import watched
 from distarray.array.portable import refuse_read_only
@@ -27,6 +28,14 @@ __all__ = ["FlatIterator", "flat"]
 _PLAIN = (DistArray, np.ndarray, slice, EllipsisType)
 #: How many dimensions NumPy's own have at most.
 _MOST = 32
+
+
+def _elements(base: DistArray) -> Iterator[Any]:
+    """The elements in C order, each as it is when it is asked for."""
+    if base.mesh.coords is None or not base.layout.is_whole or base.mesh.device_type != "cpu":
+        return fetched(lambda: ravel(base), base.size)
+    block: Any = base.block
+    return iter(np.asarray(block).flat)
 
 
 class FlatIterator(NDArrayOperatorsMixin):
@@ -81,7 +90,7 @@ class FlatIterator(NDArrayOperatorsMixin):
 
     def __next__(self) -> Any:
         if self._values is None:
-            self._values = iter(ravel(self.base))
+            self._values = _elements(self.base)
         value = next(self._values)
         self._index += 1
         return value

@@ -83,12 +83,16 @@ def isscalar(element: ArrayLike) -> bool:
 def may_share_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = 0) -> bool:
     """Whether the bounds of two arrays' memory overlap; see :func:`numpy.may_share_memory`.
 
+    A read-only NumPy array may be what `__array__` lent of a cut one. Libraries ask this function
+    whether they have to copy before they write, so the answer for such a pair is yes.
+
     Cost
     ----
     One allreduce of a truth value: the blocks may overlap on some ranks only.
     """
     function: Any = np.may_share_memory
-    return _on_any_rank(function(_memory(a), _memory(b), max_work), a, b)
+    here = function(_memory(a), _memory(b), max_work) or _may_be_lent(a, b) or _may_be_lent(b, a)
+    return _on_any_rank(here, a, b)
 
 
 @implements(np.shares_memory, at=True, computes=False)
@@ -101,6 +105,13 @@ def shares_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = -1) -> bool:
     """
     function: Any = np.shares_memory
     return _on_any_rank(function(_memory(a), _memory(b), max_work), a, b)
+
+
+def _may_be_lent(whole: ArrayLike, x: ArrayLike) -> bool:
+    """Whether one can be the read-only NumPy array of the other, a cut array."""
+    if not (isinstance(whole, np.ndarray) and isinstance(x, DistArray)):
+        return False
+    return not (whole.flags.writeable or x.layout.is_replicated) and whole.nbytes == x.nbytes
 
 
 def _memory(x: ArrayLike) -> Any:

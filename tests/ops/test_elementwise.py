@@ -280,6 +280,10 @@ def test_types_and_memory(world, ranks):
         assert not np.shares_memory(x[:2], x[2:])
         assert not np.may_share_memory(x, i)
         assert np.shares_memory(x, x.to_local()) or ranks > 5
+        lent = np.asarray(x)  # libraries copy what may be the program's before they write to it
+        assert np.may_share_memory(lent, x)
+        assert lent.flags.writeable or not np.shares_memory(lent, x)
+        assert not np.may_share_memory(lent[1:].copy(), x)
         pending = DistArray.from_local(np.ones(3), DeviceMesh(group, (ranks,)), [Partial()])
         np.result_type(pending, x)
         assert pending.placements == (Partial(Fold.SUM),)
