@@ -45,6 +45,7 @@ def vacant(x: Base, layout: Layout) -> Array:
     """The block of a view on a rank that holds nothing of it: as writeable as the array's."""
     block: Array = x.mesh.xp.empty(layout.local_shape(x.mesh.coords), x.block.dtype)
     if not getattr(x.block.flags, "writeable", True):
+        block = block[...]  # as of a view, the flag can be set again
         block.flags.writeable = False
     return block
 

@@ -148,6 +148,8 @@ def reshaped(
     result = wrap(block, plan.layout, mesh)
     if plan.after is not None:
         result = result.sliced(plan.after)
+        if result.block.size == block.size:  # steps of 0, which indexing gives, are not NumPy's
+            result.block = block.reshape(result.block.shape)
     # Ranks without elements may not know that the others have copied.
     return natural(result) if known or copy or not plan.stays else result
 

@@ -268,8 +268,8 @@ def _windows(
     found = block.block
     if not all(local) or mesh.coords is None:
         view = mesh.xp.empty(local, x.dtype)
-        if mesh.device_type == "cpu":
-            view.flags.writeable = writeable
+        if mesh.device_type == "cpu":  # a view whose flag cannot be set again, as NumPy's
+            view = np.lib.stride_tricks.as_strided(view, writeable=writeable)
     else:
         # On a device every view can be written to, and the function has no such parameter.
         named: Any = {"writeable": writeable} if mesh.device_type == "cpu" else {}

@@ -157,6 +157,16 @@ VIEWS = {
         v1.setflags(write=False)
         v2.flags.writeable = True
     """,
+    "views of nothing may be written to again": """
+        v1 = lay(make((0, 0)), S(0))
+        v2 = np.diagonal(v1).ravel()
+        v2[:].flags.writeable = True
+    """,
+    "windows of nothing may not be written to": """
+        v1 = lay(make(1, 'i8'), S(0))
+        v2 = np.lib.stride_tricks.sliding_window_view(v1, 1)
+        v2.flags.writeable = True
+    """,
     "what writes is refused what is read-only": """
         v1 = np.broadcast_to(lay(make((4,), 'f8', 1), S(0)), (3, 4))
         v1.fill(1)

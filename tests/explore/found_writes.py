@@ -133,6 +133,19 @@ WRITES = {
         v1 = lay(make((3, 3), 'i8'), S(0))
         v2 = np.nan_to_num(np.diagonal(v1), copy=False)
     """,
+    "what gets a dimension keeps its steps": """
+        v1 = lay(make(1))
+        v2 = v1.reshape(1)
+        np.logical_or(v1, make(()), out=v2, where=make((), '?', 1))
+    """,
+    "a product over no dimension has no negative zeros": """
+        v1 = np.tensordot(make(3), lay(make(4)), axes=0)
+        v2 = v1.astype('U3')
+    """,
+    "at does not ask objects": """
+        v1 = lay(make((), 'O'))
+        np.bitwise_xor.at(v1, [], make(0))
+    """,
     "at refuses negative powers": """
         v1 = lay(make((8,), 'i8', 1), S(0))
         np.power.at(v1, [5, -7], [-1, 1])

@@ -215,7 +215,10 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2) -> Any:
     (x, y), _ = read(a, b)
     dtype = probe(np.dot, x.dtype, y.dtype)
     pairs = _pairs(x, y, axes)
-    return _paired(x, y, pairs, dtype, scalar=False)
+    result = _paired(x, y, pairs, dtype, scalar=False)
+    if not pairs and dtype.kind in "fc":
+        result += 0.0  # NumPy adds the products up, from 0: none is -0.0
+    return result
 
 
 def _pairs(a: DistArray, b: DistArray, axes: int | Sequence[Any]) -> Pairs:
