@@ -157,9 +157,14 @@ def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
         if isinstance(value, (list, tuple)) or np.ndim(value):
             return np.asarray(value, dtype)
         np.empty((), dtype)[()] = value
-    elif value.dtype.kind in "SUO" and dtype.kind not in "SUO":
+    elif _may_be_refused(value.dtype.kind, dtype.kind):
         return value.astype(dtype)
     return value
+
+
+def _may_be_refused(kind: str, other: str) -> bool:
+    """Whether elements decide if they can be cast: texts to numbers, dates to shorter texts."""
+    return (kind in "SUO" and other not in "SUO") or (kind in "mM" and other in "SU")
 
 
 def _own_part(target: Base, value: ArrayLike) -> Any:

@@ -18,7 +18,8 @@ and loses of it what that type has no room for, or takes it for an operand that 
 order complex scalars with NaNs otherwise than ufuncs do. Its own arrays take masks without
 elements, if they are no arrays of its own, for integers; text that is to be written under a
 condition is read as numbers. The last digit of arctan2 depends on the steps of its operands. Text
-that is assigned to records is written until a number cannot be read.
+that is assigned to records is written until a number cannot be read. Which complex NaN stands for
+all of a set is as it happens.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ _JOINED = re.compile(r"np\.\w*(?:concatenate|stack)\(.*out=")
 _SHOWN = re.compile(r"\.byteswap\(|\.tobytes\(|\.view\(\"")
 #: Not asked of float16, nor of NaNs that carry something.
 _SORTED_WRONGLY = re.compile(r"sort|unique|partition|searchsorted|isin|median")
+#: Not asked of complex NaNs: which of them stands for all is as it happens.
+_OF_SETS = re.compile(r"unique|setdiff|setxor|union|intersect")
 
 
 def concern(line: str, env: dict[str, Any]) -> bool:
@@ -66,6 +69,8 @@ def concern(line: str, env: dict[str, Any]) -> bool:
     if ".accumulate(" in line and any(not value.ndim for value in named):
         return True
     if _SORTED_WRONGLY.search(line) and any(map(_is_sorted_wrongly, named)):
+        return True
+    if _OF_SETS.search(line) and any(v.dtype.kind == "c" and np.isnan(v).any() for v in named):
         return True
     if _SHOWN.search(line) and any(map(_has_several_forms, named)):
         return True

@@ -142,6 +142,11 @@ WRITES = {
         v1 = np.tensordot(make(3), lay(make(4)), axes=0)
         v2 = v1.astype('U3')
     """,
+    "dates that are too long for a text": """
+        v1 = lay(make(2, 'U3'))
+        v1[1:] = lay(make(1, 'M8[D]'))
+        v1[1:] = make(1, 'M8[D]')
+    """,
     "at does not ask objects": """
         v1 = lay(make((), 'O'))
         np.bitwise_xor.at(v1, [], make(0))
