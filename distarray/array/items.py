@@ -8,10 +8,12 @@ is read here, and each rank takes its part.
 import operator
 from collections.abc import Callable, Iterator
 from itertools import product
+from sys import getrefcount
 from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 
+from distarray.array import temporaries
 from distarray.array.assigning import assign, one_element
 from distarray.array.base import Base
 from distarray.array.divergence import verify
@@ -88,6 +90,8 @@ class Items(Base):
                     result.block = part
                     result.layout = whole_view(layout, kinds, part.shape)
                     result.mesh = self.mesh
+                    if layout.size >= temporaries.LARGE:
+                        temporaries.share(self, result)
                     return result
             else:
                 found = at_once(operator.getitem, (self, key), {})
@@ -101,6 +105,8 @@ class Items(Base):
         result.block = part
         result.layout = layout
         result.mesh = self.mesh
+        if self.layout.size >= temporaries.LARGE:
+            temporaries.share(self, result)
         return result
 
     def _at_hand(self) -> bool:
@@ -136,23 +142,42 @@ class Items(Base):
         return block[()]
 
     def __setitem__(self, key: Any, value: ArrayLike) -> None:
-        layout, block = self.layout, self.block
+        layout = self.layout
+        if layout.size >= temporaries.LARGE and self._takes_late(key, getrefcount(value), value):
+            return
+        block = self.block
         if (
             layout.is_whole
             and type(block) is np.ndarray
             and (error_state() is usual[0] or is_free(operator.setitem, layout))
         ):
             kinds = _kinds(key) if type(key) is tuple else _BASIC.get(type(key))
-            if kinds is not None and self._at_hand():
-                given = value if type(value) in _VALUES else _as_it_is(value, self.mesh)
-                if given is not None:
-                    block[key] = given
+            given = NotImplemented if kinds is None else self._at_hand_for(block, value)
+            if given is NotImplemented:
+                if at_once(operator.setitem, (self, key, value), {}) is None:
                     return
-            elif at_once(operator.setitem, (self, key, value), {}) is None:
+            elif given is not None:
+                block[key] = given
                 return
-        key = plain_key(key)
-        act = self._set_scalar if isinstance(block, np.generic) else self._set
+        self._assign(plain_key(key), value)
+
+    def _assign(self, key: Key, value: ArrayLike) -> None:
+        act = self._set_scalar if isinstance(self.block, np.generic) else self._set
         watched(operator.setitem, (self, key, value), {}, act, (key, value))
+
+    def _takes_late(self, key: Key, count: int, value: Any) -> bool:
+        """Whether the elements take what an array waits for, which has this reference count."""
+        waits = isinstance(value, Base) and value.waits
+        return waits and temporaries.assigned(self, key, count, value)
+
+    def _at_hand_for(self, block: Array, value: Any) -> Any:
+        """A value that NumPy copies into the block of a whole array as we do; None for others.
+
+        NotImplemented where it cannot index the block in the array's place.
+        """
+        if self.mesh.coords is None or block.dtype.kind in _SPECIAL:
+            return NotImplemented
+        return value if type(value) in _VALUES else _as_it_is(value, self.mesh)
 
     def _set(self, key: Key, value: ArrayLike) -> None:
         if self.layout.partials:
@@ -179,19 +204,26 @@ class Items(Base):
 
     def sliced(self, entries: Entries) -> Self:
         """The view that entries describe; see :mod:`distarray.layout.views`. Sends nothing."""
+        view = self.viewed(self.block, entries)
+        if self.layout.size >= temporaries.LARGE:
+            temporaries.share(self, view)
+        return view
+
+    def viewed(self, own: Any, entries: Entries) -> Self:
+        """As :meth:`sliced`, given the block."""
         layout, mesh = self.layout, self.mesh
-        result = _new(type(self))
+        result = _new(self.plain_type if self.waits else type(self))
         result.mesh = mesh
         result.layout = layout_of_view = view_layout(layout, entries)
         key = local_key(layout, entries, mesh.coords)
         if key is None:
-            block = vacant(self, layout_of_view)
+            block = vacant(own, layout_of_view, mesh)
         else:
-            block = self.block
+            block = own
             if mesh.device_type != "cpu" or isinstance(block, (str, bytes)):
                 block = mesh.asarray(block)  # a scalar of the host, or of text, is no array
             block = block[key] if layout_of_view.shape else block[(*key, ...)]
-        result.block = block if block.size else directed(block, self.block, entries)
+        result.block = block if block.size else directed(block, own, entries)
         return result
 
     def assign(self, value: ArrayLike) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "Piece",
     "assign",
     "assign_each",
+    "assign_rest",
     "gathered",
     "moved",
     "part_of",
@@ -118,6 +119,14 @@ def assign(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMe
             target[slices] = part
         return
     _run(plan, block, target, mesh, Route(src, dst))
+
+
+def assign_rest(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMesh) -> None:
+    """What :func:`assign` does besides copying what stays on this rank, which is there already."""
+    if src is not dst:
+        plan = plan_exchange(src, dst, mesh.coords)
+        into = [part_of(target, t.slices) for t in plan.receives]
+        _talk(plan, block, into, mesh, Route(src, dst))
 
 
 def assign_each(parts: Sequence[tuple[Array, Layout, Array, Layout]], mesh: DeviceMesh) -> None:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import Any, NamedTuple
-from weakref import ref
 
 import numpy as np
 
 from distarray.array.faults import DETOURS
-from distarray.typing import Array, DType
+from distarray.array.memories import Leaf, Memory
+from distarray.typing import Array, DType, Shape
 
-__all__ = ["KINDS", "SCALARS", "Leaf", "Line", "Operation", "acting", "cast_to", "result_type"]
+__all__ = ["KINDS", "SCALARS", "Line", "Operation", "acting", "cast_to", "result_type"]
 
 #: Kinds of data types of which operations are put off.
 KINDS = frozenset("biufc")
@@ -47,27 +47,6 @@ class Line(NamedTuple):
     names: dict[str, Any]
 
 
-class Leaf:
-    """Memory that operations have yet to read.
-
-    Attributes
-    ----------
-    block : array
-        The memory.
-    dtype : dtype
-        Its own.
-    owner : weakref of DistArray
-        The array whose block it is.
-    """
-
-    __slots__ = ("block", "dtype", "owner")
-
-    def __init__(self, block: Array, owner: Any) -> None:
-        self.block = block
-        self.dtype = block.dtype
-        self.owner = ref(owner)
-
-
 class Operation:
     """An operation that is put off.
 
@@ -81,8 +60,10 @@ class Operation:
         Leaves, operations, numbers.
     dtype : dtype
         Of the result.
-    leaves : frozenset of Leaf
+    reads : frozenset of Memory
         All that it will read.
+    shape : tuple of int
+        Of the block.
     size : int
         How many operations it stands for, itself included.
     cost : int
@@ -101,31 +82,34 @@ class Operation:
         "dtype",
         "folds",
         "function",
-        "leaves",
         "line",
         "number",
         "operands",
+        "reads",
+        "shape",
         "size",
     )
 
-    def __init__(self, function: Any, operands: tuple[Any, ...], dtype: DType, line: Line) -> None:
-        self.number = next(_numbers)
+    def __init__(
+        self, function: Any, operands: tuple[Any, ...], dtype: DType, shape: Shape, line: Line
+    ) -> None:
+        self.number, self.shape = next(_numbers), shape
         self.function, self.operands, self.dtype, self.line = function, operands, dtype, line
         self.block: Array | None = None
         self.folds = 0
-        self.leaves: frozenset[Leaf] = frozenset()
+        self.reads: frozenset[Memory] = frozenset()
         self.size, self.cost = 1, 1 if function in _CHEAP else _DEAR
         for x in operands:
             if type(x) is Leaf:
-                self.leaves |= {x}
+                self.reads |= {x.memory}
             elif type(x) is Operation and x.block is None:
-                self.leaves |= x.leaves
+                self.reads |= x.reads
                 self.size += x.size
                 self.cost += x.cost
 
     def done(self, block: Array) -> None:
         """Keep the result, and nothing else."""
-        self.block, self.operands, self.leaves, self.size = block, (), frozenset(), 1
+        self.block, self.operands, self.reads, self.size = block, (), frozenset(), 1
 
 
 # -- functions that are no ufuncs ------------------------------------------------------------------

@@ -37,6 +37,7 @@ _SCALARS = frozenset(
 _answers: dict[np.ufunc, Binary] = {}
 #: What NumPy raises, and `==` does not hand on, where types have no comparison.
 _INCOMPARABLE = ("_UFuncNoLoopError", "_UFuncBinaryResolutionError")
+_NUMBERS = frozenset("biufc")
 _SEQUENCES = (list, tuple, str, bytes, bytearray)
 
 
@@ -146,9 +147,49 @@ def answer_to(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Binary | None:
     return _answers.get(ufunc) if is_free(ufunc, inputs[1].layout) else None
 
 
+#: Comparisons with the operands exchanged.
+_MIRRORED: dict[Any, Any] = {
+    np.less: np.greater,
+    np.less_equal: np.greater_equal,
+    np.greater: np.less,
+    np.greater_equal: np.less_equal,
+    np.equal: np.equal,
+    np.not_equal: np.not_equal,
+}
+
+
+def _ordering(ufunc: np.ufunc, compare: Binary) -> Binary:
+    """A comparison, whose operands are in the same order on all ranks.
+
+    Python asks the right operand first where that alone waits for operations, as it may do on some
+    ranks only; and which is the first decides about the layout of the result.
+    """
+    mirrored = _MIRRORED[ufunc]
+
+    def operate(self: Base, other: Any) -> Any:
+        if type(other) not in _SCALARS and isinstance(other, Base):
+            layouts = self.layout, other.layout
+            if layouts[0] is not layouts[1] and _is_exchanged(ufunc, self, other):
+                return mirrored(other, self)
+        return compare(self, other)
+
+    return operate
+
+
+def _is_exchanged(ufunc: np.ufunc, x: Base, y: Base) -> bool:
+    """Whether the operands of a comparison are to be exchanged: the smaller is to be the first."""
+    if (x.layout.is_whole and y.layout.is_whole) or not _NUMBERS.issuperset(
+        (x.dtype.kind, y.dtype.kind)
+    ):
+        return False
+    if _MIRRORED[ufunc] is ufunc:
+        return repr(x.layout) > repr(y.layout)
+    return ufunc in (np.greater, np.greater_equal)
+
+
 def _comparison(ufunc: np.ufunc, otherwise: bool) -> Binary:
     """`==` and `!=`, which answer alike for every element where types cannot be compared."""
-    compare = _forward(ufunc)
+    compare = _ordering(ufunc, _forward(ufunc))
 
     def operate(self: Base, other: Any) -> Any:
         try:
@@ -268,10 +309,10 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
 
     __slots__ = ()
 
-    __lt__, _ = _binary(np.less)
-    __le__, _ = _binary(np.less_equal)
-    __gt__, _ = _binary(np.greater)
-    __ge__, _ = _binary(np.greater_equal)
+    __lt__ = _ordering(np.less, _binary(np.less)[0])
+    __le__ = _ordering(np.less_equal, _binary(np.less_equal)[0])
+    __gt__ = _ordering(np.greater, _binary(np.greater)[0])
+    __ge__ = _ordering(np.greater_equal, _binary(np.greater_equal)[0])
     if TYPE_CHECKING:  # assigned, they would be taken for those of `object`
 
         def __eq__(self, other: Any) -> Self: ...  # type: ignore[override]

@@ -4,8 +4,13 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from distarray.array.operations import Leaf, Operation
-from distarray.array.tiled import Step, Tiles
+import numpy as np
+
+from distarray.array.memories import Leaf
+from distarray.array.operations import Operation
+from distarray.array.pieces import Pieces, cells_of, whole_box
+from distarray.array.tiled import Step, Tiles, run_behind
+from distarray.layout import Box
 from distarray.typing import Array
 
 __all__ = ["Program"]
@@ -21,12 +26,14 @@ class Program:
 
     Attributes
     ----------
-    blocks : list of array
+    blocks : list of array or Pieces
         The memory that is read.
     """
 
     def __init__(self, ends: Sequence[Operation]) -> None:
-        self.blocks: list[Array] = []
+        self.blocks: list[Any] = []
+        self._whole = whole_box(ends[0].shape) if ends else ()
+        self._found: set[tuple[int, str]] = set()
         self._constants: list[Any] = []
         self._steps: list[Step] = []
         #: The operations that each step stands for: those that are alike are one.
@@ -44,13 +51,61 @@ class Program:
         """The number of the step that stands for an operation."""
         return self._numbers[id(x)] - len(self.blocks)
 
-    def tiles(self, outs: dict[int, Array]) -> Tiles:
-        """The steps, ready to run; the results of those in `outs` are kept."""
-        return Tiles(self.blocks, self._constants, self._steps, outs)
+    def run(self, outs: dict[int, Array], boxes: Sequence[Box] | None = None) -> None:
+        """Run the steps, for parts of the block if only those are wanted; keep results in `outs`.
 
-    def warn(self, tiles: Tiles) -> None:
+        Floating-point errors are kept for :meth:`warn`.
+        """
+        for box in boxes or [self._whole]:
+            for key, blocks in cells_of(self.blocks, self._whole, box):
+                kept = {number: out[key] for number, out in outs.items()}
+                tiles = self._tiles(key, blocks, kept)
+                tiles.run()
+                self.note(tiles)
+
+    def tiles(self, outs: dict[int, Array]) -> Tiles | None:
+        """The steps, ready to run; None if an operand lies in several arrays."""
+        if any(type(block) is Pieces for block in self.blocks):
+            return None
+        ((key, blocks),) = cells_of(self.blocks, self._whole)
+        return self._tiles(key, blocks, outs)
+
+    def following(self, end: Operation, box: Box, target: Array) -> list[Tiles] | None:
+        """The steps for part of a block, whose one result follows the reading into `target`.
+
+        None if that is not known to be right.
+        """
+        step, found = self.step_of(end), []
+        cells = cells_of(self.blocks, self._whole, box)
+        cells.sort(key=lambda cell: cell[0][0].start)
+        for key, blocks in cells:
+            if len(cells) > 1 and not _spans(key, box):
+                return None
+            parts = zip(key, box, strict=True)
+            into = target[tuple([slice(k.start - low, k.stop - low) for k, (low, _) in parts])]
+            found.append(self._tiles(key, blocks, {}, (step, into)))
+        return found
+
+    def follow(self, tiles: Sequence[Tiles], back: int) -> None:
+        """Run what :meth:`following` has found."""
+        run_behind(tiles, back)
+        for one in tiles:
+            self.note(one)
+
+    def _tiles(self, key: tuple[slice, ...], blocks: list[Array], *results: Any) -> Tiles:
+        shape = tuple([part.stop - part.start for part in key])
+        lifted = [
+            block if block.shape == shape else np.broadcast_to(block, shape) for block in blocks
+        ]
+        return Tiles(lifted, self._constants, self._steps, *results)
+
+    def note(self, tiles: Tiles) -> None:
+        """Keep the floating-point errors of tiles that have run."""
+        self._found |= set(tiles.finished())
+
+    def warn(self) -> None:
         """Warn of floating-point errors, each at the program's line, as NumPy does."""
-        for number, kind in tiles.finished():
+        for number, kind in sorted(self._found):
             for operation in self._operations[number]:
                 _warn(operation, kind)
 
@@ -79,6 +134,11 @@ class Program:
                 return -1 - place
         self._constants.append(operand)
         return -len(self._constants)
+
+
+def _spans(key: tuple[slice, ...], box: Box) -> bool:
+    """Whether part of a box is all of it but for the first dimension."""
+    return all((k.start, k.stop) == pair for k, pair in zip(key[1:], box[1:], strict=True))
 
 
 def _graph(ends: Sequence[Operation]) -> list[Operation]:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array.base import Base
+from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Fold, Interval, Layout
 from distarray.typing import Array, DType, DTypeLike
 
@@ -41,10 +42,10 @@ __all__ = [
 _MAYBE, _HARDLY, _YES, _NO = range(4)
 
 
-def vacant(x: Base, layout: Layout) -> Array:
+def vacant(own: Array, layout: Layout, mesh: DeviceMesh) -> Array:
     """The block of a view on a rank that holds nothing of it: as writeable as the array's."""
-    block: Array = x.mesh.xp.empty(layout.local_shape(x.mesh.coords), x.block.dtype)
-    if not getattr(x.block.flags, "writeable", True):
+    block: Array = mesh.xp.empty(layout.local_shape(mesh.coords), own.dtype)
+    if not getattr(own.flags, "writeable", True):
         block = block[...]  # as of a view, the flag can be set again
         block.flags.writeable = False
     return block

@@ -23,6 +23,15 @@ __all__ = ["LARGE", "put_off_or_done"]
 put_off: Callable[[Any, tuple[Any, ...]], Any] = lambda *_: None  # noqa: E731
 #: The fold of a block that operations are put off for, or None; set there, too.
 fold: Callable[[Any, np.ufunc, Any], Any] = lambda *_: None  # noqa: E731
+#: What is told of an array and a large view of it; set by :mod:`distarray.array.memories`.
+share: Callable[[Any, Any], None] = lambda *_: None  # noqa: E731
+#: Assigns what an array waits for to elements of another, or gives False; set in `deferred`.
+assigned: Callable[[Any, Any, int, Any], bool] = lambda *_: False  # noqa: E731
+#: Whether a call can be put off whose operands are to be brought to a layout; putting it off, given
+#: their parts there; and a block without running what waits for it. All are set in `deferred`.
+is_late: Callable[[Any, Any, Any], bool] = lambda *_: False  # noqa: E731
+put_off_in: Callable[[Any, Any, Any, Any], Any] = lambda *_: None  # noqa: E731
+read: Callable[[Any], Any] = lambda x: x.block  # noqa: E731
 #: What casts to a data type, to be put off.
 cast_to: Any
 
@@ -36,7 +45,15 @@ _REALS = frozenset({int, float, bool})
 
 
 class _Probe:
-    """Says what reference count an operator sees of its operand, on either side."""
+    """Says what reference count an operator sees of its operand, on either side.
+
+    Assigning to an item of it says what the method sees of the value.
+    """
+
+    seen = 0
+
+    def __setitem__(self, key: int, value: "_Probe") -> None:
+        self.seen = getrefcount(value)
 
     def __add__(self, other: Array | complex) -> int:
         return getrefcount(self)
@@ -51,6 +68,15 @@ def _count_of_temporaries() -> int:
     as_variable = min(variable + 0, 0 + variable)
     as_temporary = max(_Probe() + 0, 0 + _Probe())
     return as_temporary if as_temporary < as_variable else 0
+
+
+def _count_of_assigned() -> int:
+    """The count that ``x[key] = value`` sees of a temporary; 0 if a variable can have it, too."""
+    target, variable = _Probe(), _Probe()
+    target[0] = variable
+    as_variable = target.seen
+    target[0] = _Probe()
+    return target.seen if target.seen < as_variable else 0
 
 
 def _references(block: Array) -> int:
@@ -68,6 +94,8 @@ def _handed_on(block: Array) -> int:
     return _references(block)
 
 
+#: What ``x[key] = value`` sees of a temporary.
+ASSIGNED = _count_of_assigned()
 _TEMPORARY = _count_of_temporaries()
 _OWN_BLOCK = _count_of_own_block()
 _BINARY_OP = opmap.get("BINARY_OP", -1)

@@ -5,7 +5,8 @@ tile after the other, only what goes in and what comes out crosses the memory bu
 the same, bit for bit: an elementwise loop does not know how many there are.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -13,13 +14,15 @@ import numpy as np
 
 from distarray.typing import Array, DType, Shape
 
-__all__ = ["Step", "Tiles"]
+__all__ = ["Step", "Tiles", "run_behind"]
 
 #: Elements of a tile.
 TILE = 1 << 14
 #: Memory for what lies between operations, kept from one run to the next: its pages are there.
 _kept: list[Array] = []
 _MOST_KEPT = 16
+#: Tiles that the writing may be behind the reading.
+_MOST_BEHIND = 4
 
 
 class Step(NamedTuple):
@@ -53,6 +56,8 @@ class Tiles:
     outs : dict
         The arrays for results that are kept, by the number of the step. No step but that may read
         the memory of one.
+    behind : tuple of int and array, optional
+        A step, and the array for its result, whose memory steps may read; see :func:`run_behind`.
     """
 
     def __init__(
@@ -61,17 +66,22 @@ class Tiles:
         constants: Sequence[Any],
         steps: Sequence[Step],
         outs: dict[int, Array],
+        behind: tuple[int, Array] | None = None,
     ) -> None:
         first = self._first = len(blocks)
-        self._places, buffers = _places(steps, first, outs)
+        step, target = behind or (-1, None)
+        self._places, buffers = _places(steps, first, {*outs, step})
         arrays = dict(enumerate(blocks)) | {first + n: out for n, out in outs.items()}
         self.shape = blocks[0].shape
-        self.in_line = all(array.flags.c_contiguous for array in arrays.values())
+        every = [*arrays.values()] if target is None else [*arrays.values(), target]
+        self.in_line = all(array.flags.c_contiguous for array in every)
         if self.in_line:
             arrays = {number: array.reshape(-1) for number, array in arrays.items()}
             self.shape = (prod(self.shape),)
-        self._arrays = arrays
+            target = None if target is None else target.reshape(-1)
+        self._arrays, self._target, self._last = arrays, target, first + step
         self._memory = [_borrowed(dtype) for dtype in buffers]
+        self._type = steps[step].dtype
         self._values: list[Any] = [None] * (first + len(steps)) + [*reversed(constants)]
         self._calls = [(step.function, step.operands, first + n) for n, step in enumerate(steps)]
         self._tile: Shape = ()
@@ -82,6 +92,37 @@ class Tiles:
         with self._notes.taken():
             for key, extents in _tiles(self.shape):
                 self._run(key, extents)
+
+    def distance(self, written: Array) -> int:
+        """How many bytes the writing of `behind` has to stay behind the reading; -1 if unknown.
+
+        `written` is all that is written to, for other parts of the block, too.
+        """
+        target: Any = self._target
+        shared = [x for x in self._arrays.values() if np.may_share_memory(x, written)]
+        dim, extent = _tiling(self.shape)
+        steps = target.strides
+        row = sum([(n - 1) * step for n, step in zip(self.shape[1:], steps[1:], strict=True)])
+        if dim or row + target.itemsize > steps[0] or any(x.strides != steps for x in shared):
+            return -1
+        ahead = [x.ctypes.data - target.ctypes.data for x in shared]
+        back = -min([0, *ahead])
+        return back if back <= _MOST_BEHIND * extent * steps[0] else -1
+
+    def results(self) -> Iterator[tuple[int, Array, Array]]:
+        """Run the steps tile by tile, for `behind`.
+
+        Where the tile ends in memory, the elements that its result is for, and the result, in
+        memory that is the caller's to give back (:func:`give_back`).
+        """
+        target: Any = self._target
+        origin, step = target.ctypes.data, target.strides[0]
+        for key, extents in _tiles(self.shape):
+            memory = _borrowed(self._type)
+            result = self._values[self._last] = memory[: prod(extents)].reshape(extents)
+            with self._notes.taken():
+                self._run(key, extents)
+            yield origin + key[0].stop * step, target[key], result
 
     def summed(self) -> Any:
         """The sum of the last result, with the bits of NumPy's; all must be in line.
@@ -130,6 +171,28 @@ class Tiles:
             function(*[values[x] for x in operands], out=values[target])
 
 
+def run_behind(parts: Sequence[Tiles], back: int) -> None:
+    """Run tiles, each of whose results is written when the reading is so many bytes ahead.
+
+    The parts follow one another in memory.
+    """
+    late: deque[tuple[int, Array, Array]] = deque()
+    for tiles in parts:
+        for stop, into, result in tiles.results():
+            late.append((stop, into, result))
+            while late and late[0][0] <= stop - back:
+                _write(*late.popleft())
+    while late:
+        _write(*late.popleft())
+
+
+def _write(_: int, into: Array, result: Array) -> None:
+    into[...] = result
+    memory: Any = result.base
+    if len(_kept) < _MOST_KEPT:
+        _kept.append(memory)
+
+
 class _Notes:
     """The floating-point errors that NumPy reports, with the step that runs."""
 
@@ -148,20 +211,25 @@ class _Notes:
 
 def _tiles(shape: Shape) -> Iterator[tuple[Any, Shape]]:
     """The keys of the tiles of a block, with their shapes."""
-    dim, inner = len(shape) - 1, 1
-    while dim and inner * shape[dim] <= TILE:
-        inner *= shape[dim]
-        dim -= 1
-    step, extent = max(1, TILE // inner), shape[dim]
-    whole = shape[dim + 1 :]
+    dim, step = _tiling(shape)
+    whole, extent = shape[dim + 1 :], shape[dim]
     for lead in np.ndindex(shape[:dim]):
         for start in range(0, extent, step):
             stop = min(start + step, extent)
             yield (*lead, slice(start, stop)), (stop - start, *whole)
 
 
+def _tiling(shape: Shape) -> tuple[int, int]:
+    """The dimension that tiles divide, those after it being whole, and their extent in it."""
+    dim, inner = len(shape) - 1, 1
+    while dim and inner * shape[dim] <= TILE:
+        inner *= shape[dim]
+        dim -= 1
+    return dim, max(1, TILE // max(inner, 1))
+
+
 def _places(
-    steps: Sequence[Step], first: int, outs: dict[int, Array]
+    steps: Sequence[Step], first: int, outs: Container[int]
 ) -> tuple[dict[int, int], list[DType]]:
     """Which buffer each result that is not kept goes to, and the types of the buffers.
 

@@ -20,7 +20,7 @@ def permuted(x: DistArray, axes: Sequence[int]) -> DistArray:
     """`x` with its dimensions in the order `axes`, which is known to be one."""
     layout, mesh = _permuted_layout(x.layout, tuple(axes)), x.mesh
     if layout.ats and not layout.holds(mesh.coords):
-        return wrap(vacant(x, layout), layout, mesh)
+        return wrap(vacant(x.block, layout, mesh), layout, mesh)
     return wrap(x.block.transpose(axes), layout, mesh)
 
 

@@ -24,6 +24,7 @@ from distarray.array import (
     temporaries,
     wrap,
 )
+from distarray.array.pieces import Part, Pieces
 from distarray.array.portable import Adapted
 from distarray.array.probes import (
     as_mask,
@@ -34,7 +35,7 @@ from distarray.array.probes import (
 )
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
-from distarray.engines.cells import Call, Part, Pieces, evaluate
+from distarray.engines.cells import Call, evaluate
 from distarray.layout import Box, Coords, Layout
 from distarray.plan import plan_exchange, propagate, restrict
 from distarray.typing import Array, ArrayLike, DType, Shape
@@ -88,7 +89,14 @@ def apply_blockwise(
             return _wrapped(function(*found[0], **keywords), found[1], found[2])
     request = _Request(function, inputs, outs, where, keywords)
     layout = _working_layout(request)
-    call = _call(request, layout)
+    if request.is_bare and temporaries.is_late(function, request.arrays, layout):
+        parts = [_late_part(x, layout) for x in request.operands]
+        later = temporaries.put_off_in(function, request.operands, parts, layout)
+        if later is not None:
+            return later
+        call = _bare_call(request, layout, parts)
+    else:
+        call = _call(request, layout)
     fails_alone = _depends(request)
     value = agreed(request.mesh.group, partial(evaluate, call)) if fails_alone else evaluate(call)
     return _results(value, request, layout)
@@ -168,11 +176,16 @@ class _Request:
         self.given = [out for out in outs if out is not None]
         check_writeable(self.given)
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether the call is one of operands alone."""
+        return not self.keywords and not self.outs and self.mask is None
+
     def result_types(self) -> list[DType]:
         """Data types of the results; raises what NumPy raises about those of the operands."""
-        is_bare = not self.keywords and not self.outs and self.mask is None
-        if is_bare and len(self.arrays) == len(self.operands) and type(self.function) is np.ufunc:
-            return _ufunc_types(self.function, tuple([x.block.dtype for x in self.arrays]))
+        is_unmixed = len(self.arrays) == len(self.operands) and type(self.function) is np.ufunc
+        if self.is_bare and is_unmixed:
+            return _ufunc_types(self.function, tuple([x.dtype for x in self.arrays]))
         return result_types(self.function, self.operands, self.outs, self.keywords)
 
 
@@ -217,6 +230,13 @@ def _call(request: _Request, layout: Layout) -> Call:
     return Call(_callee(request), parts, mask, outs, shape, dtypes, request.keywords)
 
 
+def _bare_call(request: _Request, layout: Layout, parts: Sequence[Any]) -> Call:
+    """This rank's call, of operands alone, whose parts are there or blocks of arrays."""
+    blocks = [x.block if isinstance(x, DistArray) else x for x in parts]
+    shape = layout.local_shape(request.mesh.coords)
+    return Call(_callee(request), blocks, None, [], shape, request.result_types(), {})
+
+
 def _is_asked(request: _Request, layout: Layout) -> bool:
     """Whether NumPy is asked for the data types of the results before the call.
 
@@ -257,7 +277,7 @@ def _depends(request: _Request) -> bool:
     long or no number.
     """
     for x in request.arrays:
-        if x.block.dtype.hasobject:
+        if x.dtype.hasobject:
             return True
     return bool(request.given) and any(out.block.dtype.kind in "SU" for out in request.given)
 
@@ -320,14 +340,23 @@ def _assembled(x: DistArray, result: Layout) -> Array:
 
 def _part(x: DistArray, result: Layout) -> Part:
     """This rank's part of an operand: one array that broadcasts, or pieces."""
+    block: Array = x.block
+    return block if x.layout is result else _part_of(block, x, result)
+
+
+def _late_part(x: Any, result: Layout) -> Any:
+    """As :func:`_part`; but an array itself if it lies well, and numbers."""
+    if not isinstance(x, DistArray) or x.layout is result:
+        return x
+    return _part_of(temporaries.read(x), x, result)
+
+
+def _part_of(block: Array, x: DistArray, result: Layout) -> Part:
     layout, mesh = x.layout, x.mesh
-    if layout is result:
-        block: Array = x.block
-        return block
     target, holds = restrict(result, layout.shape), result.holds(mesh.coords)
     if layout is target or layout.is_replicated:
-        return movement.moved(x.block, layout, target, mesh) if holds else _nothing(x, result)
-    found = movement.pieces(x.block, layout, target, mesh)
+        return movement.moved(block, layout, target, mesh) if holds else _nothing(x, result)
+    found = movement.pieces(block, layout, target, mesh)
     return _joined(found, x, target, result) if holds else _nothing(x, result)
 
 

@@ -5,26 +5,16 @@ once for each cell, a box of the result in which every operand is one array.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from distarray.array import faults
+from distarray.array.pieces import Part, Pieces, cells_of, whole_box
 from distarray.array.portable import Adapted
-from distarray.layout import Box
-from distarray.plan import intersect
 from distarray.typing import Array, DType, Shape
 
-__all__ = ["Call", "Part", "Pieces", "evaluate"]
-
-
-class Pieces(list[tuple[Box, Array]]):
-    """An operand in several arrays, each with its box in the result's block."""
-
-
-#: A rank's part of an operand: an array that broadcasts, pieces of one, or a number.
-Part: TypeAlias = Array | Pieces | complex
+__all__ = ["Call", "evaluate"]
 
 
 class Call(NamedTuple):
@@ -85,10 +75,8 @@ def _allocated(call: Call) -> list[Array]:
 
 def _by_cells(call: Call) -> Any:
     """One call for each box in which every operand is one array."""
-    targets, operands = _targets(call), call.operands
-    whole = tuple([(0, extent) for extent in call.shape])
-    for key, sources in _cells(tuple([_outline(x, whole) for x in operands]), whole):
-        views = [_at(operand, source) for operand, source in zip(operands, sources, strict=True)]
+    targets = _targets(call)
+    for key, views in cells_of(call.operands, whole_box(call.shape)):
         where = {} if call.mask is None else {"where": views.pop()}
         found = tuple([target[key] for target in targets])
         if isinstance(call.function, (np.ufunc, Adapted, faults.Detour)):
@@ -128,59 +116,3 @@ def _clashes(out: Array, call: Call) -> bool:
     for part in call.operands:
         arrays += [piece for _, piece in part] if isinstance(part, Pieces) else [part]
     return any(hasattr(a, "dtype") and a is not out and np.may_share_memory(a, out) for a in arrays)
-
-
-#: The arrays that an operand lies in: the box and the shape of each. Scalars have none.
-_Outline: TypeAlias = tuple[tuple[Box, Shape], ...]
-#: The array of an operand that a cell takes, by number, and its slices; None for a scalar.
-_Source: TypeAlias = tuple[int, tuple[slice, ...]] | None
-
-
-def _outline(operand: Any, whole: Box) -> _Outline:
-    if isinstance(operand, Pieces):
-        return tuple([(box, piece.shape) for box, piece in operand])
-    return ((whole, operand.shape),) if getattr(operand, "ndim", 0) else ()
-
-
-@lru_cache(maxsize=4096)
-def _cells(
-    outlines: tuple[_Outline, ...], whole: Box
-) -> list[tuple[tuple[slice, ...], list[_Source]]]:
-    """The boxes in which every operand is one array: slices of the result, and of each operand."""
-    cells = [whole]
-    for outline in outlines:
-        if outline:
-            met = [intersect(cell, box) for cell in cells for box, _ in outline]
-            cells = [cell for cell in met if cell is not None]
-    found = []
-    for cell in cells:
-        key = tuple([slice(start, stop) for start, stop in cell])
-        found.append((key, [_source(cell, outline) for outline in outlines]))
-    return found
-
-
-def _source(cell: Box, outline: _Outline) -> _Source:
-    if not outline:
-        return None
-    for number, (box, shape) in enumerate(outline):
-        if intersect(box, cell) == cell:
-            return number, _key(shape, cell, box)
-    raise AssertionError("every cell lies within one array of each operand")
-
-
-def _key(shape: Shape, cell: Box, box: Box) -> tuple[slice, ...]:
-    """Slices of an array that broadcasts onto `box`, for the elements of `cell`."""
-    lead = len(cell) - len(shape)
-    key = []
-    for extent, (start, stop), (low, high) in zip(shape, cell[lead:], box[lead:], strict=True):
-        stretched = extent == 1 and high - low != 1
-        key.append(slice(None) if stretched else slice(start - low, stop - low))
-    return tuple(key)
-
-
-def _at(operand: Any, source: _Source) -> Any:
-    """An operand's elements for a cell."""
-    if source is None:
-        return operand
-    number, key = source
-    return operand[number][1][key] if isinstance(operand, Pieces) else operand[key]

@@ -171,7 +171,11 @@ def _is_viewed(
 def _of_nothing(x: DistArray, shape: tuple[int, ...], copy: bool | None) -> DistArray:
     """An array without elements; a view of a read-only one is read-only, too."""
     layout = Layout.replicated(shape, x.mesh.shape)
-    return empty(layout, x.dtype, x.mesh) if copy else wrap(vacant(x, layout), layout, x.mesh)
+    return (
+        empty(layout, x.dtype, x.mesh)
+        if copy
+        else wrap(vacant(x.block, layout, x.mesh), layout, x.mesh)
+    )
 
 
 def _recut(layout: Layout, old: Interval, extents: tuple[int, ...]) -> list[Cut]:

@@ -1,5 +1,6 @@
 """Plans, made from layouts alone: the layout an operation works in, and who sends what to whom."""
 
+from distarray.plan.cells import Outline, Source, cells
 from distarray.plan.contraction import (
     Contraction,
     ContractionPlan,
@@ -30,6 +31,7 @@ __all__ = [
     "ContractionPlan",
     "Exchange",
     "Halo",
+    "Outline",
     "Panels",
     "Patch",
     "Propagation",
@@ -37,8 +39,10 @@ __all__ = [
     "ReductionPlan",
     "Route",
     "Slices",
+    "Source",
     "Transfer",
     "broadcast_shapes",
+    "cells",
     "coords_of",
     "divided_dim",
     "intersect",

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 import distarray
 import distarray.numpy as dnp
-from distarray import DeviceMesh, Shard
-from distarray.array import deferred, tiled
+from distarray import DeviceMesh, Replicate, Shard
+from distarray.array import deferred, tiled, waiting
 from distarray.array.deferred import Deferred
 from distarray.array.floaterrors import NORMAL
 from distarray.array.ladder import usual
+from distarray.array.memories import held
 from tests.waiting import everything_waits
 
 pytestmark = [pytest.mark.host, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
@@ -56,6 +57,22 @@ STATEMENTS = (
     "np.{binary}({x}, {y}, out={z})",
     "np.add({x}, {k}, out={z}, where={y} > 0)",
     "np.copyto({x}, {y})",
+    "{x}[1:] = {y}[:-1] {op} {z}[1:]",
+    "{x}[1:-1] = 0.5 * ({x}[:-2] {op} {x}[2:])",
+    "{x}[1:-1] {op}= ({x}[:-2] {op2} {y}[2:])",
+    "{x}[:-1] {op}= {x}[1:]",
+    "{x}[...] = {y} {op} {z}",
+    "{x}[::2] = {y}[::2] {op} {k}",
+    "w = {x}[1:]; {x} = w {op} {y}[:-1]; w[0] = 3; {x} = {z}",
+    "g = {x}[1:]; h = g {op} {k}; {x}[key] = {y}[key]; {x}[1:] = h".replace("[key]", "[{key}]"),
+    "g = {x}[2:]; g {op}= {k}",
+    "g[...] = g {op} {k} if len(g) == len({x}) - 2 else 0",
+    "{v} = {x} {op} row",
+    "{v} = row {op} {x} {op2} {y}",
+    "{x} {op}= row",
+    "{x}[{key}] = row {op} {k}",
+    "np.{binary}({x}, row, out={z})",
+    "{v} = np.where(row > {k}, {x}, {y})",
     "e = local({x})",
     "e {op}= {k}",
     "local({x})[...] = {k}",
@@ -96,7 +113,7 @@ def run(lines, names):
     for line in lines:
         try:
             exec(line, names)
-        except (TypeError, ValueError, NameError) as error:
+        except (TypeError, ValueError, NameError, IndexError) as error:
             errors.append(type(error))
         else:
             errors.append(None)
@@ -127,11 +144,18 @@ def test_programs(world, ranks, data):
     lines = data.draw(programs())
     numbers = np.random.default_rng(data.draw(st.integers(0, 99)))
     values = {n: (numbers.normal(size=shape) * 4).astype(k) for n, k in zip(NAMES, kinds)}
+    values["row"] = (numbers.normal(size=shape[-1]) * 4).astype(kinds[0])
     plain = names_of(np, {n: v.copy() for n, v in values.items()}, ranks == 1)
     expected = run(lines, plain)
+    places = [Shard(0), Shard(0), Shard(len(shape) - 1), Replicate()]
+    dims = data.draw(st.sampled_from([(ranks,), (ranks,), (1, ranks), (ranks // 2, 2)]))
+    dims = dims if np.prod(dims) == ranks else (ranks,)
+    layouts = {n: data.draw(st.tuples(*[st.sampled_from(places)] * len(dims))) for n in NAMES}
+    layouts["row"] = (Replicate(),) * len(dims)
 
     def program(group):
-        arrays = {n: cut(group, v) for n, v in values.items()}
+        mesh = DeviceMesh(group, dims)
+        arrays = {n: distarray.distribute(v.copy(), mesh, layouts[n]) for n, v in values.items()}
         ours = names_of(dnp, arrays, ranks == 1)
         assert run(lines, ours) == expected
         for name in (*NAMES, "f"):
@@ -241,7 +265,7 @@ def test_warnings_are_numpys_and_name_the_line(world):
 
 
 def test_operands_that_nobody_else_has_do_not_pile_up(world, monkeypatch):
-    monkeypatch.setattr(deferred, "MOST_KEPT", 100)
+    monkeypatch.setattr(waiting, "MOST_KEPT", 100)
 
     def program(group):
         results = [cut(group, np.full(9 * group.size, float(n))) + 1.0 for n in range(40)]
@@ -256,7 +280,7 @@ def test_many_operations_run_in_parts(world):
         x = y = cut(group, np.ones(4 * group.size))
         for _ in range(3 * deferred.MOST):
             y = y + x
-        assert deferred._held(y).size <= deferred.MOST
+        assert held(y).size <= deferred.MOST
         np.testing.assert_array_equal(y.full(), np.full(4 * group.size, 1.0 + 3 * deferred.MOST))
 
     world.run(fewest(world), program)
@@ -272,3 +296,32 @@ def test_threads_ask_for_one_array(world):
                 assert len(set(found)) == 1
 
     world.run(fewest(world), program)
+
+
+@pytest.mark.parametrize("placements", [(Shard(0),), (Shard(1),), (Shard(0), Shard(1))], ids=str)
+def test_a_stencil_sends_what_it_sends_at_once(world, ranks, placements):
+    values = np.random.default_rng(1).random((23, 17))
+
+    def sweeps(u):
+        for _ in range(3):
+            u[1:-1, 1:-1] = 0.25 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
+            u[2:] -= 0.5 * u[:-2]
+
+    expected = values.copy()
+    sweeps(expected)
+
+    def program(group):
+        dims = (ranks,) if len(placements) == 1 else (ranks // 2 or 1, min(ranks, 2))
+        if np.prod(dims) != ranks:
+            return
+        counts = []
+        for fuse in ("on", "off"):
+            u = distarray.distribute(values.copy(), DeviceMesh(group, dims), placements)
+            with distarray.config.override(fuse=fuse), distarray.trace() as sent:
+                sweeps(u)
+            counts.append([(event.kind, event.bytes, event.messages) for event in sent.events])
+            np.testing.assert_array_equal(u.full(), expected)
+        assert counts[0] == counts[1]
+
+    with tile_of(64):
+        world.run(ranks, program)

@@ -68,7 +68,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> D
     if layout.holds(mesh.coords):
         block = np.diagonal(x.block, shift, first, second)
     else:
-        block = vacant(x, target)
+        block = vacant(x.block, target, x.mesh)
         block.flags.writeable = False
     return wrap(block, target, mesh)
 

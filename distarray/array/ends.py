@@ -1,0 +1,167 @@
+"""Where expressions end whose operations are put off: at an assignment to elements, or at a fold.
+
+Neither makes a block of the result.
+"""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array import movement, temporaries, waiting
+from distarray.array.base import Base
+from distarray.array.floaterrors import error_state
+from distarray.array.keys import basic_entries, names_element, plain_key
+from distarray.array.ladder import passed, usual
+from distarray.array.memories import Leaf, block_of, held, is_in_order
+from distarray.array.operations import Operation
+from distarray.array.programs import Program
+from distarray.array.tiled import Tiles
+from distarray.layout import Box, Entries, view_layout
+from distarray.plan import Exchange, plan_exchange
+from distarray.typing import Array, DTypeLike, Key
+
+__all__ = ["assigned", "fold", "is_element", "written"]
+
+#: A result of at most this cost is computed anew for each fold, so many times, and not kept.
+_COST, _FOLDS = 6, 3
+
+# -- assigning -----------------------------------------------------------------------------------
+
+
+def assigned(x: Base, key: Key, count: int, value: Base) -> bool:
+    """Take what an array waits for to the elements of another; False if that cannot be done here.
+
+    The array must be a temporary, whose block is never made then: `count` is its reference count,
+    as a method sees it.
+    """
+    entries = basic_entries(plain_key(key), x.layout.shape)
+    if entries is None or error_state() is not usual[0] or is_element(x, key, entries):
+        return False
+    view = x.sliced(entries)
+    if _is_same(block_of(view), block_of(value)):
+        return True  # `x[key] += y` ends so
+    return 0 < count <= temporaries.ASSIGNED and written(view, value)
+
+
+def _is_same(a: Array, b: Array) -> bool:
+    """Whether two blocks are the same elements in the same memory."""
+    if type(a) is not np.ndarray or type(b) is not np.ndarray or a.base is not b.base:
+        return False
+    return bool(
+        a.ctypes.data == b.ctypes.data
+        and (a.shape, a.strides, a.dtype) == (b.shape, b.strides, b.dtype)
+    )
+
+
+def written(view: Base, value: Base) -> bool:
+    """Compute what an array waits for into the block of a view; False if that cannot be done.
+
+    What belongs to other ranks there is sent, as it would be of the array's block.
+    """
+    block: Any = block_of(view)
+    end: Any = held(value)
+    if not _is_pending(end) or not _takes(view, block, value):
+        return False
+    if type(held(view)) is Leaf:
+        waiting.compute([x for x in waiting.readers(held(view).memory) if x is not value])
+    plan = plan_exchange(value.layout, view.layout, value.mesh.coords)
+    with waiting.lock:
+        if not _is_pending(end):
+            return False
+        program = Program([end])
+        kept, into = _kept(plan, end, block)
+        tiles = program.following(end, kept, into)
+        distance = _distance(tiles, into)
+    if tiles is None or distance is None:
+        return False
+    passed.number += 1
+    whole = np.empty(end.shape if plan.sends else (0,), end.dtype)  # of which little is touched
+    if plan.sends:
+        away = [tuple([(k.start, k.stop) for k in part.slices]) for part in plan.sends]
+        program.run({program.step_of(end): whole}, away)
+    program.follow(tiles, distance)
+    movement.assign_rest(block, view.layout, whole, value.layout, value.mesh)
+    program.warn()
+    return True
+
+
+def _is_pending(operation: object) -> bool:
+    return type(operation) is Operation and operation.block is None
+
+
+def _distance(tiles: Sequence[Tiles] | None, into: Array) -> int | None:
+    """How many bytes the writing has to stay behind the reading; None if that is not known."""
+    distances = [-1] if tiles is None else [one.distance(into) for one in tiles]
+    return None if -1 in distances else max([0, *distances])
+
+
+def _takes(view: Base, block: Array, value: Base) -> bool:
+    """Whether a view has elements for those of an array, as they are or cast safely."""
+    if type(block) is not np.ndarray or not (block.flags.writeable and is_in_order(block)):
+        return False
+    if value.mesh is not view.mesh or value.layout.shape != view.layout.shape or not block.size:
+        return False
+    if value.layout is not view.layout:  # where sending is forbidden, nothing may be written
+        return bool(value.dtype == block.dtype) and not value.mesh.group.guarded
+    return np.can_cast(value.dtype, block.dtype)
+
+
+def _kept(plan: Exchange, end: Operation, block: Array) -> tuple[Box, Array]:
+    """The box of a result that stays on this rank, and the part of a block that it is for."""
+    if not plan.kept:
+        return tuple([(0, 0)] * len(end.shape)), block[(slice(0, 0),) * block.ndim]
+    of, into = plan.kept
+    return tuple([(k.start, k.stop) for k in of]), block[into]
+
+
+def is_element(x: Base, key: Key, entries: Entries) -> bool:
+    """Whether a key, read as `entries`, names one element."""
+    return names_element(key, view_layout(x.layout, entries).shape)
+
+
+# -- folding -------------------------------------------------------------------------------------
+
+#: Folds that may be made of tiles in any order.
+_UNORDERED = frozenset({np.maximum, np.minimum, np.logical_and, np.logical_or})
+
+
+def fold(x: Base, ufunc: np.ufunc, dtype: DTypeLike) -> Any:
+    """The fold of all elements of a block that operations are put off for.
+
+    The block is made in the same pass, unless it costs little to compute its elements once more.
+    None where the block has to be there first: where it would be folded to other bits.
+    """
+    operation = held(x)
+    if type(operation) is not Operation or not _folds_alike(operation, ufunc, dtype):
+        return None
+    with waiting.lock:
+        program = Program([operation])
+        if not prod(operation.shape):
+            return None
+        operation.folds += 1
+        outs = {}
+        if operation.cost > _COST or operation.folds > _FOLDS:
+            outs[program.step_of(operation)] = np.empty(operation.shape, operation.dtype)
+        tiles = program.tiles(outs)
+    if tiles is None or (ufunc is np.add and not tiles.in_line):
+        return None
+    value = tiles.summed() if ufunc is np.add else tiles.folded(ufunc)
+    for block in outs.values():
+        x.block = block
+    program.note(tiles)
+    program.warn()
+    return value
+
+
+def _folds_alike(operation: Operation, ufunc: np.ufunc, dtype: DTypeLike) -> bool:
+    """Whether a fold made of tiles has the bits of NumPy's."""
+    kind = operation.dtype
+    if operation.block is not None or (dtype is not None and np.dtype(dtype) != kind):
+        return False
+    return ufunc in _UNORDERED or (ufunc is np.add and kind.char in "fdg")
+
+
+temporaries.assigned = assigned
+temporaries.fold = fold
