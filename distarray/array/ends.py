@@ -40,7 +40,7 @@ def assigned(x: Base, key: Key, count: int, value: Base) -> bool:
     if entries is None or error_state() is not usual[0] or is_element(x, key, entries):
         return False
     view = x.sliced(entries)
-    if _is_same(block_of(view), block_of(value)):
+    if value.layout is view.layout and _is_same(block_of(view), block_of(value)):
         return True  # `x[key] += y` ends so
     return 0 < count <= temporaries.ASSIGNED and written(view, value)
 
