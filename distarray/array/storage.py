@@ -43,10 +43,16 @@ _MAYBE, _HARDLY, _YES, _NO = range(4)
 
 
 def vacant(own: Array, layout: Layout, mesh: DeviceMesh) -> Array:
-    """The block of a view on a rank that holds nothing of it: as writeable as the array's."""
-    block: Array = mesh.xp.empty(layout.local_shape(mesh.coords), own.dtype)
+    """The block of a view on a rank that holds nothing of it: as writeable as the array's.
+
+    One without elements is a view, too, whose flag can be set again where NumPy's can.
+    """
+    shape = layout.local_shape(mesh.coords)
+    if 0 in shape and np.ndim(own):
+        return own[:0].reshape(shape)
+    block: Array = mesh.xp.empty(shape, own.dtype)
     if not getattr(own.flags, "writeable", True):
-        block = block[...]  # as of a view, the flag can be set again
+        block = block[...]
         block.flags.writeable = False
     return block
 

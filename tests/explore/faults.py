@@ -19,7 +19,8 @@ order complex scalars with NaNs otherwise than ufuncs do. Its own arrays take ma
 elements, if they are no arrays of its own, for integers; text that is to be written under a
 condition is read as numbers. The last digit of arctan2 depends on the steps of its operands. Text
 that is assigned to records is written until a number cannot be read. Which complex NaN stands for
-all of a set is as it happens.
+all of a set is as it happens. `broadcast_arrays` refuses what is a view of what has become
+read-only.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ def concern(line: str, env: dict[str, Any]) -> bool:
         return True
     if _REDUCED.search(line) and _is_narrow(line, env):
         return True
+    if "broadcast_arrays(" in line and any(map(_is_above_what_is_read_only, named)):
+        return True
     if _JOINED.search(line) and _is_refused_half_way(line, env):
         return True
     if _compares_nans(line, env) or _selects_nothing(line, env):
@@ -96,6 +99,12 @@ def _is_sorted_wrongly(values: Any) -> bool:
         if part.dtype == np.float16 or any(x.tobytes() != plain for x in part[np.isnan(part)]):
             return True
     return False
+
+
+def _is_above_what_is_read_only(values: Any) -> bool:
+    """Whether values can be written to, and what they are a view of no more."""
+    base = values.base
+    return values.flags.writeable and isinstance(base, np.ndarray) and not base.flags.writeable
 
 
 def _has_several_forms(values: Any) -> bool:

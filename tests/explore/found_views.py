@@ -162,6 +162,12 @@ VIEWS = {
         v2 = np.diagonal(v1).ravel()
         v2[:].flags.writeable = True
     """,
+    "views of what is read-only stay so": """
+        v1 = lay(make(0), S(0))
+        v2 = v1.ravel()
+        v1.setflags(write=False)
+        v2.flags.writeable = True
+    """,
     "windows of nothing may not be written to": """
         v1 = lay(make(1, 'i8'), S(0))
         v2 = np.lib.stride_tricks.sliding_window_view(v1, 1)
