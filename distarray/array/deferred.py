@@ -65,7 +65,26 @@ _WIDEST = 16
 MOST = 48
 
 
-class Deferred(DistArray):
+class _Unseen(type):
+    """The type of a class that programs take for `DistArray` itself."""
+
+    def __eq__(cls, other: object) -> bool:
+        return other is cls or other is DistArray or NotImplemented
+
+    def __hash__(cls) -> int:
+        return hash(DistArray)
+
+    def __repr__(cls) -> str:
+        return repr(DistArray)
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, DistArray)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        return issubclass(subclass, DistArray)
+
+
+class Deferred(DistArray, metaclass=_Unseen):
     """An array that waits for operations, or whose block operations wait for."""
 
     __slots__ = ()
@@ -136,6 +155,9 @@ class Deferred(DistArray):
                 hold(view, Leaf(view.block, kept.memory))
                 view.__class__ = Deferred
         return view
+
+
+Deferred.__name__, Deferred.__qualname__ = DistArray.__name__, DistArray.__qualname__
 
 
 def _replacing(ufunc: np.ufunc, plain: Callable[..., Any]) -> Callable[..., Any]:

@@ -46,7 +46,7 @@ class _EitherArray(type):
 
     def __eq__(cls, other: object) -> bool:
         """Programs ask ``type(x) == np.ndarray``; ``is`` can be true of one class alone."""
-        ours = cls.__name__ == "ndarray" and (other is DistArray or other is np.ndarray)
+        ours = cls.__name__ == "ndarray" and (other == DistArray or other is np.ndarray)
         return ours or cls is other
 
     def __hash__(cls) -> int:

@@ -327,3 +327,24 @@ def test_a_stencil_sends_what_it_sends_at_once(world, ranks, placements):
 
     with tile_of(64):
         world.run(ranks, program)
+
+
+def test_programs_see_one_class(world, ranks):
+    def program(group):
+        x = cut(group, np.arange(9.0))
+        kept = x.to_local()
+        y = cut(group, np.arange(9.0)) + 1.0
+        if 9 // group.size:
+            assert (type(x), type(y)) == (distarray.DistArray, dnp.ndarray)
+        for one, other in ((x, y), (y, x), (y, y)):
+            kinds = [type(one), type(other), distarray.DistArray, dnp.ndarray]
+            assert all(a == b and hash(a) == hash(b) for a in kinds for b in kinds)
+            assert not any(a != b for a in kinds for b in kinds)
+            assert list not in kinds
+            assert isinstance(one, type(other))
+            assert issubclass(type(one), type(other))
+            assert not isinstance(3, type(one))
+            assert type(one).__name__ == "DistArray"
+        del kept
+
+    world.run(ranks, program)
