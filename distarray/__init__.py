@@ -113,7 +113,7 @@ def _loaded(name: str) -> Any:
     return value
 
 
-if not TYPE_CHECKING:  # for whom any name would be there
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name
     __getattr__ = _loaded
 
 

@@ -1,6 +1,6 @@
 """``mpiexec -n P python -m distarray script.py [args]``: run a NumPy program distributed.
 
-``--coverage`` and ``--array-api`` print how much of NumPy and of the array API standard is there.
+``--coverage`` and ``--array-api`` print how much of NumPy and of the array API standard is covered.
 """
 
 import sys
@@ -50,7 +50,7 @@ if __name__ == "__main__":
         print_array_api()
     else:
         same_order()
-        FILES.install()  # before NumPy, which keeps `open` in tables of its own
+        FILES.install()  # before NumPy is imported, which keeps references to `open`
 
         from distarray.runner.main import main
 

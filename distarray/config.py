@@ -33,22 +33,22 @@ class Settings:
     replicate_below: int = 1 << 18
     #: ``np.asarray(x)`` gathers up to this size and raises above it.
     gather_limit: int = 1 << 30
-    #: Whether its gathered copies of cut arrays are writeable: writes do not reach the arrays.
+    #: Whether those gathered copies of cut arrays are writeable; writes do not reach the arrays.
     writeable_copies: bool = False
     #: What a NumPy function without a distributed form does: "warn", "allow" or "error".
     fallback: str = "warn"
     #: Largest operand that the fallback gathers.
     fallback_limit: int = 1 << 30
-    #: Floating-point reductions, and the order inside partitions, are the same on every mesh.
+    #: Whether floating-point reductions, and the order within partitions, are equal on every mesh.
     reproducible: bool = False
-    #: Whether elementwise operations on large blocks are put off, and run together: "on" or "off".
+    #: Whether elementwise operations on large blocks are deferred and run together: "on" or "off".
     fuse: str = "on"
     #: Compare what the ranks are calling before each collective operation.
     check: bool = False
     #: Seconds that a rank waits for others before the lines of all ranks are reported; 0 when the
-    #: first mesh is made turns that off. Of the whole process: ``override`` does not change it.
+    #: first mesh is made turns that off. It holds for the process: ``override`` has no effect.
     wait_limit: float = 60.0
-    #: End a job whose ranks wait for one another in vain; else that is reported, and they wait on.
+    #: End a job whose ranks wait for one another in vain; if off, only report it.
     end_waits: bool = True
     #: ``str`` and ``repr`` gather (a collective), and print what NumPy prints.
     print_gathered: bool = False
@@ -56,7 +56,7 @@ class Settings:
     arena: bool = True
     #: Divide the BLAS threads of a node among its ranks.
     blas_threads: bool = True
-    #: Write shared files by MPI-IO; else every rank writes by itself, with ``pwrite``.
+    #: Write shared files by MPI-IO; if off, every rank writes by itself, with ``pwrite``.
     mpi_io: bool = True
 
 
@@ -90,7 +90,7 @@ def _check(values: dict[str, Any]) -> None:
 class Config(ModuleType):
     """The settings in force; assign an attribute to change one.
 
-    The module `distarray.config` is of this class, so that ``distarray.config`` and the `config` of
+    The module `distarray.config` has this class, so that ``distarray.config`` and the `config` of
     ``from distarray.config import config`` are the same object.
 
     Examples
@@ -138,7 +138,7 @@ class Config(ModuleType):
 
 
 def on_check(listener: Callable[[], None]) -> None:
-    """Have a function called when calls begin to be compared (`check`), in any context."""
+    """Call a function when `check` is switched on, in any context, or now if it already is."""
     _listeners.append(listener)
     if config.check:
         listener()
@@ -151,7 +151,7 @@ def _told(values: dict[str, Any]) -> None:
 
 
 def in_force() -> Settings:
-    """The settings in force here, for those who cannot wait for ``config.settings``."""
+    """The settings in force here, for callers to whom ``config.settings`` is too slow."""
     current = _current.get()
     return _base[0] if current is None else current
 

@@ -1,9 +1,9 @@
 """The ledger of NumPy's functions and ufuncs: implementations, classes, and a table of counts.
 
 Every dispatchable function is in exactly one class. It is *implemented* if its row is in the
-registry, and *composed* if, in addition, its code calls distributed functions only: it touches no
-block and sends nothing by itself, which is read from the code. Otherwise it *falls back*, for the
-reason given here: its operands are gathered, and what NumPy computes is distributed, within the
+registry, and *composed* if, in addition, its code calls only distributed functions: it touches no
+block and sends nothing by itself, which is determined from its code. Otherwise it *falls back*, for
+the reason given here: its operands are gathered, and NumPy's result is distributed, within the
 limits of `config.fallback` and `config.fallback_limit`.
 """
 
@@ -62,11 +62,11 @@ REASONS: dict[str, str] = {
     """,
 }
 
-#: Attributes that code which works on blocks reads.
+#: Attributes that are read only by code that works on blocks.
 _LOWER = frozenset({"block", "to_local", "layout", "group", "subgroup", "xp"})
 #: Functions of the array floor that any function may call.
 _READING = frozenset({"as_distarray", "call", "check_out", "common_mesh", "implements"})
-#: Modules with helpers of the functions: whether they work on blocks, their own code says.
+#: Modules with helpers of the functions; whether these work on blocks is read from their code.
 _HELPERS = (
     "distarray.ops.",
     "distarray.engines.",
@@ -84,14 +84,14 @@ _OTHERS = ("numpy.char.", "numpy.strings.", "numpy.lib.")
 
 
 class Entry(NamedTuple):
-    """One function of NumPy's, with its implementation or the reason why it falls back.
+    """One NumPy function, with its implementation or the reason why it falls back.
 
     Attributes
     ----------
     name : str
-        With its module.
+        Its name with its module.
     implementation : callable or None
-        The function of ours that is called.
+        The function of ours that is called instead.
     reason : str or None
         Why it falls back.
     """
@@ -102,12 +102,12 @@ class Entry(NamedTuple):
 
 
 def dispatchable() -> dict[str, Function]:
-    """The functions that NumPy lets an array's type carry out, by their names."""
+    """The functions that NumPy dispatches on an array's type, by name."""
     found = {}
     for function in overrides.get_overridable_numpy_array_functions():
         module, name = function.__module__, function.__name__
         public = getattr(importlib.import_module(module), name, None)
-        if public is not function:  # one of those that are wrapped in place
+        if public is not function:  # some are wrapped in place
             public = getattr(public, "__wrapped__", None)
         if public is function and not name.startswith("_"):
             found[f"{module}.{name}"] = function
@@ -122,7 +122,7 @@ def ufuncs() -> dict[str, np.ufunc]:
 
 
 def entries() -> list[Entry]:
-    """The ledger of the dispatchable functions, in the order of their names."""
+    """The ledger of the dispatchable functions, ordered by name."""
     reasons = {name: reason for reason, names in REASONS.items() for name in names.split()}
     ledger = []
     for name, function in dispatchable().items():
@@ -148,13 +148,13 @@ def _implementations() -> frozenset[Any]:
 
 @lru_cache(maxsize=1024)
 def is_composed(function: Callable[..., Any]) -> bool:
-    """Whether an implementation is written with other distributed functions alone."""
+    """Whether an implementation uses only other distributed functions."""
     function = unwrap(function)
     return isinstance(function, FunctionType) and not _works_on_blocks(function, set())
 
 
 def _works_on_blocks(function: FunctionType, seen: set[FunctionType]) -> bool:
-    """Whether the code of a function, or of helpers that are its own, reads a block or sends."""
+    """Whether the code of a function, or of its own helpers, reads a block or sends."""
     seen.add(function)
     for code in _codes(function.__code__):
         if _LOWER.intersection(code.co_names):
@@ -172,7 +172,7 @@ def _works_on_blocks(function: FunctionType, seen: set[FunctionType]) -> bool:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A function's code and that of the functions in it."""
+    """A function's code and that of nested functions."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -180,7 +180,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _used(code: CodeType, names: dict[str, Any]) -> Iterator[FunctionType]:
-    """The functions that code names, those named as ``module.function`` as well."""
+    """The functions that code refers to, also as ``module.function``."""
     modules = []
     for name in code.co_names:
         named: Any = names.get(name)

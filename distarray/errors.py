@@ -42,18 +42,18 @@ class ArgumentsDiffer(DivergenceError, ValueError):
 
 
 class CopyRequiredError(DistArrayError, ValueError, BufferError):
-    """Memory cannot be shared as it is, and a copy was not allowed.
+    """Memory cannot be shared, and a copy was not allowed.
 
-    The array API standard has consumers of DLPack expect ValueError or BufferError.
+    By the array API standard consumers of DLPack expect ValueError or BufferError.
     """
 
 
 class DamagedFileError(DistArrayError, ValueError, OSError):
-    """A file is damaged, incomplete, or not of the format that it is read in."""
+    """A file is damaged, incomplete, or not of the expected format."""
 
 
 class CommunicationForbidden(DistArrayError, RuntimeError):
-    """A message would have been sent where none may be.
+    """A message would have been sent where none is allowed.
 
     That is inside ``forbid_communication()``, in a thread other than the one that communicates, and
     in a child process, which is no rank.
@@ -61,7 +61,7 @@ class CommunicationForbidden(DistArrayError, RuntimeError):
 
 
 class ChanceError(CommunicationForbidden):
-    """A generator was drawn from in a function that each rank calls by itself, or taken out of it.
+    """A generator was used inside a function that each rank calls, and made outside, or vice versa.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class ChanceError(CommunicationForbidden):
         self.shared = shared
         super().__init__(
             "each rank calls this function for its own part, and a random generator from outside "
-            "is shared by all ranks: draw the numbers before the call and hand them in as an array "
+            "is shared by all ranks: draw the numbers before the call and pass them as an array "
             "(rng.random(x.shape)), or make a generator in the function, "
             "default_rng([seed, first index])"
             if shared

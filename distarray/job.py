@@ -12,7 +12,7 @@ program needs one answer for all ranks, at the same iteration::
                 break
 
 As a program, ``python -m distarray.job mpiexec ...``, it starts a launcher out of reach of the
-scheduler's signals, and passes them on as a signal that reaches the ranks.
+scheduler's signals, and forwards them as a signal that reaches the ranks.
 """
 
 import ctypes
@@ -37,16 +37,16 @@ __all__ = ["Preemption", "main", "preemption", "time_left"]
 #: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray.job."
 
-#: The signals of schedulers: SIGTERM of Slurm and most others, SIGUSR1 of many sites' scripts.
+#: The schedulers' signals: Slurm and most others send SIGTERM, many sites' scripts SIGUSR1.
 _SIGNALS = (signals.SIGTERM, signals.SIGUSR1)
-#: The one that launchers pass on without acting upon it: after SIGTERM that of Open MPI leaves the
+#: The signal that launchers forward without acting upon it: after SIGTERM Open MPI's leaves the
 #: ranks a quarter of a second.
 _PASSED_ON = signals.SIGUSR1
-#: Linux's word for "when my parent dies".
+#: Linux's option for a signal when the parent dies.
 _PR_SET_PDEATHSIG = 1
 #: Environment variables with the end of the job, in seconds since 1970; the first that is set.
 _ENDS = ("DISTARRAY_JOB_END", "SLURM_JOB_END_TIME")
-#: Seconds that the scheduler's program may take to answer.
+#: Seconds that the scheduler's command may take to answer.
 _PATIENCE = 10.0
 
 
@@ -56,7 +56,7 @@ class Preemption:
     Attributes
     ----------
     signal : signal.Signals or None
-        The signal that some rank has received, once all ranks know of it.
+        The signal that some rank has received; set once all ranks know of it.
 
     Examples
     --------
@@ -87,8 +87,8 @@ class Preemption:
     def requested(self) -> bool:
         """Whether any rank is to stop, or the time is up; equal on all ranks.
 
-        Collective, unlike other attributes: every rank reads it at the same place of the program.
-        Once it is true it stays true, and costs nothing.
+        Collective, unlike other attributes: every rank must read it at the same place of the
+        program. Once it is true it stays true, and costs nothing.
 
         Cost
         ----
@@ -149,7 +149,7 @@ _held: list[set[int]] = []
 
 
 def _before_fork() -> None:
-    """Block signals: one that reaches a child before it resets its handlers would be lost."""
+    """Block signals: one that reached the child before it resets its handlers would be lost."""
     numbers = {number for watch in _watching for number in watch._before}
     _held.append(signals.pthread_sigmask(signals.SIG_BLOCK, numbers))
 
@@ -159,7 +159,7 @@ def _let_signals_in() -> None:
 
 
 def _in_forked_child() -> None:
-    """Reset the handlers: a child is not the job, and pools end theirs by a signal."""
+    """Reset the handlers: a child is not the job, and pools end their children by a signal."""
     for watch in reversed(_watching[:]):
         watch._unwatch()
     _let_signals_in()
@@ -180,9 +180,9 @@ def preemption(
 
     In the block the signals no longer end the process: the program reads ``p.requested`` where it
     can stop, on all ranks at the same place, and saves. At the end of the block the earlier
-    handlers are back, unless the job is to stop: schedulers repeat their signals, which must not
-    kill a program that is ending. A block inside another one passes its signals on to it. Ranks
-    that are threads watch no signals, which belong to the process.
+    handlers are restored, unless the job is to stop: schedulers repeat their signals, which must
+    not kill a program that is ending. A block inside another one passes its signals on to it.
+    Thread ranks watch no signals, since these belong to the process.
 
     Parameters
     ----------
@@ -226,8 +226,8 @@ def preemption(
 def time_left(group: Group | None = None) -> float | None:
     """Seconds until the scheduler ends the job; None if that is not known.
 
-    Without a group each rank answers by itself, by its own clock: fit for output, not for
-    decisions, which would differ between ranks. With a group all ranks get one answer, and
+    Without a group each rank answers by its own clock: good enough for output, but not for
+    decisions, which would differ between ranks. With a group all ranks get the same answer;
     ``preemption(margin=...)`` decides for all of them.
 
     The end is taken from the environment, where Slurm writes it (SLURM_JOB_END_TIME) and other
@@ -240,7 +240,7 @@ def time_left(group: Group | None = None) -> float | None:
 
     Cost
     ----
-    With a group one small broadcast. Without the end in the environment a run of ``squeue``, by
+    With a group one small broadcast. If the end is not in the environment, a run of ``squeue`` by
     each rank that asks; with a group by one.
 
     Examples
@@ -295,9 +295,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a launcher out of the scheduler's reach: ``python -m distarray.job mpiexec -n 4 ...``.
 
     Schedulers send their signals to all processes of a job, also to the launcher. MPICH's launcher
-    passes SIGTERM on; Open MPI's kills the ranks, which have no time to save, and fails. Here the
+    forwards SIGTERM; Open MPI's kills the ranks, which have no time to save, and fails. Here the
     launcher has a session of its own, and SIGTERM or SIGUSR1 to this process reach it as SIGUSR1,
-    which both launchers pass on to the ranks. When this process is killed, so is the launcher.
+    which both launchers forward to the ranks. When this process is killed, so is the launcher.
 
     Parameters
     ----------
@@ -307,8 +307,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        The launcher's exit status; 128 plus the signal's number if a signal has ended it, as in a
-        shell.
+        The launcher's exit status; as in a shell, 128 plus the signal's number if a signal ended
+        it.
     """
     command = list(sys.argv[1:] if arguments is None else arguments)
     if not command:
@@ -335,7 +335,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"distarray.job: cannot start {command[0]}: {error.strerror}\n")
         return 127
     started.append(process)
-    if received:  # before the launcher was there
+    if received:  # before the launcher had started
         process.send_signal(_PASSED_ON)
     status = process.wait()
     return 128 - status if status < 0 else status

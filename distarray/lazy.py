@@ -8,12 +8,12 @@ from typing import Any
 __all__ = ["lazy_names", "load_operations", "needs"]
 
 
-#: Loads the operations of arrays; the package sets it, which knows the rooms.
+#: Loads the operations of arrays; set by the package, which knows the rooms.
 loader: list[Callable[[], None]] = []
 
 
 def load_operations() -> None:
-    """Register what arrays can do, NumPy's files included: without it an array is of no use."""
+    """Register the operations of arrays, NumPy's file functions included; arrays need them."""
     for load in loader:
         load()
 
@@ -52,7 +52,7 @@ def needs(module: str, extra: str = "io") -> Any:
     Raises
     ------
     ImportError
-        That names the extra, if it is not installed.
+        If it is not installed; the message names the extra.
     """
     try:
         return import_module(module)

@@ -1,4 +1,4 @@
-"""Random numbers by position, for programs that NumPy's sequence would hold up; see the manual."""
+"""Random numbers by position, for programs that NumPy's sequence slows down; see the manual."""
 
 from distarray.ops.random.position import Generator, Philox, default_rng
 

@@ -1,6 +1,6 @@
-"""Types that signatures are written with; :mod:`numpy.typing` has the others.
+"""Types for signatures; :mod:`numpy.typing` has the others.
 
-They are for readers and type checkers. CuPy's arrays count as NumPy's, which they are written like.
+They are for readers and type checkers. CuPy's arrays count as NumPy's, whose interface they have.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ __all__ = [
 
 #: A local block, or another array in the memory of one rank.
 Array: TypeAlias = NDArray[Any]
-#: What operations take: a distributed array, or whatever NumPy makes an array of.
+#: Operands: a distributed array, or anything that NumPy converts to an array.
 ArrayLike: TypeAlias = Union["DistArray", HostArrayLike]
-#: Where a result is to be written.
+#: The array that a result is written to.
 Out: TypeAlias = Optional["DistArray"]
-#: The same as ufuncs take it: arrays of NumPy's too, and tuples.
+#: The same for ufuncs, which also take NumPy arrays and tuples.
 UfuncOut: TypeAlias = Union["DistArray", Array, tuple["DistArray | Array | None", ...], None]
 #: One dimension, or None for all; and several of them.
 Axis: TypeAlias = int | None
 Axes: TypeAlias = int | Sequence[int] | None
 DType: TypeAlias = np.dtype[Any]
-#: What NumPy makes a data type of, or None for its own choice.
+#: Anything that NumPy converts to a data type, or None for the default.
 DTypeLike: TypeAlias = GivenDType | None
 Shape: TypeAlias = tuple[int, ...]
 ShapeLike: TypeAlias = int | Sequence[int]
@@ -73,15 +73,15 @@ class Reducing(TypedDict, total=False):
     mean: ArrayLike
 
 
-#: What stands between the brackets of ``x[key]``.
+#: The key of ``x[key]``.
 Key: TypeAlias = ArrayLike | slice | EllipsisType | tuple[Any, ...] | None
-#: Keys that name one element (of an array with as many dimensions), and keys that leave an array.
+#: Keys that give one element (of an array with as many dimensions), and keys that give an array.
 ElementKey: TypeAlias = int | np.integer | tuple["int | np.integer", ...]
 ArrayKey: TypeAlias = Union[slice, EllipsisType, str, list[Any], "DistArray", Array, np.bool, None]
 #: Python's operators as methods.
 Binary: TypeAlias = Callable[[Any, ArrayLike], "DistArray"]
 Unary: TypeAlias = Callable[[Any], "DistArray"]
-#: What an operation is known by: a function, or a ufunc and the name of its method.
+#: What identifies an operation: a function, or a ufunc and the name of its method.
 Operation: TypeAlias = Callable[..., Any] | tuple[np.ufunc, str]
-#: What a decorator takes and gives back.
+#: What a decorator takes and returns.
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -1,6 +1,6 @@
 """The distributed array, the registry of operations, and how arrays are made and moved."""
 
-from distarray.array import deferred  # noqa: F401 (operations on large blocks are put off)
+from distarray.array import deferred  # noqa: F401 (operations on large blocks are deferred)
 from distarray.array.core import DistArray, single, wrap
 from distarray.array.creation import (
     as_distarray,

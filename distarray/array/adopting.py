@@ -1,7 +1,7 @@
 """Arrays of the parent in a forked child, which is a world of one rank.
 
-Those that are whole on the parent become the child's own when they are first used: the memory is
-its own already. The other parts of a cut one are in processes that do not answer.
+Arrays that are whole on the parent become the child's own when they are first used: the child
+already has their memory. The other blocks of a cut array are in processes that do not answer.
 """
 
 import os
@@ -20,7 +20,7 @@ _adopting = [False]
 
 
 def adopting() -> bool:
-    """Whether this process has arrays of a parent's."""
+    """Whether this process may have arrays of its parent."""
     return _adopting[0]
 
 
@@ -30,7 +30,7 @@ def adopt(values: Iterable[Any]) -> None:
     Raises
     ------
     CommunicationForbidden
-        If an array of the parent's that is cut stands beside one of this process's.
+        If a cut array of the parent is combined with an array of this process.
     """
     operands = list(operands_in(values))
     lost = []
@@ -50,7 +50,7 @@ def adopt(values: Iterable[Any]) -> None:
 def _in_forked_child() -> None:
     if is_child():
         _adopting[0] = True
-        config.check = True  # so that every call comes by, as it does where calls are compared
+        config.check = True  # so that every call gets to `verify`, which then adopts
 
 
 os.register_at_fork(after_in_child=_in_forked_child)

@@ -28,17 +28,17 @@ def assign(target: Base, value: Any) -> None:
     target : DistArray
         Changed in place.
     value : array_like
-        What is not distributed counts as equal on every rank.
+        If it is not distributed, it counts as equal on every rank.
 
     Raises
     ------
     ValueError, TypeError, OverflowError
-        What NumPy raises, on every rank and before anything is written.
+        NumPy's errors, on every rank and before anything is written.
 
     Cost
     ----
-    No message for values that every rank has. A DistArray is brought to the layout of the target,
-    also from another mesh.
+    Nothing is sent for values that every rank has. A DistArray is brought to the layout of the
+    target, also from another mesh.
     """
     refuse_read_only(target.block)
     value = _bare(value, target.mesh)
@@ -46,7 +46,7 @@ def assign(target: Base, value: Any) -> None:
         _assign_objects(target, value)
         return
     value = _of_one_kind(value, target.dtype)
-    _check_records(value, target.dtype)  # NumPy looks at that first
+    _check_records(value, target.dtype)  # NumPy checks that first
     shape = value.layout.shape if isinstance(value, Base) else np.shape(value)
     if not _fits(shape, target.shape):
         raise ValueError(
@@ -65,14 +65,14 @@ def assign(target: Base, value: Any) -> None:
 
 
 def _of_one_kind(value: Any, dtype: np.dtype[Any]) -> Any:
-    """The value as an array where its shape depends on the data type: of records, of characters."""
+    """The value as an array if its shape depends on the data type: of records, of characters."""
     is_record = dtype.names is not None and isinstance(value, (tuple, list))
     is_text = dtype.char == "c" and isinstance(value, (str, bytes))
     return np.array(value, dtype) if is_record or is_text else value
 
 
 def _assign_objects(target: Base, value: Any) -> None:
-    """Copy what every rank has; a list may be one element, as NumPy finds out from the whole."""
+    """Copy a value that every rank has; NumPy needs all of it: a list may be one element."""
     layout = target.layout
     if layout.is_whole:
         target.block[...] = value
@@ -84,14 +84,14 @@ def _assign_objects(target: Base, value: Any) -> None:
 
 
 def _bare(value: Any, mesh: DeviceMesh) -> Any:
-    """A scalar of NumPy's for the 0-d result of an operation."""
+    """The NumPy scalar of the 0-d result of an operation; other values unchanged."""
     if isinstance(value, Base) and isinstance(value.block, np.generic) and value.mesh is mesh:
         return value.plain().block
     return value
 
 
 def brought(value: "DistArray", mesh: DeviceMesh) -> "DistArray":
-    """A distributed value on the mesh of what it is assigned to; evenly cut there unless small."""
+    """A distributed value on the mesh of its target; cut evenly there unless small."""
     if value.mesh is mesh:
         return value
     if value.nbytes < config.replicate_below:
@@ -117,15 +117,15 @@ def _assign_distributed(target: Base, value: Any) -> None:
 
 
 def one_element(value: Any, dtype: np.dtype[Any], whole: bool = False) -> Any:
-    """A value for a single element, which NumPy converts by itself: a list is an object, too.
+    """A value for a single element, converted by NumPy; for objects a list is one element, too.
 
-    An array is an object as well, of an array that is `whole`: all ranks have all of its objects,
-    and what they do with one they do together.
+    In a `whole` array of objects a distributed array can be an element as well: all ranks have all
+    objects, and use them together.
 
     Raises
     ------
     ValueError, TypeError
-        For what has dimensions, unless the elements are objects.
+        If the value has dimensions, unless the elements are objects.
     """
     if isinstance(value, Base):
         if value.layout.shape and whole and dtype.kind == "O":
@@ -137,7 +137,7 @@ def one_element(value: Any, dtype: np.dtype[Any], whole: bool = False) -> Any:
         return value
     cell = np.empty((), dtype)
     cell[()] = value
-    return cell if dtype.hasobject else cell[()]  # a device takes scalars of the host alone
+    return cell if dtype.hasobject else cell[()]  # from the host a device takes only scalars
 
 
 def _check_records(value: Any, dtype: np.dtype[Any]) -> None:
@@ -148,9 +148,9 @@ def _check_records(value: Any, dtype: np.dtype[Any]) -> None:
 
 
 def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A value that can be cast to a data type; raises on all ranks where NumPy would.
+    """A value that can be cast to a data type; raises on all ranks if NumPy would.
 
-    Only a rank that holds elements of the target would find out by itself.
+    Otherwise only ranks that hold elements of the target would notice.
     """
     _check_records(value, dtype)
     if not isinstance(getattr(value, "dtype", None), np.dtype):
@@ -170,9 +170,9 @@ def _may_be_refused(kind: str, other: str) -> bool:
 def _own_part(target: Base, value: ArrayLike) -> Any:
     """The part of a replicated value that a rank needs, once the value is broadcast."""
     if isinstance(value, np.ndarray) and not value.ndim:
-        return value.astype(target.dtype)[()]  # a device takes scalars of the host alone
+        return value.astype(target.dtype)[()]  # from the host a device takes only scalars
     if isinstance(value, np.generic):
-        np.empty((), target.dtype)[()] = value  # refused on all ranks where there is no room for it
+        np.empty((), target.dtype)[()] = value  # raises on all ranks if it cannot be cast
     if not np.ndim(value):
         return value
     block: Array = target.mesh.asarray(value)

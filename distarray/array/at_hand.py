@@ -1,8 +1,8 @@
 """NumPy's own functions, called at once on small arrays that every rank has whole.
 
-What they do there is the same on every rank and sends nothing. So where all operands are small and
+They do the same on every rank, and nothing has to be sent. So if all operands are small and
 replicated, NumPy computes with the blocks, and the other rungs of the
-:mod:`ladder <distarray.array.ladder>` are left out: a loop over small arrays then takes little more
+:mod:`ladder <distarray.array.ladder>` are skipped: a loop over small arrays then takes little more
 than NumPy's time.
 """
 
@@ -24,9 +24,9 @@ _new = object.__new__
 _array = np.ndarray
 _replicated = Layout.replicated
 _CODES = np.typecodes["All"]
-#: Elements that NumPy hands out as its scalars; not float16, whose sorts have a fault.
+#: Type codes of elements that NumPy returns as its scalars; not float16, whose sorts have a fault.
 ELEMENTS = frozenset(_CODES) - set("eVO")
-#: Types of arguments that NumPy gets as they are.
+#: Types of arguments that are passed to NumPy unchanged.
 PLAIN = frozenset(
     {type(None), bool, int, float, complex, str, type, slice, type(Ellipsis), np.ndarray}
     | {np.dtype(code).type for code in _CODES if code not in "VO"}
@@ -36,10 +36,10 @@ _SEQUENCES = frozenset({tuple, list})
 #: Parameters that NumPy's functions do not have, or not in every version of NumPy.
 OURS = frozenset({"mesh", "placements", "device", "like", "ndmax"})
 _METHOD = type(np.ndarray.sum)
-#: Elements of a result that is small whatever its type, and of one that wastes time and memory
-#: before it is found to be too large: operands that broadcast may have so many together.
+#: Elements of a result that is small whatever its type; and the most elements that operands which
+#: broadcast may give: more would waste time and memory before the result is found to be too large.
 _MOST, _VAST = 1 << 14, 1 << 22
-#: Bytes of an element of most types.
+#: Bytes per element of most types.
 _WIDE = 8
 _PLANE = (1, 2)
 
@@ -47,16 +47,16 @@ _PLANE = (1, 2)
 def answer(
     act: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any], whole: bool = False
 ) -> Any:
-    """What NumPy gives for small whole operands; NotImplemented if there are others.
+    """NumPy's result for small whole operands; NotImplemented if there are other operands.
 
     Parameters
     ----------
     act : callable
-        A function of NumPy's, or a ufunc.
+        A NumPy function or ufunc.
     args, kwargs
         The arguments, with distributed arrays among them.
     whole : bool
-        Whether operands may be cut along mesh dimensions of one rank, too.
+        Whether operands may also be cut along mesh dimensions of size 1.
     """
     settings = in_force()
     limit = settings.replicate_below
@@ -82,9 +82,9 @@ def answer(
 def _bare(
     values: Iterable[Any], models: list[Any], limit: int, whole: bool = False
 ) -> list[Any] | None:
-    """Arguments with blocks in place of arrays, which are put into `models`.
+    """Arguments with blocks in place of distributed arrays, which are added to `models`.
 
-    None if an argument is not at hand.
+    None if an argument is not small and whole.
     """
     given = []
     for value in values:
@@ -115,12 +115,12 @@ def _is_small(block: Array, limit: int) -> bool:
 
 
 def _is_here(mesh: DeviceMesh) -> bool:
-    """Whether this rank computes with the operands on a mesh."""
+    """Whether NumPy can compute with this rank's blocks on a mesh."""
     return mesh.coords is not None and mesh.device_type == "cpu"
 
 
 def _takes(act: Callable[..., Any], given: list[Any]) -> bool:
-    """Whether NumPy is to be called; its methods want an array, and memory may not hold all."""
+    """Whether NumPy can be called: its methods need an array, and the result must fit in memory."""
     if type(act) is _METHOD and type(given[0]) is not _array:
         return False
     elements, shape = 1, None
@@ -137,9 +137,9 @@ def bounded(function: Callable[..., Any], elements: Callable[..., int]) -> Calla
     Parameters
     ----------
     function : callable
-        NumPy's function, or what is to be called in its place.
+        NumPy's function, or one to be called in its place.
     elements : callable
-        Gets the arguments; gives the number of elements of the result, or a larger one.
+        Takes the arguments; returns the number of elements of the result, or an upper bound.
     """
     own = getattr(function, "_implementation", function)
 
@@ -152,12 +152,12 @@ def bounded(function: Callable[..., Any], elements: Callable[..., int]) -> Calla
 
 
 def of_product(*args: ArrayLike, **kwargs: ArrayLike) -> int:
-    """All elements of the operands with one another: as an outer product has them."""
+    """The product of the operands' sizes: the elements of an outer product."""
     return prod([value.size for value in args if isinstance(value, np.ndarray)])
 
 
 def _itself(found: Array, given: list[Any], models: list[Any]) -> Any:
-    """The `out` that a result is, which may be NumPy's; None if it is a new array."""
+    """The operand that the result is, such as `out`; None if the result is a new array."""
     for value in given:
         if value is found:
             return next((x for x in models if x.block is found), found)
@@ -165,11 +165,11 @@ def _itself(found: Array, given: list[Any], models: list[Any]) -> Any:
 
 
 def _laid_out(found: Array, model: Base, limit: int) -> Any:
-    """An array of NumPy's as a distributed one; NotImplemented if it is too large to stay whole."""
+    """A NumPy array as a distributed one; NotImplemented if it is too large to stay whole."""
     if found.nbytes >= limit:
         return NotImplemented
     layout, shape = model.layout, found.shape
-    result = _new(model.plain_type)  # a mapped file's, too
+    result = _new(model.plain_type)  # also for a memory-mapped file
     result.block = found
     result.layout = layout if layout.shape == shape else _replicated(shape, layout.mesh_shape)
     result.mesh = model.mesh
@@ -177,7 +177,7 @@ def _laid_out(found: Array, model: Base, limit: int) -> Any:
 
 
 def _given_out(found: Any, model: Base, limit: int) -> Any:
-    """What NumPy gave, with distributed arrays in place of NumPy's; or NotImplemented, as above."""
+    """NumPy's result with distributed arrays in place of NumPy's; or NotImplemented, as above."""
     if type(found) is _array:
         return _laid_out(found, model, limit)
     if isinstance(found, (tuple, list)):
@@ -209,7 +209,7 @@ def _grows(a: Shape, b: Shape) -> bool:
 
 
 def _multiplies(a: Shape, b: Shape) -> bool:
-    """Whether operands are no vectors and matrices, or their product may be large."""
+    """Whether operands are not vectors and matrices, or their product may be large."""
     if len(a) not in _PLANE or len(b) not in _PLANE:
         return True
     return len(a) == len(b) == 2 and a[0] * b[1] > _MOST

@@ -1,4 +1,4 @@
-"""The base of a distributed array: the state and the methods that the machinery around it uses."""
+"""The base of a distributed array: its state, and the methods that other modules use."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -16,13 +16,13 @@ __all__ = ["Base", "check_out", "is_number", "is_subclass", "operands_in", "sequ
 class Base:
     """The state of a distributed array, and what :class:`DistArray` adds that other modules call.
 
-    It is a plain class, since the checks for it are on every path and those of an abstract class
-    cost several times as much. The state is for reading: only the array itself changes it.
+    It is a plain class, since every path checks for it, and for an abstract class such checks cost
+    several times as much. Others only read the state: the array itself changes it.
 
     Attributes
     ----------
     block : array or numpy.generic
-        This rank's block as it is kept: an array, or NumPy's scalar for the 0-d result of an
+        This rank's block as stored: an array, or NumPy's scalar for the 0-d result of an
         operation. :meth:`DistArray.to_local` always gives an array.
     layout : Layout
         Where every element is.
@@ -35,24 +35,24 @@ class Base:
     block: Any
     layout: Layout
     mesh: DeviceMesh
-    #: What operations make of any kind of array: :class:`DistArray`, which puts itself here.
+    #: The class of results, whatever the operands' class: :class:`DistArray`, which sets this.
     plain_type: ClassVar[Any]
-    #: Whether it waits for operations, or they for it; see :mod:`distarray.array.deferred`.
+    #: Whether it has deferred operations, or they need it; see :mod:`distarray.array.deferred`.
     waits: ClassVar[bool] = False
-    #: The block, if the array was made with blocks in C order on all ranks; unset where that is not
+    #: The block, if the array was made with blocks in C order on all ranks; unset if that is not
     #: known. See :mod:`distarray.array.storage`.
     _natural: Any
-    #: Blocks whose addresses others have been told; they live as long as the array. Often unset.
+    #: Blocks whose addresses have been given out; they live as long as the array. Often unset.
     _lent: list[Any]
 
     #: Carries out pending folds and replicates what lives at one coordinate, in place.
     settle: Callable[[], None]
-    #: The array with that carried out: itself, or a copy of what lives at one coordinate, which
-    #: may be a view of another array and so has to stay where it is.
+    #: The array with that done: itself, or a copy if it lives at one coordinate, since it may then
+    #: be a view of another array and has to stay where it is.
     plain: Callable[[], Any]
     #: An array laid out as this one, with another block.
     like: Callable[[Any], Any]
-    #: The same for the result of an operation, of which a 0-d one is a number.
+    #: The same for the result of an operation: a 0-d one becomes a number.
     computed: Callable[[Any], Any]
     #: The 0-d result of an operation as NumPy's scalar.
     number: Callable[[], Any]
@@ -60,7 +60,7 @@ class Base:
     to_local: Callable[[], Array]
     #: The global array as a NumPy array on every rank.
     full: Callable[[], Array]
-    #: The same memory, also as another data type.
+    #: An array over the same memory, perhaps with another data type.
     view: Callable[..., Any]
     #: The view that entries of :mod:`distarray.layout.views` describe.
     sliced: Callable[[Any], Any]
@@ -72,8 +72,8 @@ class Base:
 
     @shape.setter
     def shape(self, shape: ShapeLike) -> None:
-        """Give the same memory another shape; refused where elements would change rank."""
-        np.empty(0).shape = 0  # warns where NumPy does
+        """Give the same memory another shape; refused if elements would change rank."""
+        np.empty(0).shape = 0  # warns if NumPy does
         try:
             found: Any = np.reshape(cast("Any", self), shape, copy=False)
         except ValueError as error:
@@ -100,13 +100,13 @@ class Base:
 
     @dtype.setter
     def dtype(self, dtype: DTypeLike) -> None:
-        """Read the same memory as another data type; see :meth:`view`."""
+        """Interpret the same memory as another data type; see :meth:`view`."""
         found = self.view(dtype)
         self.block, self.layout = found.block, found.layout
 
     @property
     def itemsize(self) -> int:
-        """Bytes an element."""
+        """Bytes per element."""
         return self.block.dtype.itemsize  # type: ignore[no-any-return]
 
     @property
@@ -116,7 +116,7 @@ class Base:
 
 
 def operands_in(values: Iterable[Any]) -> Iterator[Base]:
-    """The distributed arrays among arguments and in their lists."""
+    """The distributed arrays among arguments and in lists among them."""
     for value in values:
         if isinstance(value, Base):
             yield value
@@ -125,7 +125,7 @@ def operands_in(values: Iterable[Any]) -> Iterator[Base]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether something is a 0-d array that stands for a scalar, with a scalar as its block."""
+    """Whether a value is a 0-d array that stands for a scalar: its block is a scalar."""
     return isinstance(value, Base) and not value.waits and isinstance(value.block, np.generic)
 
 
@@ -136,13 +136,13 @@ def sequence_like(model: Any, items: Sequence[Any]) -> Any:
 
 @lru_cache(maxsize=256)
 def is_subclass(kind: Hashable) -> bool:
-    """Whether a type is a program's own kind of NumPy array, and results are to be of it, too."""
+    """Whether a type is a program's own kind of NumPy array, which results must have, too."""
     plain = (np.ndarray, np.memmap)
     return isinstance(kind, type) and issubclass(kind, np.ndarray) and kind not in plain
 
 
 def check_out(out: Any) -> None:
-    """Raise what NumPy raises if something else than an array, or a scalar, is given as `out`."""
+    """Raise NumPy's error if `out` is not an array, or is a scalar."""
     is_array = isinstance(out, (Base, np.ndarray))
     if not is_array or isinstance(getattr(out, "block", out), np.generic):
         raise TypeError("return arrays must be of ArrayType")

@@ -1,9 +1,9 @@
 """The buffer protocol: `memoryview`, `hashlib`, `bytearray` and files take arrays as NumPy's.
 
-From Python 3.12 on a class has the protocol by its method ``__buffer__``. Before, only C could give
-it one; there the slot of the class is filled with a function of ours. That cannot say why it
-refuses: Python then raises a SystemError. NumPy asks for a buffer before it calls ``__array__``,
-and for that only where it is refused one.
+From Python 3.12 on a class supports the protocol by its method ``__buffer__``. Before that only C
+could provide it, so here the slot of the class is filled with a function of ours. It cannot say why
+it refuses: Python then raises a SystemError. NumPy asks for a buffer first, and calls ``__array__``
+only if that is refused.
 """
 
 import ctypes
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["export", "give_buffer"]
 
-#: Kinds of data types whose buffers say all there is to say of them.
+#: Kinds of data types that a buffer describes completely.
 _KINDS = "?biufcSU"
-#: Where the pointer to the functions for buffers stands in a class of CPython 3.11, in words.
+#: Offset of the pointer to the buffer functions in a class of CPython 3.11, in words.
 _TP_AS_BUFFER = 20
 #: Keeps alive the functions that classes' slots point to: C holds no reference to them.
 _kept: list[Any] = []
@@ -31,32 +31,32 @@ _RELEASE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def _release_nothing(x: int, view: int) -> None:
-    """Stands in the slot for the release of a buffer, where there is nothing to do.
+    """Fills the slot for the release of a buffer; there is nothing to do.
 
-    Of an object whose slot is empty `numpy.frombuffer` keeps the object and not the buffer, so that
-    a gathered copy would be freed while it is read.
+    If the slot is empty, `numpy.frombuffer` keeps the object and not the buffer, and a gathered
+    copy would be freed while it is read.
     """
 
 
 def export(x: "DistArray") -> Array:
-    """The NumPy array whose buffer is that of a distributed one; collective if that is cut.
+    """The NumPy array whose buffer a distributed array exports; collective if that is cut.
 
     Raises
     ------
     BufferError
-        If the elements' data type cannot be told by a buffer.
+        If a buffer cannot describe the elements' data type.
     """
     while_in_lists()
     dtype = x.dtype
     if dtype.metadata or not (dtype.kind in _KINDS or is_told(dtype)):
-        raise BufferError(f"no buffer holds {dtype} as NumPy knows it: use numpy.asarray(x)")
+        raise BufferError(f"a buffer cannot describe the data type {dtype}: use numpy.asarray(x)")
     if x.layout.is_whole:
         return np.asarray(x.mesh.to_host(x.to_local()))
     return lent(x, CONVERSION)
 
 
 def give_buffer(cls: type) -> None:
-    """Give a class the protocol where its method ``__buffer__`` does not."""
+    """Give a class the protocol if its method ``__buffer__`` does not."""
     if sys.version_info >= (3, 12) or sys.implementation.name != "cpython":
         return
     kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
@@ -72,7 +72,7 @@ def give_buffer(cls: type) -> None:
     _kept.append(slots)
     place = id(cls) + _TP_AS_BUFFER * _WORD
     functions = ctypes.c_void_p.from_address(place).value
-    # A class made in Python has the functions within itself: where not, this is no such CPython.
+    # A class made in Python contains the functions; otherwise this is another build of CPython.
     if functions and 0 < functions - id(cls) < sys.getsizeof(cls):
         for slot, place in zip(slots, (functions, functions + _WORD), strict=True):
             ctypes.c_void_p.from_address(place).value = ctypes.cast(slot, ctypes.c_void_p).value

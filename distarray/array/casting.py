@@ -1,4 +1,4 @@
-"""Casting an array to another data type, and what must not be copied for it."""
+"""Casting an array to another data type, without a copy where NumPy makes none."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from distarray.comm.agree import agree
 
 __all__ = ["cast"]
 
-#: Orders that are kept by themselves where an operation is put off.
+#: Orders that deferred operations keep anyway.
 _ORDERS = frozenset("KCA")
-#: Kinds of numbers between which nothing is lost but digits.
+#: Kinds of numbers that can be cast to one another with no loss but of digits.
 _CASTS = frozenset("biuf")
 
 
@@ -48,7 +48,7 @@ def cast(x: Base, dtype: np.dtype[Any], order: str, casting: str, copy: bool) ->
 
 
 def _put_off(x: Base, own: np.dtype[Any], dtype: np.dtype[Any], order: str, casting: Any) -> Any:
-    """The array of a cast of numbers that is put off; None if it is to be made at once."""
+    """The array of a deferred cast of numbers; None if the cast has to be done at once."""
     if x.layout.size < LARGE or own == dtype or order not in _ORDERS:
         return None
     if not _CASTS.issuperset((own.kind, dtype.kind)) or not np.can_cast(own, dtype, casting):
@@ -57,7 +57,7 @@ def _put_off(x: Base, own: np.dtype[Any], dtype: np.dtype[Any], order: str, cast
 
 
 def _reads_text(kind: str, wanted: str) -> bool:
-    """Whether elements decide if there is a result: text may be no number, or a date too long."""
+    """Whether a cast can fail at single elements: text that is no number, or a date too long."""
     if kind in "SUO":
         return wanted not in "SUO"
     return kind in "mM" and wanted in "SU"

@@ -27,11 +27,11 @@ from distarray.typing import Array, ArrayLike, DTypeLike
 __all__ = ["DistArray", "single", "wrap"]
 
 
-#: The flag of buffers that are to be written to.
+#: The flag that requests a writable buffer.
 _WRITABLE = 1
 
 
-# Scalars first: Operators' == takes away the hash.
+# Scalars first: the == of Operators removes the hash.
 class DistArray(Scalars, Items, Operators, Methods):
     """One global array, of which every rank of a mesh holds a block.
 
@@ -46,7 +46,7 @@ class DistArray(Scalars, Items, Operators, Methods):
     mesh : DeviceMesh
         The ranks that hold the array.
     block : array or numpy.generic
-        This rank's block as it is kept; :meth:`to_local` gives it as an array.
+        This rank's block as stored; :meth:`to_local` gives it as an array.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class DistArray(Scalars, Items, Operators, Methods):
 
     __array_priority__ = 1000.0
 
-    if TYPE_CHECKING:  # given to it by `from_blocks`, which makes arrays
+    if TYPE_CHECKING:  # set by `from_blocks`, which makes arrays
 
         @staticmethod
         def from_local(
@@ -104,9 +104,9 @@ class DistArray(Scalars, Items, Operators, Methods):
     # -- local blocks ------------------------------------------------------------------------
 
     def to_local(self) -> Array:
-        """This rank's block, not copied: what is written to it is written to the array.
+        """This rank's block, not copied: writing to it writes to the array.
 
-        Of an array with a pending fold it is this rank's contribution. Does not communicate.
+        If a fold is pending, the block is this rank's contribution. Does not communicate.
         """
         block = self.block
         whole: Array = self.mesh.asarray(block) if isinstance(block, np.generic) else block
@@ -115,11 +115,11 @@ class DistArray(Scalars, Items, Operators, Methods):
     # -- for those who write operations --------------------------------------------------------
 
     def like(self, block: Array) -> "DistArray":
-        """An array laid out as this one, with another block; checks nothing."""
+        """An array laid out like this one, with another block; checks nothing."""
         return wrap(block, self.layout, self.mesh)
 
     def computed(self, block: Array) -> Any:
-        """As :meth:`like`, for the result of an operation: one that is 0-d is a number."""
+        """As :meth:`like`, for the result of an operation: a 0-d result becomes a number."""
         layout = self.layout
         if not layout.shape:
             result = self.like(single(block, layout, self.mesh))
@@ -131,14 +131,14 @@ class DistArray(Scalars, Items, Operators, Methods):
         return result
 
     def number(self) -> Any:
-        """The 0-d result of an operation as NumPy's scalar, or as the Python object that it is.
+        """The 0-d result of an operation as NumPy's scalar, or as the Python object that it holds.
 
         A rank outside of the mesh does not know it, and keeps the array.
 
         Cost
         ----
-        One allreduce where a fold is pending, one broadcast where one coordinate has the number;
-        else none.
+        One allreduce if a fold is pending, one broadcast if one coordinate has the number; else
+        none.
         """
         if self.mesh.coords is None:
             return self
@@ -150,7 +150,7 @@ class DistArray(Scalars, Items, Operators, Methods):
 
         Cost
         ----
-        One allreduce along the mesh dimensions where a fold is pending (a reduce-scatter where the
+        One allreduce along the mesh dimensions where a fold is pending (a reduce-scatter if the
         array is large), one broadcast along those where one coordinate has everything. Nothing if
         the layout is plain.
         """
@@ -166,8 +166,8 @@ class DistArray(Scalars, Items, Operators, Methods):
     def plain(self) -> "DistArray":
         """The array without pending folds, and on all coordinates; collective.
 
-        It is the array itself, settled; or a copy of what lives at one coordinate, which may be a
-        view of another array and so has to stay where it is.
+        It is the array itself, settled; or a copy if the array lives at one coordinate, since it
+        may then be a view of another array and has to stay where it is.
         """
         if self.layout.is_plain:
             return self
@@ -185,7 +185,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         mesh: DeviceMesh | Sequence[Placement] | Placement | None = None,
         placements: Sequence[Placement] | Placement | None = None,
     ) -> "DistArray":
-        """The same array placed otherwise, in one step; collective.
+        """The same array with other placements, in one step; collective.
 
         Parameters
         ----------
@@ -193,8 +193,8 @@ class DistArray(Scalars, Items, Operators, Methods):
             The mesh to place it on: the array's own by default, or another over ranks that
             share a communicator with it.
         placements : sequence of Placement, optional
-            One a mesh dimension; all `Replicate()` by default. Pending folds can be left only
-            where they are.
+            One per mesh dimension; all `Replicate()` by default. A pending fold can only stay
+            along its mesh dimension.
 
         Returns
         -------
@@ -208,15 +208,15 @@ class DistArray(Scalars, Items, Operators, Methods):
 
         Cost
         ----
-        Each rank receives the elements of its new block that it does not hold already, one
-        message a pair of ranks. Pending folds are carried out first: one allreduce along their
-        mesh dimensions, or one reduce-scatter where the result is sharded there.
+        Each rank receives the elements of its new block that it does not hold already, in one
+        message per pair of ranks. Pending folds are carried out first: one allreduce along their
+        mesh dimensions, or one reduce-scatter if the result is sharded there.
         """
         result: DistArray = call(DistArray.redistribute, self, mesh, placements)
         return result
 
     def full(self) -> np.ndarray[Any, Any]:
-        """The global array as a NumPy array of its own on every rank; collective."""
+        """The global array as a new NumPy array on every rank; collective."""
         verify(DistArray.full, (self,), {})
         return cast("np.ndarray[Any, Any]", movement.gathered(self.block, self.layout, self.mesh))
 
@@ -266,12 +266,12 @@ class DistArray(Scalars, Items, Operators, Methods):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        found = at_once(func, args, kwargs)  # no type but ours and NumPy's passes
+        found = at_once(func, args, kwargs)  # accepts only our types and NumPy's
         if found is not NotImplemented:
             return found
         given: Any = (args, kwargs)
         if (type(given[0]), type(given[1])) != (tuple, dict):
-            np.empty(0).__array_function__(func, (), *given)  # raises, if there is cause
+            np.empty(0).__array_function__(func, (), *given)  # raises NumPy's error
         for kind in types:
             known = issubclass(kind, _KNOWN) or issubclass(DistArray, kind)
             if not known and not hasattr(kind, "__cuda_array_interface__"):
@@ -281,7 +281,7 @@ class DistArray(Scalars, Items, Operators, Methods):
             return func(*ordinary(args, name), **ordinary(kwargs, name))
         row = FUNCTIONS.get(func)
         if row is not None and row.like:
-            kwargs = {"like": self, **kwargs}  # NumPy keeps what it was handed as like= to itself
+            kwargs = {"like": self, **kwargs}  # NumPy does not pass on its argument like=
         return call(func, *args, **kwargs)
 
     def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -289,7 +289,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         if self.layout.is_replicated and (copy is not False or self.mesh.device_type == "cpu"):
             return np.array(self.mesh.to_host(self.block), dtype, copy=copy)
         if copy is False:
-            raise ValueError("a NumPy array of a distributed array is always a copy of it")
+            raise ValueError("a NumPy array made from a distributed array is always a copy")
         take = exporting.gathered if copy else exporting.lent
         whole = take(self, exporting.CONVERSION)
         return whole if dtype is None else whole.astype(dtype, copy=False)
@@ -308,7 +308,7 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __buffer__(self, flags: int, /) -> memoryview:
         view = memoryview(buffer.export(self))  # type: ignore[arg-type]
         if flags & _WRITABLE and view.readonly:
-            raise BufferError("read-only: what is gathered of a cut array is a copy")
+            raise BufferError("read-only: the buffer of a cut array is a gathered copy")
         return view
 
     def __release_buffer__(self, view: memoryview, /) -> None:
@@ -358,7 +358,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         return printing.summary(self)
 
 
-#: Types whose instances can stand beside a distributed array in a call.
+#: Types whose instances can be mixed with distributed arrays in a call.
 _KNOWN = (DistArray, np.ndarray)
 
 buffer.give_buffer(DistArray)
@@ -366,7 +366,7 @@ buffer.give_buffer(DistArray)
 
 @lru_cache(maxsize=256)
 def _takes_ufuncs(kind: Hashable) -> bool:
-    """Whether a type carries out ufuncs by itself, and is no array that we compute with."""
+    """Whether a type implements ufuncs itself, and is no array that we compute with."""
     override = getattr(kind, "__array_ufunc__", None)
     known = (None, np.ndarray.__array_ufunc__, DistArray.__array_ufunc__)
     return override not in known and not hasattr(kind, "__cuda_array_interface__")
@@ -387,11 +387,11 @@ def wrap(block: Array | np.generic, layout: Layout, mesh: DeviceMesh) -> DistArr
 def single(value: Array, layout: Layout, mesh: DeviceMesh) -> Any:
     """The 0-d result of an operation as a scalar of the same type on all ranks.
 
-    A single text is as long as its type, which only the rank knows that has the text.
+    The type of a string scalar includes its length, which only the rank that has the string knows.
 
     Cost
     ----
-    One broadcast of the text where it is at one coordinate; else none.
+    One broadcast of a string that is at one coordinate; else none.
     """
     scalar = mesh.scalar(value)
     if layout.ats and isinstance(scalar, (np.str_, np.bytes_)) and mesh.coords is not None:

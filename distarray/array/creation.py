@@ -1,4 +1,4 @@
-"""Making distributed arrays from arrays, blocks and nothing, and reading operands."""
+"""Making distributed arrays, from arrays or empty, and converting operands."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -40,10 +40,10 @@ Placements = Sequence[Placement] | Placement
 
 
 def default_layout(shape: Sequence[int], itemsize: int, mesh: DeviceMesh) -> Layout:
-    """Where a new array goes when nothing says otherwise.
+    """The layout of a new array for which no placements are given.
 
-    Small arrays (`config.replicate_below` bytes) are replicated. Others are cut along their first
-    dimension, or along the longest one when the first is too short to give every rank a part.
+    Small arrays (below `config.replicate_below` bytes) are replicated. Others are cut along their
+    first dimension, or along the longest one if the first is too short to give every rank a part.
     """
     return _default_layout(tuple(shape), itemsize, mesh.shape, config.settings.replicate_below)
 
@@ -66,7 +66,7 @@ def empty(layout: Layout, dtype: DTypeLike, mesh: DeviceMesh) -> DistArray:
 def from_section(
     fill: Callable[[tuple[slice, ...]], Any], layout: Layout, mesh: DeviceMesh
 ) -> DistArray:
-    """An array of which each rank makes its own part: `fill(section)` gives the block.
+    """An array whose blocks the ranks make themselves: `fill(section)` gives the block.
 
     The section is this rank's box of the global index space as slices.
     """
@@ -75,7 +75,7 @@ def from_section(
 
 
 def common_mesh(*operands: ArrayLike | slice | tuple[Any, ...] | None) -> DeviceMesh:
-    """The one mesh of all distributed arrays among the operands; the default mesh if none is.
+    """The one mesh of all distributed arrays among the operands; without any, the default mesh.
 
     Raises
     ------
@@ -116,14 +116,14 @@ def as_distarray(
 
 
 def _at_hand(x: DistArray, mesh: DeviceMesh) -> DistArray:
-    """A replicated array of the program's, for a function that runs on this rank by itself."""
+    """A replicated array of the program, for a function that this rank runs by itself."""
     if mesh is own_mesh() and x.layout.is_replicated:
         return _replicated(x.block, mesh)
     return x
 
 
 def _replicated(block: Any, mesh: DeviceMesh) -> DistArray:
-    """An array that every rank of the mesh holds; of which ranks outside hold nothing."""
+    """An array that every rank of the mesh holds; ranks outside hold nothing of it."""
     layout = Layout.replicated(block.shape, mesh.shape)
     if mesh.coords is None and block.shape:
         block = block[(slice(0),) * block.ndim]
@@ -133,7 +133,7 @@ def _replicated(block: Any, mesh: DeviceMesh) -> DistArray:
 def to_layout(x: DistArray, layout: Layout) -> DistArray:
     """`x` in another layout of its shape on its mesh.
 
-    It shares memory with `x` on all ranks where no rank lacks anything, and on none otherwise.
+    If no rank has to receive anything, it shares memory with `x` on all ranks, otherwise on none.
     Collective unless the layout is the array's own or the array is replicated.
     """
     if x.layout is layout:
@@ -162,11 +162,11 @@ def distribute(
     mesh : DeviceMesh, optional
         The default mesh, all ranks in one dimension, if not given.
     placements : sequence of Placement, optional
-        One a mesh dimension. By default large arrays are cut along one dimension and small ones
+        One per mesh dimension. By default large arrays are cut along one dimension and small ones
         replicated.
     src : int or None
-        Rank of the mesh that sends its values to the others. None says that every rank holds the
-        same `x` already; then nothing is sent.
+        Rank of the mesh that sends its values to the others. None says that every rank already
+        holds the same `x`; then nothing is sent.
 
     Returns
     -------
@@ -218,19 +218,19 @@ def distribute(
 
 
 def _is_fortran(block: Array) -> bool:
-    """Whether an array is in Fortran order in memory, and not in C order."""
+    """Whether an array is in Fortran order in memory, but not in C order."""
     flags = getattr(block, "flags", None)
     return flags is not None and bool(flags.f_contiguous and not flags.c_contiguous)
 
 
 def _from_root(x: ArrayLike, mesh: DeviceMesh, src: int) -> tuple[Any, tuple[int, ...], Any, bool]:
-    """The root's array (None elsewhere), shape, dtype and order; what is wrong with it, on all."""
+    """The root's array (None elsewhere), shape, dtype and order; its error is raised everywhere."""
     if mesh.coords is None:
         if x is None:
             raise LayoutError(
-                f"distribute: this rank is outside of {mesh!r}, and is sent nothing, not even a "
-                "shape: pass an array of the same shape and dtype, with any values, or leave the "
-                "call to the ranks of the mesh"
+                f"distribute: this rank is outside of {mesh!r} and receives nothing, not even the "
+                "shape: pass an array of the same shape and dtype, with any values, or make the "
+                "call only on ranks of the mesh"
             )
         outside = np.asarray(x)
         return None, outside.shape, outside.dtype, _is_fortran(outside)
@@ -241,8 +241,8 @@ def _from_root(x: ArrayLike, mesh: DeviceMesh, src: int) -> tuple[Any, tuple[int
             block = mesh.asarray(x)
             if block.dtype.hasobject:
                 raise TypeError(
-                    f"distribute: rank {src}'s value has dtype {block.dtype}, whose elements do "
-                    "not travel in messages; pass src=None where every rank has the value"
+                    f"distribute: rank {src}'s value has dtype {block.dtype}, whose elements "
+                    "cannot be sent; pass src=None if every rank has the value"
                 )
         except Exception as caught:
             error = caught
@@ -263,7 +263,7 @@ def placed_layout(
     LayoutError
         If the placements do not fit, ask for a pending fold, or cut an array of Python objects.
     """
-    if config.settings.check:  # the text costs more than what follows
+    if config.settings.check:  # making the text costs more than all that follows
         verify_text(f"a new array {dtype} {tuple(shape)} {placements or ''}", mesh)
     if placements is None:
         size = 0 if dtype.hasobject else dtype.itemsize  # objects stay where they are
@@ -271,8 +271,8 @@ def placed_layout(
     layout = Layout.chunked(shape, mesh.shape, listed(placements, mesh))
     if dtype.hasobject and not layout.is_replicated:
         raise LayoutError(
-            f"an array of {dtype} cannot be placed as {list(layout.placements)}: Python objects do "
-            "not travel in messages; use Replicate(), or a numeric dtype"
+            f"an array of {dtype} cannot be placed as {list(layout.placements)}: Python objects "
+            "cannot be sent; use Replicate(), or a numeric dtype"
         )
     if layout.partials:
         raise LayoutError(
@@ -283,18 +283,18 @@ def placed_layout(
 
 
 def listed(placements: Placements, mesh: DeviceMesh) -> list[Placement]:
-    """Placements as a list, of which one alone is allowed."""
+    """Placements as a list; a single placement may be given without one."""
     return [placements] if isinstance(placements, Placement) else list(placements)
 
 
 def reversed_dims(x: DistArray) -> DistArray:
-    """The array with its dimensions in reverse order, a view: in C order it is Fortran's."""
+    """A view of the array with its dimensions reversed, which turns C order into Fortran order."""
     axes = tuple(reversed(range(x.ndim)))
     return wrap(x.block.transpose(axes), x.layout.transpose(axes), x.mesh) if axes else x
 
 
 def _copied(x: DistArray, layout: Layout, fortran: bool = False) -> DistArray:
-    """`x` in another layout, with memory of its own, in the order that `x` has."""
+    """`x` in another layout, with memory of its own, in C order, or in Fortran order if asked."""
     if fortran:
         axes = tuple(reversed(range(x.ndim)))
         return reversed_dims(_copied(reversed_dims(x), layout.transpose(axes)))
@@ -328,7 +328,7 @@ def _keep_partial(x: DistArray, layout: Layout) -> DistArray:
     if layout.placements != x.placements:
         raise LayoutError(
             f"{x.summary()} cannot be redistributed to {list(layout.placements)}: a pending fold "
-            "can be left where it is or carried out, not made"
+            "can be kept or carried out, but not created"
         )
     return wrap(x.block.copy(), x.layout, x.mesh)
 

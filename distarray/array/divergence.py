@@ -1,8 +1,8 @@
-"""Checking, where `config.check` asks for it, that all ranks make the same call.
+"""The check, under `config.check`, that all ranks make the same call.
 
-Every rank tells the others what it is about to do, before it does it: a small allgather a call.
-A rank that calls something else, or the same with other shapes, placements or scalars, then is an
-error on all of them instead of a hang or a wrong answer.
+Before each call the ranks exchange descriptions of it, in one small allgather. If a rank calls
+something else, or passes other shapes, placements or scalars, all ranks raise an error, instead of
+a hang or a wrong answer.
 """
 
 from collections.abc import Callable, Iterable
@@ -49,15 +49,15 @@ def verify(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, 
 
 
 def verify_text(text: str, mesh: DeviceMesh) -> None:
-    """Raise on every rank of a mesh if they do not bring the same description of their call."""
+    """Raise on every rank of a mesh if their descriptions of the call differ."""
     if config.settings.check and mesh.coords is not None:
         verify_among(mesh.group, text)
 
 
 def verify_among(group: Group, text: str) -> None:
-    """Raise on every rank of a group if they do not bring the same description of their call.
+    """Raise on every rank of a group if their descriptions of the call differ.
 
-    A thread that does not talk for its rank does not ask: it can do what needs no other rank.
+    A thread that may not communicate does not check: it can do what needs no other rank.
     """
     if not group.answers:
         return
@@ -71,16 +71,16 @@ def verify_among(group: Group, text: str) -> None:
 
 
 def verify_equal(group: Group, block: Array, text: str) -> None:
-    """Raise on every rank of a group if they do not bring the same values of something.
+    """Raise on every rank of a group if their values of an array differ.
 
     Parameters
     ----------
     group : Group
-        The ranks that are to have the same.
+        The ranks that must have the same values.
     block : numpy.ndarray
-        What this rank has, in host memory.
+        This rank's values, in host memory.
     text : str
-        What it is.
+        What they are, for the message.
     """
     found = crc32(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
     verify_among(group, f"{text} of shape {block.shape} and checksum {found:08x}")

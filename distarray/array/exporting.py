@@ -1,7 +1,6 @@
-"""Distributed arrays for others: copies and pickles of the whole, DLPack, lists of NumPy's.
+"""Distributed arrays for other libraries: gathered copies, pickles, DLPack, and in lists.
 
-What others are handed of a cut array is gathered: up to ``config.gather_limit``, and not without
-a word where it is much.
+A cut array is gathered for them, up to ``config.gather_limit``; if it is large, with a warning.
 """
 
 import sys
@@ -44,24 +43,24 @@ __all__ = [
     "while_in_lists",
 ]
 
-#: Bytes up to which an array is gathered for others without a warning.
+#: Bytes up to which an array is gathered for other libraries without a warning.
 QUIET = 1 << 20
-#: The name of a gathering that NumPy has asked for, as a buffer or as an array.
+#: The name, in messages, of a gather that NumPy causes by asking for a buffer or an array.
 CONVERSION = "numpy.asarray or a buffer"
-#: The lines of the program, by rank, at which that has been said.
+#: The lines of the program, by rank, that have been warned.
 _told: set[tuple[int, str, int]] = set()
 
 _converting: ContextVar[bool] = ContextVar("distarray_converting", default=False)
 
 
 class _FoundInLists(Exception):
-    """NumPy has come upon a distributed array in lists of numbers."""
+    """NumPy has found a distributed array in lists of numbers."""
 
 
 def converted(lists: object, convert: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``convert(lists, ...)`` by NumPy; None if a distributed array is in the lists.
 
-    NumPy itself finds it. To look through the lists before takes as long as the conversion.
+    NumPy itself finds it: searching the lists first would take as long as the conversion.
     """
     token = _converting.set(True)
     try:
@@ -73,14 +72,14 @@ def converted(lists: object, convert: Callable[..., Any], *args: Any, **kwargs: 
 
 
 def while_in_lists() -> None:
-    """End the conversion of lists in which NumPy asks a distributed array for its elements."""
+    """End the conversion of lists if it is why NumPy asks a distributed array for its elements."""
     if _converting.get():
         raise _FoundInLists
 
 
 @lru_cache(maxsize=256)
 def is_told(dtype: np.dtype[Any]) -> bool:
-    """Whether a buffer of records says all that NumPy knows of their data type."""
+    """Whether a buffer of records describes their data type completely."""
     if dtype.names is None or dtype.hasobject or dtype.type is not np.void or dtype.alignment > 1:
         return False
     try:
@@ -96,7 +95,7 @@ def interface(x: "DistArray") -> dict[str, Any]:
     Raises
     ------
     AttributeError
-        For other arrays, which NumPy then asks for a copy.
+        For other arrays; NumPy then asks them for a copy.
     """
     while_in_lists()
     block = whole_block(x, "__array_interface__")
@@ -112,12 +111,12 @@ def interface(x: "DistArray") -> dict[str, Any]:
 
 
 def struct(x: "DistArray") -> Any:
-    """NumPy's ``__array_struct__``, which has no room for units, nor for what a record is.
+    """NumPy's ``__array_struct__``, which cannot describe the units of times, nor records.
 
     Raises
     ------
     AttributeError
-        As :func:`interface`, which NumPy then asks for.
+        As :func:`interface`, which NumPy tries next.
     """
     interface(x)
     if x.dtype.kind not in "biufcSU":
@@ -133,9 +132,9 @@ def capsule(
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> Any:
-    """The DLPack capsule of an array of which every rank holds the whole.
+    """The DLPack capsule of an array that is whole on every rank.
 
-    What consumers are known to get wrong is exported as a copy unless that is ruled out: torch
+    Memory that consumers are known to mishandle is exported as a copy unless ``copy=False``: torch
     ends the process at negative strides, and writes to memory that is flagged as read-only.
     """
     if not x.layout.is_replicated:
@@ -158,18 +157,18 @@ def capsule(
 
 
 def gathered(x: Base, what: str, instead: str = "Work on", aloud: bool = True) -> Array:
-    """The whole array as a fresh NumPy array on every rank, for code that knows no other.
+    """The whole array as a new NumPy array on every rank, for code that takes no other.
 
     Parameters
     ----------
     x : DistArray
-        The array; what every rank has is handed over without more ado.
+        The array; limits and warnings apply only if it is cut.
     what : str
         What gathers, for the messages: "numpy.asarray".
     instead : str
-        What to do with a block instead.
+        What to do with the blocks instead, for the messages.
     aloud : bool
-        Whether to say so: false where the program itself has asked for all elements.
+        Whether to warn: false if the program itself has asked for all elements.
 
     Raises
     ------
@@ -184,7 +183,7 @@ def gathered(x: Base, what: str, instead: str = "Work on", aloud: bool = True) -
                 f"{what} would gather {x.nbytes} bytes of {summary(x)} on every rank; the limit "
                 f"is config.gather_limit = {config.gather_limit} bytes. {instead} the blocks "
                 "(x.to_local()), gather on one rank (x.gather(root=0)), or call x.full(), which "
-                "has no limit; distarray.io and distarray.checkpoint save arrays by their parts"
+                "has no limit; distarray.io and distarray.checkpoint save arrays block by block"
             )
         if aloud and x.nbytes > QUIET:
             _say(x, what)
@@ -192,9 +191,9 @@ def gathered(x: Base, what: str, instead: str = "Work on", aloud: bool = True) -
 
 
 def lent(x: Base, what: str) -> Array:
-    """As :func:`gathered`, for those who might write to it: read-only unless the settings say else.
+    """As :func:`gathered`, for code that might write to it: read-only unless the settings say else.
 
-    What they wrote would never reach the array.
+    Such writes would never reach the array.
     """
     whole = gathered(x, what)
     whole.flags.writeable = config.writeable_copies
@@ -202,7 +201,7 @@ def lent(x: Base, what: str) -> Array:
 
 
 def _say(x: Base, what: str) -> None:
-    """Say what is gathered and for whom, once a line of the program; or refuse it."""
+    """Warn what is gathered and for which library, once per line of the program; or refuse it."""
     frame = sys._getframe(1)
     program = program_frame(frame)
     library = next(user_frames(frame), program).f_globals.get("__name__") or ""
@@ -211,8 +210,8 @@ def _say(x: Base, what: str) -> None:
     price += f" for {whom}" if whom else ""
     if config.fallback == "error":
         raise NotDistributedError(
-            f"{price}, and config.fallback is 'error'. x.full() does it where that much memory is "
-            "to spare; x.to_local() is this rank's block"
+            f"{price}, and config.fallback is 'error'. x.full() gathers it in any case; "
+            "x.to_local() is this rank's block"
         )
     place = x.mesh.rank, program.f_code.co_filename, program.f_lineno
     if config.fallback == "warn" and place not in _told:
@@ -223,7 +222,7 @@ def _say(x: Base, what: str) -> None:
 
 
 def reduced(x: "DistArray", protocol: SupportsIndex) -> Any:
-    """Reduce an array for a pickle, to a NumPy array or scalar, which any process can load.
+    """Reduce an array for pickling, to a NumPy array or scalar, which any process can load.
 
     Collective if the array is cut.
 
@@ -239,14 +238,14 @@ def reduced(x: "DistArray", protocol: SupportsIndex) -> Any:
         try:
             whole = gathered(x, "pickling", "Pickle")
         except CommunicationForbidden as error:
-            error.add_note("Pools and queues pickle in threads of their own: hand them x.full().")
+            error.add_note("Pools and queues pickle in threads of their own: pass them x.full().")
             raise
     return (whole if x.ndim else devices.scalar(whole)).__reduce_ex__(protocol)
 
 
 def _what_torch_gets_wrong(block: Array) -> str:
     if not block.flags.writeable:
-        return "read-only memory, which consumers write to all the same"
+        return "read-only memory, which consumers write to nevertheless"
     if any(stride < 0 for stride in block.strides):
         return f"negative strides {block.strides}, at which consumers crash"
     return ""

@@ -19,7 +19,7 @@ from distarray.layout import Layout
 
 __all__ = ["NEAREST", "fall_back"]
 
-#: NumPy function -> what to use instead of it, for the messages.
+#: NumPy function -> what to use instead, for the messages.
 NEAREST: dict[Callable[..., Any], str] = {}
 _warned: set[str] = set()
 
@@ -34,7 +34,7 @@ def _arrays(value: Any) -> Iterator[DistArray]:
         yield from _arrays(list(value.values()))
 
 
-#: Functions of NumPy's that write to an argument: where it stands, and its name.
+#: NumPy functions that write to an argument: its position and name.
 _WRITING = {
     "numpy.lib.recfunctions.assign_fields_by_name": (0, "dst"),
     "numpy.lib.recfunctions.recursive_fill_fields": (1, "output"),
@@ -49,7 +49,7 @@ def _name(function: Callable[..., Any]) -> str:
 def fall_back(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Gather the operands on every rank, call NumPy there, and distribute the result again.
 
-    A warning, once a function, names the bytes that were gathered. Arrays given as ``out=``
+    A warning, once per function, names the bytes that were gathered. Arrays given as ``out=``
     receive what NumPy wrote into their copies.
 
     Raises
@@ -65,7 +65,7 @@ def fall_back(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[
 
 
 def _on_objects(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Call NumPy on what every rank has whole, Python objects among it: views are views."""
+    """Call NumPy on the blocks of whole arrays, some of Python objects: views remain views."""
     arrays = list({id(x): x for x in _arrays([args, kwargs])}.values())
     return _called(function, args, kwargs, arrays, {id(x): x.to_local() for x in arrays})
 
@@ -77,7 +77,7 @@ def _called(
     arrays: list[DistArray],
     copies: dict[int, Any],
 ) -> Any:
-    """What NumPy gives for the arrays' copies, distributed again."""
+    """NumPy's result for the arrays' copies, distributed again."""
     mesh = common_mesh(*arrays)
     result = function(*_replaced(args, copies), **_replaced(kwargs, copies))
     for out in _arrays([kwargs.get("out"), _written(function, args, kwargs)]):
@@ -106,8 +106,8 @@ def _refuse_or_warn(function: Callable[..., Any], arrays: list[DistArray], nbyte
         operands = ", ".join([x.summary() for x in arrays])
         raise NotDistributedError(
             f"{name} has no distributed form here. Gathering its operands ({operands}) would bring "
-            f"{nbytes} bytes to every rank, and {reason}. {name}(x.full()) does it where that much "
-            f"memory is to spare{way_out}"
+            f"{nbytes} bytes to every rank, and {reason}. {name}(x.full()) does so in any case, if "
+            f"there is enough memory{way_out}"
         )
     if config.fallback == "warn" and nbytes and name not in _warned:
         _warned.add(name)
@@ -137,7 +137,7 @@ def _distributed(value: Any, mesh: DeviceMesh, originals: dict[int, DistArray]) 
     if id(value) in originals:
         return originals[id(value)]
     if isinstance(value, np.ndarray) and type(value) is not np.ndarray:
-        return value  # a mask, say, would be lost
+        return value  # otherwise a mask, say, would be lost
     if isinstance(value, (np.ndarray, np.generic)):
         layout = Layout.replicated(value.shape, mesh.shape)
         if value.dtype.hasobject:

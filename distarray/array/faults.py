@@ -1,8 +1,8 @@
-"""Faults of NumPy's own loops, and the way around each.
+"""Faults of NumPy's own loops, and a workaround for each.
 
 Some of NumPy's vectorized loops give wrong numbers, on some processors or on all. Each row of
-:data:`FAULTS` names one, with a probe: a call of NumPy whose result is known. The probe runs when
-the operation is first asked for, and only where it fails is the way around taken, which is slower.
+:data:`FAULTS` names one, with a probe: a NumPy call whose result is known. The probe runs when the
+operation is first used; only if it fails is the workaround used, which is slower.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,9 +39,9 @@ class Fault(Enum):
     """What goes wrong."""
 
     HALF_SORT = "sorts of float16 by AVX-512 leave elements out of order, and change the NaN"
-    FOLD = "reductions of one line go on from stale values where the loop is AVX-512's"
-    STRIDED_TEST = "isnan, isinf and signbit write past elements where the result has steps"
-    STRIDED_NEGATIVE = "negative reads wrong elements where both arrays have certain steps"
+    FOLD = "reductions of one line continue from stale values in AVX-512 loops"
+    STRIDED_TEST = "isnan, isinf and signbit write past elements if the result is strided"
+    STRIDED_NEGATIVE = "negative reads wrong elements if both arrays have certain strides"
 
 
 # -- probes --------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ FAULTS: dict[Fault, _Row] = {
     Fault.STRIDED_NEGATIVE: _Row(_negates_wrongly, (np.negative,)),
 }
 _FOLDING = frozenset(FAULTS[Fault.FOLD].ufuncs)
-#: Answers that a test has put in the place of the probes'.
+#: Answers that a test has set in place of the probes'.
 _assumed: dict[Fault, bool] = {}
 
 
@@ -111,14 +111,14 @@ def _probed(fault: Fault) -> bool:
 
 @contextmanager
 def assumed(answer: bool, *faults: Fault) -> Iterator[None]:
-    """Take faults for present or absent, whatever the probes say: for tests of the ways around.
+    """Assume faults to be present or absent, whatever the probes say: for tests of workarounds.
 
     Parameters
     ----------
     answer : bool
-        What :func:`present` then says.
+        What :func:`present` returns then.
     *faults : Fault
-        Of which it says so; none stands for all.
+        The faults concerned; all if none is given.
     """
     before = dict(_assumed)
     _assumed.update(dict.fromkeys(faults or Fault, answer))
@@ -133,7 +133,7 @@ def assumed(answer: bool, *faults: Fault) -> Iterator[None]:
 
 
 def sort_kind(dtype: np.dtype[Any]) -> Any:
-    """The `kind` that stands for NumPy's fastest sort of a data type that is right."""
+    """The `kind` of NumPy's fastest correct sort of a data type."""
     return "stable" if dtype.char == "e" and present(Fault.HALF_SORT) else None
 
 
@@ -182,12 +182,12 @@ def reduce(
 
 
 def _folded(ufunc: np.ufunc, lines: Array, kind: DTypeLike, initial: Any, mask: Any) -> Array:
-    """The first dimension folded: scans of pieces are right, and so are calls slab by slab."""
+    """The first dimension folded by scans of pieces, or by calls slab by slab; both are right."""
     if initial is NoValue or initial is None:
         carry, lines = np.array(lines[0], kind), lines[1:]
     else:
         carry = np.full(lines.shape[1:], initial, kind)
-    if mask is not True or ufunc is np.ldexp:  # whose operands are of two types
+    if mask is not True or ufunc is np.ldexp:  # ldexp has operands of two types
         operands = lines if ufunc is np.ldexp else lines.astype(kind, copy=False)
         for number, slab in enumerate(operands):
             ufunc(carry, slab, out=carry, where=True if mask is True else mask[number])
@@ -213,11 +213,11 @@ def reduceat(
     return np.moveaxis(found, 0, axis)
 
 
-# -- results that have steps ---------------------------------------------------------------------
+# -- strided results -----------------------------------------------------------------------------
 
 
 class Detour:
-    """A ufunc of one operand that is right wherever its result goes."""
+    """A ufunc of one operand that is right however its result is strided."""
 
     def __init__(self, ufunc: np.ufunc, fault: Fault) -> None:
         self.ufunc, self._fault = ufunc, fault
@@ -232,7 +232,7 @@ class Detour:
         where: Array | bool = True,
         **keywords: Any,
     ) -> Any:
-        """Call the ufunc into a contiguous array, and copy that to where the result goes."""
+        """Call the ufunc into a contiguous array, and copy that into the result's place."""
         if into is None:
             into = out[0] if isinstance(out, tuple) else out
         if into is None or _in_step(x, into) or not present(self._fault):
@@ -243,7 +243,7 @@ class Detour:
 
 
 def _in_step(x: Array, into: Array) -> bool:
-    """Whether an operand and a result are passed over without steps."""
+    """Whether an operand and a result are both contiguous, in the same order."""
     flags = getattr(x, "flags", into.flags)
     both_c = flags.c_contiguous and into.flags.c_contiguous
     return bool(both_c or (flags.f_contiguous and into.flags.f_contiguous))

@@ -1,7 +1,7 @@
-"""`x.flags` of a cut array: how all of it is stored, the same on all ranks.
+"""`x.flags` of a cut array: how the whole array is stored, the same on all ranks.
 
-A rank's block may tell something else: one row of a matrix is stored in both orders. A program that
-asks must not part from the other ranks.
+The flags of one block may differ: one row of a matrix is contiguous in both orders. A program that
+branches on flags must take the same branch on all ranks.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from distarray.array.storage import is_contiguous, owns_memory
 
 __all__ = ["Flags"]
 
-#: What NumPy calls the flags that every block tells by itself -> their attribute.
+#: NumPy's keys of the flags that any block gives for the array -> their attribute.
 _OF_BLOCKS = {
     "W": "writeable",
     "WRITEABLE": "writeable",
@@ -24,12 +24,13 @@ _ORDERS = {"c_contiguous": "C", "contiguous": "C", "f_contiguous": "F", "fortran
 
 
 class Flags:
-    """As NumPy's flags, for an array of which ranks have parts.
+    """NumPy's flags for a cut array.
 
     Cost
     ----
     None for `writeable` and `aligned`. For the stored order that of
-    :func:`~distarray.array.storage.is_contiguous`, and one allreduce of an integer for all others.
+    :func:`~distarray.array.storage.is_contiguous`; for all other flags also one allreduce of an
+    integer.
     """
 
     __slots__ = ("_array",)

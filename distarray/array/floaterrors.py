@@ -1,11 +1,11 @@
 """Floating-point errors that raise: on all ranks, or on none.
 
 Under ``numpy.errstate(divide="raise")`` NumPy raises FloatingPointError on the ranks that hold an
-element which asks for it. The others would go on, and wait for those at the next message. So while
-any kind of error is to be raised, NumPy is told to write it down instead, and at the end of the
-call the ranks agree on what has been written.
+element which causes it. The others would go on, and wait for these at the next message. So while
+any kind of error is to be raised, NumPy is told to log it instead, and at the end of the call the
+ranks agree on what has been logged.
 
-What Python's own ``warnings`` make of NumPy's warnings is each rank's affair.
+Filters of Python's ``warnings`` that raise act on each rank separately.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 __all__ = ["NORMAL", "agreed", "error_state", "mesh_concerned", "raises"]
 
-#: What NumPy calls a kind of error -> its name in :func:`numpy.errstate`, in the order in which
-#: NumPy looks at them.
+#: NumPy's words for a kind of error -> its name in :func:`numpy.errstate`, in the order in which
+#: NumPy checks them.
 _KINDS = {
     "divide by zero": "divide",
     "overflow": "over",
@@ -35,9 +35,9 @@ _KINDS = {
 
 
 def _reader() -> Callable[[], object]:
-    """A reader that tells in some 30 ns whether the error state has changed; ``geterr`` takes 1 us.
+    """A function whose result changes with the error state: in 30 ns; ``geterr`` takes 1 us.
 
-    Without it every state seems new, and :func:`raises` asks NumPy.
+    If NumPy does not provide it, every state seems new, and :func:`raises` calls ``geterr``.
     """
     core = getattr(np, "_core", None)
     variable = getattr(getattr(core, "umath", None), "_extobj_contextvar", None)
@@ -46,7 +46,7 @@ def _reader() -> Callable[[], object]:
 
 #: An object that stands for the state of :func:`numpy.errstate` in force.
 error_state = _reader()
-#: What it gives where nobody has changed the state. Nothing raises then.
+#: Its value if nobody has changed the state; nothing raises then.
 NORMAL = Context().run(error_state)
 
 _seen: tuple[object, bool] = (NORMAL, False)
@@ -63,9 +63,9 @@ def raises() -> bool:
 
 
 def mesh_concerned(values: Iterable[Any]) -> Any:
-    """The mesh on which a call with these arguments has to agree on errors; None for no mesh.
+    """The mesh whose ranks have to agree on errors of a call with these arguments; None if none.
 
-    A call on replicated arrays alone raises the same on every rank, without a message.
+    A call with only replicated arrays raises the same on every rank, without a message.
     """
     for value in values:
         found = value.mesh if isinstance(value, Base) and not value.layout.is_replicated else None
@@ -77,7 +77,7 @@ def mesh_concerned(values: Iterable[Any]) -> Any:
 
 
 def agreed(mesh: DeviceMesh, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function; floating-point errors that are to be raised are raised on all ranks.
+    """Call a function; floating-point errors that have to be raised are raised on all ranks.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ def agreed(mesh: DeviceMesh, function: Callable[P, T], *args: P.args, **kwargs: 
     Raises
     ------
     FloatingPointError
-        With NumPy's text. Of different errors on different ranks it is the one that NumPy looks
-        for first, and the lowest rank's.
+        With NumPy's text. If the ranks have different errors, it is the one that NumPy checks
+        first, and the lowest rank's.
 
     Cost
     ----
@@ -123,12 +123,12 @@ def _kind(text: str) -> str:
 
 
 def _place(text: str) -> int:
-    """Where NumPy looks for a kind of error, among the kinds."""
+    """The position of an error's kind in the order in which NumPy checks them."""
     return list(_KINDS).index(_kind(text))
 
 
 class _Notes:
-    """What NumPy reports in place of raising; what it has to report otherwise is passed on."""
+    """Keeps what NumPy reports in place of raising; all other reports are passed on."""
 
     def __init__(self, modes: Mapping[str, Any]) -> None:
         self._modes = modes
@@ -144,5 +144,5 @@ class _Notes:
             self.first = text
 
     def __call__(self, kind: str, flag: int) -> None:
-        """Hand an error of a kind that the program handles by a function to that function."""
+        """Pass an error to the program's own function, if the program handles its kind so."""
         self._others(kind, flag)

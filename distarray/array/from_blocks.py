@@ -1,4 +1,4 @@
-"""Making distributed arrays of the blocks that the ranks hold already."""
+"""Making distributed arrays from blocks that the ranks already hold."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -41,36 +41,35 @@ def from_local(
     *,
     check: bool = True,
 ) -> DistArray:
-    """A distributed array of the blocks that the ranks hold; not copied.
+    """A distributed array made of the blocks that the ranks hold; not copied.
 
     Parameters
     ----------
     block : array_like
-        This rank's block, or contribution where the placement is Partial.
+        This rank's block, or its contribution if the placement is Partial.
     mesh : DeviceMesh, optional
         The default mesh if not given.
     placements : sequence of Placement, optional
-        One a mesh dimension; Shard(0) along the first and Replicate along others by default.
+        One per mesh dimension; by default Shard(0) along the first and Replicate along others.
     shape : tuple of int, optional
-        The global shape, which then must fit the blocks that the canonical layout gives, so that
-        nothing has to be asked. Without it the lengths of the blocks are exchanged, and blocks of
-        unequal length are kept as they are.
+        The global shape. The blocks must then be those of its canonical layout, so that no lengths
+        are exchanged. Without it the lengths of the blocks are exchanged, and may be unequal.
     check : bool
-        False: nothing is exchanged, `shape` is needed, and the caller vouches that all ranks bring
-        what fits; a block that does not fit is then an error on its own rank alone.
+        False: nothing is exchanged, `shape` is needed, and the caller guarantees that the blocks
+        of all ranks fit; a block that does not fit is then an error only on its own rank.
 
     Returns
     -------
     DistArray
-        Which ranks can write to, unless the block of one of them is read-only.
+        Writeable, unless the block of one rank is read-only.
 
     Raises
     ------
     LayoutError
         On all ranks, if the blocks do not fit together or do not fit `shape`.
     DivergenceError
-        On all ranks, under ``distarray.config.check``, if those along a replicated mesh
-        dimension bring other values.
+        On all ranks, under ``distarray.config.check``, if ranks along a replicated mesh dimension
+        have different values.
 
     Cost
     ----
@@ -99,9 +98,9 @@ def from_ranks(
     *,
     check: bool = True,
 ) -> DistArray:
-    """As :func:`from_local`, where a rank may bring a problem in place of its block.
+    """As :func:`from_local`, but a rank may have an error in place of its block.
 
-    Every rank raises the problem of the lowest rank that has one.
+    All ranks raise the error of the lowest rank that has one.
     """
     if len(mesh.ranks) == 1 or not check:
         if problem is not None:
@@ -129,14 +128,14 @@ def from_ranks(
 
 
 def _is_read_only(block: Array | None) -> bool:
-    """Whether a rank's block cannot be written to, and has anything that could be."""
+    """Whether a rank's block has elements and is read-only."""
     if block is None or not block.size:
         return False
     return not getattr(block.flags, "writeable", True)
 
 
 def _with_flag(block: Array, writeable: bool) -> Any:
-    """The block as all ranks' are: what one rank cannot write to, no rank can."""
+    """The block, writeable or read-only like all others: if one is read-only, all are."""
     if writeable:  # it has no elements
         return np.empty(block.shape, block.dtype)
     block = block.view()
@@ -145,7 +144,7 @@ def _with_flag(block: Array, writeable: bool) -> Any:
 
 
 def _verify_replicas(block: Array, placements: Sequence[Placement], mesh: DeviceMesh) -> None:
-    """Raise on all ranks unless those that are to have the same bring it."""
+    """Raise on all ranks if ranks along replicated mesh dimensions have different values."""
     if not config.settings.check:
         return
     along = tuple([m for m, placement in enumerate(placements) if placement == _WHOLE])
@@ -166,30 +165,30 @@ def _mark(
     placements: tuple[Placement, ...],
     shape: tuple[int, ...] | None,
 ) -> int:
-    """A number that is equal on ranks that bring the same."""
+    """A number that is equal on ranks whose arguments are equal."""
     return crc32(repr((dtype, ndim, placements, shape)).encode())
 
 
 def _layout_if_fitting(
     block: Array, mesh: DeviceMesh, placements: tuple[Placement, ...], shape: Sequence[int] | None
 ) -> Layout | None:
-    """The layout of this global shape, if this rank's block is its block there.
+    """The layout of this global shape, if this rank's block fits it.
 
-    Without a global shape, any layout: how long the others' blocks are is not known yet.
+    Without a global shape, any layout: the lengths of the other blocks are not known yet.
     """
     if shape is None:
         return Layout.replicated(block.shape, mesh.shape)
     try:
         layout, wanted = _chunked_at(tuple(shape), mesh.shape, placements, mesh.coords)
     except (LayoutError, TypeError):
-        return None  # told when all ranks know
+        return None  # raised once all ranks know
     return layout if block.shape == wanted else None
 
 
 def _compared(
     block: Array, mesh: DeviceMesh, placements: tuple[Placement, ...], shape: Sequence[int] | None
 ) -> DistArray:
-    """Find out, on every rank, what does not fit."""
+    """Raise on every rank what does not fit."""
     described = mesh.group.allgather_object(
         (block.shape, str(block.dtype), placements, shape and tuple(shape))
     )
@@ -214,7 +213,7 @@ def _fitted(
         wanted = layout.local_shape(mesh.coords_of(rank))
         if found != wanted:
             raise LayoutError(
-                f"from_local: rank {rank} brings a block of shape {found}, but {layout} puts "
+                f"from_local: rank {rank} has a block of shape {found}, but {layout} puts "
                 f"one of shape {wanted} there"
                 + ("; leave out `shape` to keep blocks of any length" if shape is not None else "")
             )
@@ -224,9 +223,9 @@ def _fitted(
 def vouched(
     block: Array, mesh: DeviceMesh, placements: Placements | None, shape: Sequence[int] | None
 ) -> DistArray:
-    """As :func:`from_local` with ``check=False``, or where there is nobody to ask.
+    """As :func:`from_local` with ``check=False``, or on a single rank.
 
-    Arguments that a loop repeats, tuples and a list of placements, are looked up unchanged.
+    Repeated arguments (tuples, or a list of placements) go straight to the cache.
     """
     if isinstance(placements, list):
         placements = tuple(placements)
@@ -239,7 +238,7 @@ def vouched(
     layout, wanted = _chunked_at(shape, mesh.shape, placements, mesh.coords)
     if block.shape != wanted:
         raise LayoutError(
-            f"from_local: rank {mesh.rank} brings a block of shape {block.shape}, but {layout} "
+            f"from_local: rank {mesh.rank} has a block of shape {block.shape}, but {layout} "
             f"puts one of shape {wanted} there"
         )
     return wrap(block, layout, mesh)
@@ -252,7 +251,7 @@ def _chunked_at(
     placements: tuple[Placement, ...],
     coords: tuple[int, ...] | None,
 ) -> tuple[Layout, tuple[int, ...]]:
-    """The canonical layout and the shape of one rank's block: a training loop asks for few."""
+    """The canonical layout and the shape of one rank's block; cached for training loops."""
     layout = Layout.chunked(shape, mesh_shape, placements)
     return layout, layout.local_shape(coords)
 
@@ -263,8 +262,8 @@ def _check_alike(described: Sequence[tuple[Any, ...]], mesh: DeviceMesh) -> None
         for rank, value in enumerate(values):
             if value != values[0]:
                 raise LayoutError(
-                    f"from_local: rank 0 brings {what} {values[0]}, rank {rank} {value}; all ranks "
-                    "of the mesh must bring the same"
+                    f"from_local: rank 0 has {what} {values[0]}, rank {rank} {value}; it must be "
+                    "the same on all ranks of the mesh"
                 )
     ndims = [len(entry[0]) for entry in described]
     if len(set(ndims)) > 1:

@@ -1,4 +1,4 @@
-"""Ordinary arrays for functions that insist on NumPy's own."""
+"""Ordinary arrays for functions that accept only NumPy's own."""
 
 import os
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from distarray.array.exporting import lent
 __all__ = ["handing", "ordinary"]
 
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
-#: Longer lists that begin with a number or a text are not searched for arrays.
+#: Longer lists that begin with a number or a string are not searched for arrays.
 _LONG = 1000
 
 
 def ordinary(value: object, whom: str) -> Any:
-    """A value as `whom` gets it; the same object if there is no distributed array in it."""
+    """A value with ordinary arrays, as `whom` gets it; itself if it has no distributed array."""
     kind: Any = type(value)
     if kind in _ATOMS:
         return value
@@ -45,7 +45,7 @@ def _array(x: Base, whom: str) -> Any:
 
 
 def handing(function: Callable[..., Any], whom: str) -> Callable[..., Any]:
-    """A function that hands its arguments on to another as ordinary arrays."""
+    """A function that calls another with ordinary arrays in place of distributed ones."""
 
     @wraps(function)
     def call(*args: object, **kwargs: object) -> Any:
@@ -53,7 +53,7 @@ def handing(function: Callable[..., Any], whom: str) -> Callable[..., Any]:
         return function(*args, **(ordinary(kwargs, whom) if kwargs else kwargs))
 
     code = getattr(function, "__code__", None)
-    if code is not None:  # it counts as the library's, whose warnings look for lines outside
+    if code is not None:  # so that the library's warnings, which skip its own frames, skip this
         place = os.path.join(os.path.dirname(code.co_filename), "<arrays handed over by distarray>")
         call.__code__ = call.__code__.replace(co_filename=place)  # type: ignore[attr-defined]
     return call

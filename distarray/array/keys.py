@@ -1,4 +1,4 @@
-"""Reading an index expression: which keys are basic, and what they select."""
+"""Index expressions: which keys are basic, and what they select."""
 
 from operator import index
 from typing import Any, cast
@@ -22,7 +22,7 @@ __all__ = [
 _FULL = slice(None)
 #: Entries that take one dimension each and are basic.
 _PLAIN = frozenset({int, slice})
-#: What NumPy says of an entry that cannot be an index.
+#: NumPy's message about an entry that cannot be an index.
 INVALID = (
     "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or "
     "boolean arrays are valid indices"
@@ -51,7 +51,7 @@ def _is_array(entry: Any) -> bool:
 
 
 def expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    """A key with its ellipsis, or the one understood at its end, written out as slices.
+    """A key with its ellipsis, or the implied one at its end, written out as slices.
 
     Raises
     ------
@@ -80,20 +80,20 @@ def expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
 
 
 def plain_key(key: Key) -> Any:
-    """A key whose tuple is no class derived from it, as a named one is: NumPy reads it the same."""
+    """A key as a plain tuple if it is a subclass, such as a named tuple; NumPy reads both alike."""
     return tuple(key) if isinstance(key, tuple) else key
 
 
 def basic_entries(key: Key, shape: tuple[int, ...], arrays: bool = False) -> Entries | None:
     """The entries of a basic key (see :mod:`distarray.layout.views`); None if it is not basic.
 
-    An integer that is a 0-d array, not a scalar, is one of them only with `arrays`: it selects what
-    an integer selects, but what NumPy reads by it is a copy.
+    A 0-d integer array, not a scalar, counts as basic only with `arrays`: it selects what an
+    integer selects, but NumPy reads a copy.
 
     Raises
     ------
     IndexError
-        As NumPy does: out of bounds, too many indices, no valid index.
+        NumPy's: out of bounds, too many indices, no valid index.
     """
     parts = key if type(key) is tuple else (key,)
     plain = _PLAIN.issuperset(map(type, parts))
@@ -139,15 +139,15 @@ def _position(entry: int, extent: int, dim: int) -> int:
 
 
 def names_element(key: Key, shape: tuple[int, ...]) -> bool:
-    """Whether a basic key, which selects `shape`, is one for an element and not for a 0-d array."""
+    """Whether a basic key, which selects `shape`, gives an element and not a 0-d array."""
     return not shape and Ellipsis not in (key if type(key) is tuple else (key,))
 
 
 def directed(empty: Array, base: Array, entries: Entries) -> Any:
     """A block of a view that has no elements, with the signs that strides have on other ranks.
 
-    NumPy forgets those where there is nothing to step over. What asks a block whether it can be
-    shared is to find the same on all ranks.
+    NumPy drops the signs of empty arrays. But code that asks a block whether it can be shared has
+    to get the same answer on all ranks.
     """
     if type(empty) is not np.ndarray:
         return empty

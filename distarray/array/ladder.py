@@ -1,25 +1,25 @@
-"""The ladder: what every call goes through, whichever door it came in by.
+"""The ladder: the steps of every call, whichever door it came in by.
 
 =====  ===================  ======================================================================
  rung  module               what happens
 =====  ===================  ======================================================================
     1  `divergence`         under `config.check` the ranks compare their calls
-    2  `floaterrors`        floating-point errors that are to be raised are raised on all ranks
+    2  `floaterrors`        floating-point errors that have to be raised are raised on all ranks
     3  here                 ``out=`` must be arrays
     4  `fallback`           Python objects: NumPy's own function, or gathered, as the row says
     5  here                 pending folds and single coordinates are settled, unless the row takes
                             them
-    6  `one_rank`           NumPy's own function where one rank has everything and the row allows it
+    6  `one_rank`           NumPy's own function if one rank has everything and the row allows it
     7  the row's function   the implementation
-    8  here                 a 0-d result becomes the number that it is: NumPy's scalar
+    8  here                 a 0-d result becomes a number: NumPy's scalar
 =====  ===================  ======================================================================
 
-Calls on small arrays that every rank has whole climb none of them: NumPy computes with the blocks
-(:mod:`~distarray.array.at_hand`) where the row allows it.
+Calls on small arrays that every rank has whole climb no rung: NumPy computes with the blocks
+(:mod:`~distarray.array.at_hand`) if the row allows it.
 
 The doors: NumPy's functions and methods of arrays come in by :func:`call`, ufuncs and their methods
-by :func:`call_ufunc`, and what has no row by :func:`watched`. Python's operators and indexing go to
-the blocks at once where :func:`is_free` says that no rung has anything to do.
+by :func:`call_ufunc`, and calls without a row by :func:`watched`. Python's operators and indexing
+go straight to the blocks if :func:`is_free` says that no rung has anything to do.
 """
 
 from collections.abc import Callable, Iterable
@@ -49,21 +49,21 @@ __all__ = [
     "watched",
 ]
 
-#: Types of arguments that are what they are.
+#: Types of arguments that need no settling.
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, type})
-#: What serves Python objects that lie whole; set by :mod:`distarray.array.fallback`.
+#: Calls NumPy on whole arrays of Python objects; set by :mod:`distarray.array.fallback`.
 on_objects: list[Callable[..., Any]] = []
 
-#: The error state under which rungs 1 and 2 have nothing to do. One comparison answers for both:
-#: no state is this one as soon as calls are compared or operators are overridden anywhere.
+#: The error state under which rungs 1 and 2 have nothing to do. One comparison decides for both:
+#: once calls are compared or operators overridden anywhere, no state equals this one.
 usual: list[object] = [NORMAL]
 
 
 class _Passed(local):
-    """How many calls of this rank, which may be a thread, may have written to a cut array.
+    """How many calls of this rank (a process or a thread) may have written to a cut array.
 
-    It is the same on every rank. Who keeps elements of other ranks fetches them again when it has
-    changed.
+    The number is the same on every rank. When it has changed, cached elements of other ranks are
+    fetched again.
     """
 
     number = 0
@@ -84,7 +84,7 @@ on_check(_look_closer)
 
 
 def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call what stands behind a NumPy function, or the fallback."""
+    """Call the implementation of a NumPy function, or the fallback."""
     result = at_once(function, args, kwargs)
     if result is not NotImplemented:
         return result
@@ -103,7 +103,7 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def call_ufunc(
     ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Call what stands behind a ufunc or one of its methods."""
+    """Call the implementation of a ufunc or of one of its methods."""
     key: Any = ufunc if method == "__call__" else (ufunc, method)
     if key in FUNCTIONS:
         return call(key, *inputs, **kwargs)
@@ -132,7 +132,7 @@ def ufunc_at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 
 
 def is_free(function: Callable[..., Any], layout: Layout) -> bool:
-    """Whether a call can go to the blocks of arrays of this layout at once."""
+    """Whether a call can go straight to the blocks of arrays of this layout."""
     return not layout.partials and (error_state() is usual[0] or _is_free_after_all(function))
 
 
@@ -151,14 +151,14 @@ def watched(
     given: Iterable[Any],
     named: dict[str, Any] | None = None,
 ) -> Any:
-    """Make a call of which all ranks know, and whose floating-point errors all ranks raise.
+    """Make a call that the ranks compare, and whose floating-point errors all ranks raise.
 
     Parameters
     ----------
     function, args, kwargs
         The call, as the program made it.
     act, given, named
-        What does it.
+        The function that carries it out, and its arguments.
     """
     passed.number += 1
     verify(function, args, kwargs)
@@ -187,7 +187,7 @@ def _climb(
 
 
 def _refuse_others(out: UfuncOut) -> None:
-    """Raise what NumPy raises if what is to be written to is no array."""
+    """Raise NumPy's error if `out` is no array."""
     for item in out if type(out) is tuple else (out,):
         if item is not None:
             check_out(item)
@@ -213,7 +213,7 @@ def _server_of_objects(
 
 
 def _as_they_are(values: Iterable[Any], lists: bool = False) -> bool:
-    """Whether no argument can be, or hold, an array that has to be settled; `lists` as in a row."""
+    """Whether no argument is, or holds, an array to be settled, or objects; `lists` as in a row."""
     for value in values:
         if type(value) in _ATOMS:
             continue
@@ -230,7 +230,7 @@ def _all_as_they_are(values: Iterable[Any]) -> bool:
 
 
 def _settled(value: Any, row: Row) -> Any:
-    """An argument as the implementation takes it; itself if it can be."""
+    """An argument settled as far as the implementation needs; itself if nothing is to be done."""
     if isinstance(value, Base):
         layout = value.layout
         if layout.is_plain:
@@ -246,7 +246,7 @@ def _settled(value: Any, row: Row) -> Any:
 
 
 def _settle_folds(out: ArrayLike | None) -> None:
-    """Make arrays that are to be written to ready for it, without moving them."""
+    """Carry out pending folds of output arrays, without moving them."""
     for value in out if isinstance(out, (tuple, list)) else (out,):
         if isinstance(value, Base) and value.layout.partials:
             value.settle()
@@ -255,10 +255,10 @@ def _settle_folds(out: ArrayLike | None) -> None:
 def settled_arguments(
     row: Row, args: Iterable[Any], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments as an implementation takes them.
+    """Arguments settled as far as an implementation needs.
 
-    Pending folds are carried out in place. What lives at one coordinate is replicated in a copy:
-    it may be a view, and what is written to it later must still reach the array it is a view of.
+    Pending folds are carried out in place. An array at one coordinate is replicated in a copy: it
+    may be a view, and later writes to it must still reach the array that it is a view of.
     """
     found = []
     for position, value in enumerate(args):
@@ -277,7 +277,7 @@ def settled_arguments(
 
 
 def _handed_out(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A result as the program gets it: numbers among it as NumPy's scalars."""
+    """A result as the program gets it: with 0-d results as NumPy's scalars."""
     if isinstance(result, Base):
         stays = not is_number(result) or _of_the_standard([*args, *kwargs.values()])
         return result if stays else result.number()
@@ -288,5 +288,5 @@ def _handed_out(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 
 def _of_the_standard(values: list[Any]) -> bool:
-    """Whether an operand is a 0-d array of the array API standard; such stay among themselves."""
+    """Whether an operand is a 0-d array of the array API standard; then results are such, too."""
     return any(map(is_number, operands_in(values)))

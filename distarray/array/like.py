@@ -1,4 +1,4 @@
-"""``like=``: creation functions ask the type of a foreign array to make the new one."""
+"""``like=``: creation functions let the type of a foreign array make the new one."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -17,12 +17,12 @@ _OURS = np.ndarray.__array_function__
 
 
 def obeys_like(numpy_function: Callable[..., Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Have a function's ``like=`` do what it does in NumPy, for types that are not ours.
+    """Make a function's ``like=`` work as in NumPy for types that are not ours.
 
     Parameters
     ----------
     numpy_function : callable
-        The function of NumPy that it stands for, which libraries know.
+        The NumPy function that it replaces, which libraries know.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def _made_by(
     args: tuple[object, ...],
     named: dict[str, object],
 ) -> Any:
-    """The result of the type of `like`, called by the first of the names that it knows."""
+    """The array made by the type of `like`, called with the first of the functions it knows."""
     kind: Any = type(like)
     if not hasattr(kind, "__array_function__"):
         raise TypeError(

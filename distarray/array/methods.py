@@ -1,6 +1,6 @@
-"""The methods of :class:`numpy.ndarray`, each handed to the NumPy function of the same meaning.
+"""The methods of :class:`numpy.ndarray`, each of which calls the equivalent NumPy function.
 
-They have ndarray's signatures and do what those functions do; what may communicate is said there.
+They have ndarray's signatures and do what those functions do; these say what may communicate.
 """
 
 import pickle
@@ -25,9 +25,9 @@ __all__ = ["Methods"]
 
 
 def _assign_part(part: Any, value: ArrayLike, dtype: np.dtype[Any]) -> None:
-    """Assign to the real part or the imaginary one, which takes of any array what fits.
+    """Assign to the real or the imaginary part; arrays are cast unsafely.
 
-    What it takes of Python's numbers depends on the version of NumPy.
+    How Python's numbers are converted depends on the version of NumPy.
     """
     if not hasattr(value, "dtype"):
         taken: Any = np.empty(np.shape(value), dtype)
@@ -46,7 +46,7 @@ class Methods(Reductions):
     def reshape(
         self, *shape: int | Sequence[int], order: str = "C", copy: bool | None = None
     ) -> Self:
-        """As :func:`numpy.reshape`; a view where no element has to change rank, else a copy."""
+        """As :func:`numpy.reshape`; a view if no element has to change rank, else a copy."""
         return call(np.reshape, self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
 
     def ravel(self, order: str = "C") -> Self:
@@ -130,7 +130,7 @@ class Methods(Reductions):
     def choose(
         self, *choices: ArrayLike | Sequence[ArrayLike], out: Out = None, mode: str = "raise"
     ) -> Self:
-        """As :func:`numpy.choose`; the choices may be arguments of their own."""
+        """As :func:`numpy.choose`; the choices may be separate arguments."""
         listed = choices[0] if len(choices) == 1 else choices
         return call(np.choose, self, listed, out=out, mode=mode)
 
@@ -241,13 +241,13 @@ class Methods(Reductions):
         subok: bool = True,
         copy: bool = True,
     ) -> Self:
-        """The array cast to a data type, laid out alike.
+        """The array cast to a data type, with the same layout.
 
         Cost
         ----
-        No message, except for a pending fold that the cast does not commute with; one allreduce of
-        an integer where text is read, as a rank may find some that is no number; and with
-        ``copy=False`` and an order, where a rank alone cannot say how the array is stored.
+        None, except for a pending fold that the cast does not commute with; one allreduce of an
+        integer if text is converted, since a rank may find some that is no number; and with
+        ``copy=False`` and an order, if one block does not tell how the array is stored.
         """
         how = cast_type(dtype), order, casting, copy
         if is_free(np.astype, self.layout):
@@ -263,18 +263,18 @@ class Methods(Reductions):
     @overload
     def view(self, *dtype: DTypeLike, **named: DTypeLike) -> Any: ...
     def view(self, *dtype: DTypeLike, **named: DTypeLike) -> Any:
-        """The same memory; as another data type or type of array if one is given.
+        """An array over the same memory; with another data type or array type if one is given.
 
         As in NumPy. Items of another size change the extent of the last dimension: a ValueError on
-        all ranks where a cut of it would go through a new item. A subclass of NumPy's array is a
-        view of the whole: of a cut array a gathered copy, which is read-only.
+        all ranks if a cut of it would go through a new item. A subclass of NumPy's array is a view
+        of the whole array; for a cut array it is a gathered copy, which is read-only.
 
         Cost
         ----
-        One allreduce of an integer where the size changes and blocks do not tell their order.
+        One allreduce of an integer if the item size changes and blocks do not tell their order.
         """
         if self.layout.partials:
-            self.settle()  # two arrays with contributions would be folded into memory of their own
+            self.settle()  # otherwise the fold would give each of the two arrays its own memory
         if not dtype and not named:
             block = self.block
             return self.like(block if isinstance(block, np.generic) else block[...])
@@ -301,16 +301,16 @@ class Methods(Reductions):
         ----
         See :class:`~distarray.array.flags.Flags`; none for an array that every rank has whole.
         """
-        flags: Any = getattr(self.block, "flags", None)  # CuPy's, and a scalar's, are these
+        flags: Any = getattr(self.block, "flags", None)  # also for CuPy arrays and scalars
         whole = self.layout.is_whole or not isinstance(self.block, np.ndarray)
         return flags if whole else Flags(self)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Bytes from one index to the next in memory, where every rank has the whole array.
+        """Bytes from one index to the next in memory, if every rank has the whole array.
 
-        Of a cut array those of the whole in C order, as `full` gives it. No memory lies so;
-        ``x.to_local().strides`` are those of this rank's part.
+        For a cut array those of the whole array in C order, as `full` gives it. No memory has
+        these; ``x.to_local().strides`` are those of this rank's block.
         """
         if self.layout.is_whole:
             return tuple(self.block.strides)
@@ -324,13 +324,13 @@ class Methods(Reductions):
     def base(self) -> Any:
         """Not known: use :func:`numpy.shares_memory`."""
         raise AttributeError(
-            "'DistArray' object has no attribute 'base': views do not know what they are views of; "
+            "'DistArray' object has no attribute 'base': views do not keep their base; "
             "numpy.shares_memory(x, y) says whether two arrays share memory"
         )
 
     @property
     def data(self) -> memoryview:
-        """The memory of an array that every rank has whole; not there where it is cut."""
+        """The memory of an array that every rank has whole; a cut array has no such attribute."""
         return whole_block(self, "data").data
 
     @property
@@ -356,7 +356,7 @@ class Methods(Reductions):
         return self if inplace else self.like(swapped)
 
     def to_device(self, device: str, /, *, stream: int | None = None) -> Self:
-        """The array on another kind of device; this array itself where it is there already."""
+        """The array on another kind of device; this array itself if it is already there."""
         return call(Methods.to_device, self, device, stream=stream)
 
     # -- contractions ---------------------------------------------------------------------------
@@ -392,7 +392,7 @@ class Methods(Reductions):
 
     @property
     def flat(self) -> Any:
-        """The elements in C order, to be read, written and iterated over."""
+        """The elements in C order, for reading, writing and iteration."""
         return call(np.flatiter, self)
 
     @flat.setter
@@ -405,5 +405,5 @@ class Methods(Reductions):
         raise AttributeError("Cannot delete array flat iterator")
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """What NumPy calls on results of code that knows arrays only by duck typing."""
+        """Called by NumPy on results of code that knows arrays only by duck typing."""
         return array

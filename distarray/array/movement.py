@@ -27,19 +27,19 @@ __all__ = [
     "starts",
 ]
 
-#: Where it belongs in the target block, and the elements.
+#: A place in the target block, and the elements that belong there.
 Piece = tuple[tuple[slice, ...], Array]
 
 
 def starts(layout: Layout, mesh: DeviceMesh) -> tuple[int, ...]:
-    """Global index of the first element of this rank's block, a number a dimension."""
+    """Global index of the first element of this rank's block, one number per dimension."""
     return tuple([start for start, _ in layout.section(mesh.coords)])
 
 
 def pieces(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> list[Piece]:
-    """This rank's block of `dst`, as it comes: what is here as a view, the rest as received.
+    """This rank's block of `dst` in pieces: local ones as views, the others as received.
 
-    Communicates unless every rank has all it needs. What is here already is not copied.
+    Communicates unless every rank has all it needs.
     """
     if src is dst:
         return [(tuple([slice(0, extent) for extent in block.shape]), block)]
@@ -52,12 +52,12 @@ def pieces(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> list[Pie
 
 
 def part_of(block: Array, slices: tuple[slice, ...]) -> Array:
-    """A view of a box of a block, also where NumPy would make a scalar of it."""
+    """A view of a box of a block, also if indexing would give a scalar."""
     return block[slices] if slices else block
 
 
 def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
-    """This rank's block of `dst`: the block itself or a view of it where nothing has to move."""
+    """This rank's block of `dst`: the block itself or a view of it if nothing has to move."""
     if src is dst:
         return block
     plan, block = plan_exchange(src, dst, mesh.coords), as_array(block)
@@ -73,7 +73,7 @@ def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
 def _talk(
     plan: Exchange, block: Array, received: Sequence[Array], mesh: DeviceMesh, route: Route
 ) -> None:
-    """Send what others lack, and receive into the given arrays."""
+    """Send what other ranks need, and receive into the given arrays."""
     _check_allowed(plan, block, mesh, route)
     if plan.sends or plan.receives:
         mesh.group.exchange(
@@ -84,9 +84,9 @@ def _talk(
 
 
 def _check_allowed(plan: Exchange, block: Array, mesh: DeviceMesh, route: Route) -> None:
-    """Refuse an exchange where communication is forbidden.
+    """Refuse an exchange if communication is forbidden.
 
-    A rank with nothing to send must refuse too, lest it wait for those that refuse.
+    A rank with nothing to send must refuse, too: otherwise it would wait for those that refuse.
     """
     if mesh.group.guarded and moved_elements(*route):
         mesh.group.check_exchange(plan.elements_sent * block.dtype.itemsize, route)
@@ -95,8 +95,8 @@ def _check_allowed(plan: Exchange, block: Array, mesh: DeviceMesh, route: Route)
 def _run(plan: Exchange, block: Array, target: Array, mesh: DeviceMesh, route: Route) -> None:
     _talk(plan, block, [part_of(target, t.slices) for t in plan.receives], mesh, route)
     if plan.kept:
-        # Without dimensions as an array: a scalar is refused where there is no room for it. But a
-        # device takes scalars of the host alone.
+        # A 0-d block as an array: NumPy refuses scalars that do not fit the data type. But from the
+        # host a device takes only scalars.
         of_host = mesh.device_type != "cpu" and not devices.on_device(block)
         target[plan.kept[1]] = block[()] if of_host else block[plan.kept[0] or ...]
 
@@ -104,7 +104,7 @@ def _run(plan: Exchange, block: Array, target: Array, mesh: DeviceMesh, route: R
 def assign(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMesh) -> None:
     """Copy an array into another of the same shape on the same mesh, casting as NumPy does.
 
-    Only what a rank lacks is sent, straight from and into the blocks.
+    Only missing elements are sent, straight from and into the blocks.
     """
     if src is dst:
         target[...] = block
@@ -132,9 +132,9 @@ def assign_rest(target: Array, dst: Layout, block: Array, src: Layout, mesh: Dev
 def assign_each(parts: Sequence[tuple[Array, Layout, Array, Layout]], mesh: DeviceMesh) -> None:
     """As :func:`assign` for several (target, dst, block, src), all of them in one exchange.
 
-    What goes one way then need not wait for what goes the other. Ranks that have to take one part
-    after the other, because theirs overlap in memory, still meet the others: messages between two
-    ranks arrive in the order of the parts.
+    Then data that goes one way does not wait for data that goes the other. Ranks whose parts
+    overlap in memory have to take one part after the other; they still match the other ranks, since
+    messages between two ranks arrive in the order of the parts.
     """
     if any(np.may_share_memory(target, block) for target, _, block, _ in parts):
         for part in parts:
@@ -160,10 +160,10 @@ def assign_each(parts: Sequence[tuple[Array, Layout, Array, Layout]], mesh: Devi
 def settled(
     block: Array, layout: Layout, mesh: DeviceMesh, target: Layout | None = None
 ) -> tuple[Array, Layout]:
-    """Carry out pending folds, and replicate what lives at one coordinate only.
+    """Carry out pending folds, and replicate an array that lives at one coordinate.
 
-    A fold ends replicated, by an allreduce along its mesh dimensions; where `target` cuts a
-    dimension by the mesh dimension of a fold, it ends cut so, by a reduce-scatter.
+    The result of a fold is replicated, by an allreduce along its mesh dimensions; but if `target`
+    cuts a dimension by the fold's mesh dimension, the result is cut so, by a reduce-scatter.
     Communicates along the mesh dimensions concerned, if there are any.
     """
     if layout.is_plain:
@@ -206,7 +206,7 @@ def _scattered(
 
 
 def scatter_target(layout: Layout) -> Layout:
-    """Where a large array with pending folds is settled to: cut along dimensions yet uncut."""
+    """The layout to which a large array with pending folds is settled: uncut dimensions are cut."""
     placements = list(layout.settled().placements)
     free = [d for d, cut in enumerate(layout.cuts) if not cut.mesh_dims]
     for mesh_dim in layout.partials:
@@ -234,7 +234,7 @@ def _from_coordinate(block: Array, layout: Layout, mesh: DeviceMesh) -> tuple[Ar
 def gathered(
     block: Array, layout: Layout, mesh: DeviceMesh, root: int | None = None
 ) -> Array | None:
-    """The whole as a fresh array of NumPy, on every rank or on `root` alone (None elsewhere)."""
+    """The whole array as a new NumPy array, on every rank or only on `root` (None elsewhere)."""
     block, layout = settled(block, layout, mesh)
     if root is None or layout.is_replicated:
         target = Layout.replicated(layout.shape, layout.mesh_shape)
@@ -244,4 +244,4 @@ def gathered(
     if root is not None and mesh.rank != root:
         return None
     own = result.copy() if result is block or result.base is not None else result
-    return np.asarray(mesh.to_host(own))  # what is 0-d may be a scalar of NumPy's
+    return np.asarray(mesh.to_host(own))  # a 0-d block may be a NumPy scalar

@@ -1,8 +1,8 @@
-"""NumPy's own functions, where a job has one rank.
+"""NumPy's own functions, for jobs of one rank.
 
-Implementations are made of several array operations, of which each costs some microseconds, or of
-formulas that save messages and take more arithmetic. On one rank there is nothing to save: a row
-that says so (``alone=Alone()``) has NumPy's function called on the blocks.
+Implementations consist of several array operations, each of which costs some microseconds, or of
+formulas that save messages and take more arithmetic. On one rank there are no messages to save: for
+rows that say so (``alone=Alone()``) NumPy's function is called on the blocks.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,26 +24,25 @@ __all__ = ["Alone", "is_alone"]
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """A trait of a row: NumPy's function takes the call where one rank has everything.
+    """A trait of a row: NumPy's function takes the call if one rank has everything.
 
     Parameters
     ----------
     unless : callable, optional
-        Of the same arguments, by the same names; where it is true, the implementation is called
-        after all.
+        Takes the same arguments, by the same names; if it returns true, the implementation is
+        called after all.
     by_size : bool
-        Whether the result is placed by its size alone, or as what is cut among the operands after
-        the first.
+        Whether the result is placed like the first cut operand after the first operand, and by
+        its size alone if there is none.
     function : callable, optional
-        What to call instead of the function of NumPy that the row is about. It gives an array, a
-        tuple of them, or something that is no array; or it writes into an operand and gives
-        nothing.
+        The function to call instead of the row's NumPy function. It returns an array, a tuple of
+        arrays, or something else; or it writes into an operand and returns None.
 
     Notes
     -----
-    Not under `config.reproducible`, where sums have an order of their own, not on a device, and
-    not with ``out``. The result is placed as the first distributed operand is, as far as it has its
-    dimensions; if that is small and replicated, by the size of the result.
+    Not used under `config.reproducible`, where sums have an order of their own, on a device, or
+    with ``out``. The result is placed like the first distributed operand, along the dimensions that
+    it has; if that operand is small and replicated, by the size of the result.
     """
 
     unless: Callable[..., bool] | None = None
@@ -51,7 +50,7 @@ class Alone:
     function: Callable[..., Any] | None = None
 
     def answer(self, row: Row, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call, or NotImplemented where the implementation has to be called."""
+        """The result of a call, or NotImplemented if the implementation has to be called."""
         if 0 <= row.out < len(args) or (kwargs and kwargs.get("out") is not None):
             return NotImplemented
         x = _lone([*args, *kwargs.values()])
@@ -62,7 +61,7 @@ class Alone:
         return self._laid_out(value, args, x)
 
     def _laid_out(self, value: Any, args: tuple[Any, ...], x: DistArray) -> Any:
-        """What NumPy gave, as distributed arrays."""
+        """NumPy's result as distributed arrays."""
         sized = self.by_size
         if sized and len(args) > 1:
             x, sized = _model(args[1:], x)
@@ -72,13 +71,13 @@ class Alone:
 
 
 def is_alone(mesh: DeviceMesh) -> bool:
-    """Whether a mesh lies on the only rank that there is, and on a host."""
+    """Whether a mesh is on the only rank of the job, and on the host."""
     root = mesh._root
     return root is not None and root.size == 1 and mesh.device_type == "cpu"
 
 
 def _lone(values: list[Any]) -> DistArray | None:
-    """The first distributed operand if it is on the only rank that there is, with all others."""
+    """The first distributed operand, if it and all others are on the only rank of the job."""
     found: DistArray | None = None
     for value in values:
         if isinstance(value, DistArray):
@@ -107,7 +106,7 @@ def _model(values: Iterable[Any], otherwise: DistArray) -> tuple[DistArray, bool
     return otherwise, True
 
 
-#: What is in long lists of numbers.
+#: Types of the items of long lists of numbers.
 _PLAIN = frozenset({bool, int, float, complex, str})
 _SEQUENCES = frozenset({tuple, list})
 

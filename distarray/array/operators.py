@@ -1,8 +1,8 @@
 """Python's operators on distributed arrays.
 
-Each goes straight to the blocks when both operands lie alike, or one is a Python scalar, and
-through the ufunc's general engine otherwise. Large results go into a temporary operand's block
-where there is one.
+Each goes straight to the blocks if both operands have the same layout, or one is a scalar, and
+through the ufunc's general engine otherwise. Large results reuse the block of a temporary operand
+if there is one.
 """
 
 import operator
@@ -27,15 +27,15 @@ _POWER: Any = np.power
 _divmod: Any = np.divmod
 _matmul: Any = np.matmul
 _multiply: Any = np.multiply
-#: What stands behind `==` and `!=` of records, for which there is no ufunc.
+#: The keys of `==` and `!=` of records, for which there is no ufunc.
 _equal, _not_equal = operator.eq, operator.ne
 _SCALARS = frozenset(
     {int, float, complex, bool, np.bool_, np.complex64, np.complex128}
     | {np.dtype(code).type for code in np.typecodes["AllInteger"] + "efd"}
 )
-#: Operations of which a number of NumPy's is the left operand: how the array answers.
+#: The reflected operators, for NumPy scalars as left operands.
 _answers: dict[np.ufunc, Binary] = {}
-#: What NumPy raises, and `==` does not hand on, where types have no comparison.
+#: NumPy's errors for types that have no comparison, which `==` does not pass on.
 _INCOMPARABLE = ("_UFuncNoLoopError", "_UFuncBinaryResolutionError")
 _NUMBERS = frozenset("biufc")
 _SEQUENCES = (list, tuple, str, bytes, bytearray)
@@ -47,7 +47,7 @@ def _declines(other: ArrayLike) -> bool:
 
 @lru_cache(maxsize=256)
 def _goes_first(kind: type) -> bool:
-    """Whether a right operand's own method answers, as it does beside NumPy's arrays."""
+    """Whether a right operand's own method takes precedence, as it does over NumPy's arrays."""
     if is_subclass(kind):
         return True
     priority = getattr(kind, "__array_priority__", None)
@@ -56,12 +56,12 @@ def _goes_first(kind: type) -> bool:
 
 
 def _yields(other: ArrayLike) -> bool:
-    """Whether a right operand declines, or its own method answers."""
+    """Whether a right operand declines, or its own method takes precedence."""
     return _declines(other) or _goes_first(type(other))  # type: ignore[arg-type]
 
 
 def _repeats(ufunc: np.ufunc, number: Base, other: ArrayLike) -> bool:
-    """Whether Python is to repeat a sequence so many times, as for NumPy's own integers."""
+    """Whether the product of a number and a sequence repeats it, as for NumPy's own integers."""
     return (
         ufunc is _multiply
         and isinstance(other, _SEQUENCES)
@@ -83,7 +83,7 @@ def _asking(ufunc: np.ufunc, reflected: bool = False) -> Binary:
 
 
 def _of_two(ufunc: np.ufunc, first: Base, second: Base) -> Any:
-    """What a ufunc gives for two arrays, which needs not ask NumPy whose it is."""
+    """The result of a ufunc for two arrays, without NumPy's dispatch if they are small."""
     found = ufunc_at_once(ufunc, (first, second))
     return ufunc(first, second) if found is NotImplemented else found
 
@@ -94,7 +94,7 @@ def _forward(ufunc: np.ufunc) -> Binary:
     def operate(self: Base, other: Any) -> Any:
         kind = type(other)
         layout = self.layout
-        # The first half of `is_free`, written out: it costs less than the call.
+        # The first half of `is_free`, inlined: this costs less than the call.
         if not layout.partials and (error_state() is usual[0] or is_free(ufunc, layout)):
             if kind is type(self):
                 if other.layout is layout and other.mesh is self.mesh:
@@ -138,9 +138,9 @@ def _binary(ufunc: np.ufunc) -> tuple[Binary, Binary]:
 
 
 def answer_to(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Binary | None:
-    """How an array answers to an operator whose left operand is a number of NumPy's.
+    """The array's reflected operator, for a call of a ufunc by a NumPy scalar's own operator.
 
-    The number's own operator calls the ufunc. None for other calls.
+    None for other calls.
     """
     if len(inputs) != 2 or type(inputs[0]) not in _SCALARS or not isinstance(inputs[1], Base):
         return None
@@ -209,7 +209,7 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Binary:
 def _in_place(ufunc: np.ufunc) -> Binary:
     def operate(self: Base, other: Any) -> Any:
         layout, block = self.layout, self.block
-        if isinstance(block, np.generic):  # a scalar, as NumPy's: not changed but replaced
+        if isinstance(block, np.generic):  # a scalar, as in NumPy: replaced, not changed
             return ufunc(self, other)
         if not layout.is_whole:
             passed.number += 1
@@ -238,7 +238,7 @@ def _unary(ufunc: np.ufunc) -> Unary:
 
 
 def _exponent(other: Any) -> Any:
-    """A single number that is at hand on every rank; None for anything else."""
+    """A single number that every rank has; None for anything else."""
     kind = type(other)
     if kind in (int, float) or isinstance(other, np.generic):
         return other
@@ -256,16 +256,16 @@ def _refuses(self: Base, exponent: Any) -> bool:
 
 
 def _raised(act: Callable[[Any, Any], Any], x: Base, other: ArrayLike) -> Any:
-    """A power by the operator; errors that are to raise are raised on all ranks."""
+    """A power by the operator; floating-point errors that have to be raised are on all ranks."""
     if error_state() is usual[0]:
         return act(x, other)
     return watched(_POWER, (x, other), {}, act, (x, other))
 
 
 def _short_exponent(x: Base, other: ArrayLike) -> Any:
-    """The exponent if the blocks alone have to do with it, each by itself; else None.
+    """The exponent if each block can be raised to it by itself; else None.
 
-    NumPy turns the powers that users write most into cheaper functions, with other bits.
+    For common exponents NumPy's operator uses cheaper functions than the ufunc, with other bits.
     """
     if x.layout.partials or is_overridden(_POWER):
         return None
@@ -288,7 +288,7 @@ def _power(x: Base, other: ArrayLike) -> Any:
     exponent = _short_exponent(x, other)
     if exponent is not None:
         return x.computed(x.block**exponent)
-    if x.block.dtype.kind in "iu":  # a rank by itself may find no negative exponent
+    if x.block.dtype.kind in "iu":  # a single rank may not see a negative exponent
         return NotImplemented if _yields(other) else _POWER(x, other)
     return _power_of_arrays(x, other)
 
@@ -384,7 +384,7 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
         if not ndim or np.ndim(other) < 2:
             np.empty((1,) * ndim).__imatmul__(np.empty((1,) * np.ndim(other)))  # raises
         product = _matmul(self, other)
-        if product.shape != self.layout.shape:  # NumPy broadcasts no product into its operand
+        if product.shape != self.layout.shape:  # NumPy does not broadcast a product into `self`
             np.empty((0, 0)).__imatmul__(np.empty((0, 1)))  # raises
         self[...] = product  # type: ignore[index]
         return self

@@ -38,7 +38,7 @@ __all__ = [
 
 Placements = Sequence[Placement] | Placement
 
-#: Bytes of the largest number.
+#: Bytes of the largest numeric type.
 _LARGEST = np.dtype("G").itemsize
 
 
@@ -52,20 +52,20 @@ def creates(
     small: bool | Callable[..., Any] = False,
     elements: Callable[..., int] | None = None,
 ) -> Callable[[Function], Function]:
-    """Register a creation function, and give it out under a name that can be called directly.
+    """Register a creation function, and return the public function that programs call.
 
-    Called directly, it climbs the ladder too, so that pending folds among its arguments are settled
-    as they are when NumPy's function of that name is called.
+    That one climbs the ladder, too, so that pending folds among its arguments are settled as if
+    NumPy's function of that name were called.
 
     Parameters
     ----------
     numpy_function : callable
-        The function of NumPy that it implements.
+        The NumPy function that it implements.
     through, at, lists, computes, alone, small
         Traits; see :class:`~distarray.array.registry.Row`.
     elements : callable, optional
-        Tells from the arguments how many elements the result has, or -1 where it takes longer to
-        find out. NumPy's function then makes small arrays.
+        Returns for the arguments how many elements the result has, or -1 if that takes longer to
+        find out. If given, NumPy's function makes small arrays.
     """
 
     def register(function: Function) -> Function:
@@ -107,7 +107,7 @@ def _made_small(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """What NumPy makes on every rank where it is small; NotImplemented where it may not be."""
+    """The array, made by NumPy on every rank if it is small; NotImplemented if it may not be."""
     limit = in_force().replicate_below
     if not PLAIN.issuperset(map(type, args[1:])):
         return NotImplemented
@@ -125,7 +125,7 @@ def _made_small(
 
 
 class Unbound(staticmethod):  # type: ignore[type-arg]
-    """A function that does not become a method of a class that names it, as NumPy's own in C."""
+    """A function that does not become a method as a class attribute, like NumPy's own in C."""
 
     def __reduce__(self) -> str:
         return self.__qualname__
@@ -136,14 +136,14 @@ class Unbound(staticmethod):  # type: ignore[type-arg]
 
 @dataclass(frozen=True, slots=True)
 class MadeAlone:
-    """A trait of a row: NumPy's function makes an array that one rank is to hold.
+    """A trait of a row: NumPy's function makes the array if there is only one rank.
 
-    It gets the arguments but `mesh` and `placements`; of a tuple the first item is placed. Not
-    where `like` or `device` is given, or an argument is distributed.
+    It gets the arguments except `mesh` and `placements`; if it returns a tuple, the first item is
+    placed. Not used if `like` or `device` is given, or an argument is distributed.
     """
 
     def answer(self, row: Row, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call, or NotImplemented where the implementation has to be called."""
+        """The result of a call, or NotImplemented if the implementation has to be called."""
         mesh, placements = kwargs.get("mesh"), kwargs.get("placements")
         at = default_mesh() if mesh is None else mesh
         if not is_alone(at) or _is_bound(args, kwargs):
@@ -157,7 +157,7 @@ class MadeAlone:
 
 
 def _is_bound(args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether arguments are distributed, or say where the array goes."""
+    """Whether arguments are distributed, or determine where the array goes."""
     if kwargs.get("device") is not None or kwargs.get("like") is not None:
         return True
     return any(isinstance(value, DistArray) for value in (*args, *kwargs.values()))
@@ -168,14 +168,14 @@ def _placed(value: Array, mesh: DeviceMesh, placements: Placements | None) -> Di
 
 
 def as_dtype(dtype: DTypeLike) -> DType:
-    """The data type of a new array; a class of texts stands for texts of length 1."""
+    """The data type of a new array; a class of string types means strings of length 1."""
     if isinstance(dtype, type) and issubclass(dtype, np.dtype):
         return np.empty((), dtype).dtype
     return np.dtype(dtype)
 
 
 def unfolded(shape: tuple[int, ...], dtype: DType) -> tuple[tuple[int, ...], DType]:
-    """The shape and the data type of an array whose elements may be small arrays: ``"(2,4)i4"``."""
+    """Shape and data type of an array, with subarray elements such as ``"(2,4)i4"`` unfolded."""
     return ((*shape, *dtype.shape), dtype.base) if dtype.shape else (shape, dtype)
 
 
@@ -211,15 +211,15 @@ def place(
     Parameters
     ----------
     shape : tuple of int
-        Of the array.
+        Shape of the array.
     dtype : dtype
-        Of the array.
+        Data type of the array.
     mesh, placements
-        What the caller asks for: the default mesh, and its default layout, if None.
+        As the caller gave them; by default the default mesh, and its default layout.
     device : str, optional
-        "cpu", "cuda" or what ``x.device`` says; must be the mesh's where one is given.
+        "cpu", "cuda" or a value of ``x.device``; must be the mesh's.
     like : DistArray or ndarray, optional
-        The mesh of a DistArray is taken where none is given.
+        If no mesh is given, that of a DistArray is used.
     """
     if like is not None and not isinstance(like, (DistArray, np.ndarray)):
         raise TypeError(
@@ -236,18 +236,18 @@ def place(
 
 
 def follow(x: DistArray) -> Layout:
-    """The layout of a new array that is to lie as `x` does; settles nothing.
+    """The layout of a new array that is laid out like `x`; settles nothing.
 
-    Where `x` lives at one coordinate of a mesh dimension, or is pending there, the new array is
+    Along mesh dimensions where `x` lives at one coordinate or is pending, the new array is
     replicated.
     """
     return x.layout if x.layout.is_plain else x.layout.settled()
 
 
 def plain(value: ArrayLike) -> Any:
-    """A 0-d distributed array as NumPy's scalar or 0-d array; anything else as it is.
+    """A 0-d distributed array as NumPy's scalar or 0-d array; other values unchanged.
 
-    Communicates only for an element that one rank alone holds.
+    Communicates only for an element that only one rank holds, or a pending fold.
     """
     if not isinstance(value, DistArray) or value.ndim:
         return value

@@ -1,8 +1,8 @@
-"""Calls on local blocks that NumPy and CuPy do not take alike.
+"""Calls on local blocks that differ between NumPy and CuPy.
 
-CuPy arrays answer to most of NumPy's functions, and the families call those. What stands here is
-the rest: functions that NumPy does not hand on, and calls that CuPy does not have, which then go
-through the host.
+Most NumPy functions dispatch to CuPy for its arrays, and the engines call those. Here is the rest:
+functions that NumPy does not dispatch, and calls that CuPy does not have, which then go through the
+host.
 """
 
 from collections.abc import Callable
@@ -43,9 +43,9 @@ Operand = TypeVar("Operand", Array, "DistArray")
 
 _module = devices.module_of
 _host_types = (np.ndarray, np.generic)
-#: Methods of ufuncs that go around NumPy's faults.
+#: Methods of ufuncs that avoid NumPy's faults.
 _RIGHT = {"reduce": faults.reduce, "reduceat": faults.reduceat}
-#: The ufuncs of which CuPy has a method.
+#: For each method, the ufuncs for which CuPy has it.
 _METHODS = {
     "reduce": (np.add, np.multiply),
     "accumulate": (np.add, np.multiply),
@@ -54,9 +54,9 @@ _METHODS = {
 
 
 def refuse_read_only(block: Array, text: str = "assignment destination is read-only") -> None:
-    """Raise what NumPy raises for memory that is not to be written, also where nothing would be.
+    """Raise NumPy's error for read-only memory, even if nothing would be written.
 
-    CuPy has no such memory.
+    CuPy has no read-only memory.
     """
     if not getattr(block.flags, "writeable", True):
         raise ValueError(text)
@@ -68,22 +68,22 @@ def as_array(block: Array) -> Array:
 
 
 def beside(table: Array, block: Array) -> Array:
-    """An array of the host where a block is."""
+    """A host array, on the device of a block."""
     return table if isinstance(block, _host_types) else _module(block).asarray(table)
 
 
 def contiguous(block: Array) -> Array:
-    """The block in C order, copied if it is not; at least 1-d on the host, as NumPy has it."""
+    """The block in C order, copied if it is not; at least 1-d on the host, as in NumPy."""
     if isinstance(block, _host_types):
         return np.ascontiguousarray(block)
     return _module(block).ascontiguousarray(block)
 
 
 def cast(block: Array, dtype: DTypeLike, order: str, casting: str) -> Array:
-    """``block.astype``; CuPy's casts whatever it is asked to."""
+    """``block.astype``; CuPy's does not check `casting`."""
     if isinstance(block, _host_types):
         return block.astype(dtype, order=order, casting=casting)  # type: ignore[call-overload]
-    np.empty(0, block.dtype).astype(dtype, casting=casting)  # raises what NumPy raises
+    np.empty(0, block.dtype).astype(dtype, casting=casting)  # raises NumPy's error
     return block.astype(dtype, order=order)
 
 
@@ -93,9 +93,9 @@ def on_host(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     Parameters
     ----------
     function : callable
-        Takes arrays, also in lists and tuples, and gives an array or a tuple of arrays.
+        Takes arrays, also in lists and tuples, and returns an array or a tuple of arrays.
     *args, **kwargs
-        Its arguments; with host arrays alone, nothing is copied.
+        Its arguments; if all arrays are on the host, nothing is copied.
     """
     found: list[Array] = []
     host_args = [_fetched(arg, found) for arg in args]
@@ -120,7 +120,7 @@ def _brought(value: Any, xp: ModuleType) -> Any:
 
 
 def ufunc_method(ufunc: np.ufunc, name: str, block: Array, *args: Any) -> Array:
-    """``ufunc.reduce``, ``.accumulate`` or ``.reduceat``; through the host where CuPy has none."""
+    """``ufunc.reduce``, ``.accumulate`` or ``.reduceat``; through the host if CuPy has none."""
     if isinstance(block, _host_types):
         return _RIGHT.get(name, getattr(np.ufunc, name))(ufunc, block, *args)
     method = getattr(ufunc, name)
@@ -138,7 +138,7 @@ def take(block: Array, indices: Array, axis: int, out: Array | None = None) -> A
 
 
 def repeated(values: Array, counts: Array) -> Array:
-    """``np.repeat(values, counts)`` of two arrays in one dimension; CuPy wants counts as a list."""
+    """``np.repeat(values, counts)`` of two 1-d arrays; CuPy's needs the counts as a list."""
     if isinstance(values, _host_types):
         return np.repeat(values, counts)
     ends = np.cumsum(counts)
@@ -177,7 +177,7 @@ def _taken(block: Array, places: Array, axis: int) -> Array:
 
 
 def call_ufunc(ufunc: np.ufunc, *inputs: Array, **keywords: Any) -> Array:
-    """A ufunc on blocks, as :class:`Adapted` calls it where they are on a device."""
+    """A ufunc on blocks; by :class:`Adapted` if they are on a device."""
     for block in inputs:
         if not isinstance(block, _host_types):
             return Adapted(ufunc, _module(block))(*inputs, **keywords)
@@ -185,7 +185,7 @@ def call_ufunc(ufunc: np.ufunc, *inputs: Array, **keywords: Any) -> Array:
 
 
 def conjugated(a: Operand) -> Operand:
-    """The conjugate of complex numbers; others as they are: NumPy makes int8 of bools."""
+    """The conjugate of complex numbers; others unchanged: NumPy turns bool into int8."""
     return np.conjugate(a) if a.dtype.kind == "c" else a  # type: ignore[return-value]
 
 
@@ -201,7 +201,7 @@ def _vecmat(a: Array, b: Array) -> Array:
     return np.matmul(conjugated(a)[..., None, :], b)[..., 0, :]
 
 
-#: Products that CuPy lacks, made of the one that it has.
+#: Products that CuPy lacks, made of its matmul.
 _PRODUCTS: dict[np.ufunc, Callable[..., Any]] = {
     getattr(np, name): function
     for name, function in (("vecdot", _vecdot), ("matvec", _matvec), ("vecmat", _vecmat))
@@ -218,10 +218,10 @@ def _product(
 
 
 class Adapted:
-    """An elementwise function as blocks on a device take it.
+    """An elementwise function adapted to blocks on a device.
 
-    Ufuncs that CuPy lacks go through the host; two results go into given arrays by a copy; and
-    what CuPy's ufuncs have no keyword for (`order`, `subok`) is left out.
+    Ufuncs that CuPy lacks go through the host; two results are copied into given arrays; and
+    keywords that CuPy's ufuncs do not have (`order`, `subok`) are left out.
     """
 
     def __init__(self, function: Callable[..., Any], xp: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""Printed forms. They never communicate, unless `config.print_gathered` asks for NumPy's."""
+"""Printed forms. They never communicate, unless `config.print_gathered` is set."""
 
 from functools import lru_cache
 from typing import Any
@@ -25,7 +25,7 @@ def _summary(layout: Layout, dtype: DType) -> str:
 
 
 def whole(x: Base) -> Any:
-    """What NumPy would print, where it is at hand or may be gathered; else None."""
+    """The array that NumPy would print, if this rank has it or may gather it; else None."""
     if x.mesh.coords is None:
         return None
     if x.layout.is_replicated:
@@ -53,7 +53,7 @@ def local_form(x: Base, block: str) -> str:
     """The layout, this rank and its section, and the text of its block."""
     mesh = x.mesh
     if mesh.coords is None:
-        return f"{summary(x)} on a mesh that this rank is no part of"
+        return f"{summary(x)} on a mesh that this rank does not belong to"
     box = ", ".join([f"{start}:{stop}" for start, stop in x.layout.section(mesh.coords)])
     kind = "contribution" if x.layout.partials else "block"
     lines = block.replace("\n", "\n  ")

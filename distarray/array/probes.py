@@ -1,6 +1,6 @@
-"""Questions to NumPy before an operation runs: data types, masks, arrays for results.
+"""Checks by NumPy itself before an operation runs: data types, masks, output arrays.
 
-All is decided from metadata, so that all ranks raise alike, what NumPy raises.
+Everything is decided from metadata, so that all ranks raise the same error: NumPy's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ def result_types(
 ) -> list[Any]:
     """Data types of the results, from a call with empty arrays; or NumPy's exception.
 
-    Operands are arrays or Python's numbers; `outs` may be arrays of NumPy's as well.
+    Operands are arrays or Python numbers; `outs` may also be NumPy arrays.
     """
     probes = [np.empty((0,), x.dtype) if hasattr(x, "dtype") else x for x in operands]
     given = [None if out is None else np.empty((0,), out.dtype) for out in outs]
@@ -55,14 +55,14 @@ def refuse_shapes(
     outs: Sequence[Any],
     keywords: Mapping[str, Any],
 ) -> None:
-    """Raise what NumPy raises for operands that do not broadcast; it may look at types first."""
+    """Raise NumPy's error for operands that do not broadcast; it may check types first."""
     given = tuple([_emptied(out) for out in outs])
     if given:
         keywords = {**keywords, "out": given if len(given) > 1 else given[0]}
     try:
         function(*[_emptied(x) for x in operands], **keywords)
     except Exception as error:
-        raise error from None  # told once, whatever the caller is about
+        raise error from None  # without the error that the caller may be handling
 
 
 def _emptied(x: Any) -> Any:
@@ -70,27 +70,27 @@ def _emptied(x: Any) -> Any:
 
 
 def as_axis(axis: Any) -> int:
-    """An axis as NumPy's functions in C read it; they refuse a truth value."""
+    """An axis as NumPy's C functions read it; they refuse a bool."""
     if isinstance(axis, (bool, np.bool_)):
         raise TypeError("an integer is required for the axis")
     return index(axis)
 
 
 def condition(where: ArrayLike) -> Any:
-    """A condition with a data type: what is no array is converted to truth values."""
+    """A condition with a data type: anything but an array is converted to bool."""
     is_array = hasattr(where, "dtype") and not isinstance(where, np.generic)
     return where if is_array else np.asarray(where, bool)
 
 
 def as_mask(where: ArrayLike, mesh: DeviceMesh) -> DistArray:
-    """A mask as an array; raises what NumPy raises if it holds no truth values."""
+    """A mask as an array; raises NumPy's error if it is not of bool."""
     mask = condition(where)
     check_cast(mask.dtype, np.dtype(bool), "safe")
     return as_distarray(mask, mesh)
 
 
 def check_writeable(outs: Sequence[Any]) -> None:
-    """Raise what NumPy raises about given arrays before it looks at anything else."""
+    """Raise the errors about output arrays that NumPy raises before it checks anything else."""
     for out in outs:
         check_out(out)
         if out.layout.partials:
@@ -99,10 +99,10 @@ def check_writeable(outs: Sequence[Any]) -> None:
 
 
 def check_shapes(arrays: Sequence[Any], outs: Sequence[Any]) -> None:
-    """Raise what NumPy raises if results do not fit into the given arrays."""
+    """Raise NumPy's error if results do not fit into the output arrays."""
     shapes = [x.shape if hasattr(x, "shape") else np.shape(x) for x in arrays]
     shape = broadcast_shapes(*shapes)
-    shape = broadcast_shapes(*shapes, *[out.shape for out in outs])  # one for all
+    shape = broadcast_shapes(*shapes, *[out.shape for out in outs])  # one shape for all outputs
     for out in outs:
         if out.shape != shape:
             listed = " ".join([shape_text(each) for each in (*shapes, out.shape)])
@@ -113,19 +113,19 @@ def check_shapes(arrays: Sequence[Any], outs: Sequence[Any]) -> None:
 
 
 def tiny(shape: Sequence[int], dtype: DType) -> Array:
-    """Zeros of as many dimensions, none longer than 1: what NumPy gives for it, and refuses."""
+    """Zeros of as many dimensions, none longer than 1, to see NumPy's result or error for it."""
     return np.zeros([min(extent, 1) for extent in shape], dtype)
 
 
 def hollow(shape: Sequence[int], dtype: DType) -> Array:
-    """An array of any shape and one element of memory, for NumPy to complain about."""
-    if dtype.kind == "T":  # as_strided does not know texts of any length
+    """An array of any shape and one element of memory, to see NumPy's error for it."""
+    if dtype.kind == "T":  # as_strided does not support strings of variable length
         return np.broadcast_to(np.zeros((), dtype), shape)
     return as_strided(np.zeros(1, dtype), shape, (0,) * len(shape))
 
 
 def check_cast(source: DType, target: DType, casting: Casting) -> None:
-    """Raise what NumPy raises for array data that must not be cast."""
+    """Raise NumPy's error for array data that must not be cast."""
     if not np.can_cast(source, target, casting):
         raise TypeError(
             f"Cannot cast array data from {source!r} to {target!r} according to the rule "

@@ -1,7 +1,7 @@
 """The reductions and scans of :class:`numpy.ndarray` as methods.
 
-Along given dimensions they leave an array; over all of them, a number, of a type that depends on
-the array's.
+Along given dimensions they give an array; over all of them, a number, whose type depends on the
+array's.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The registry: the implementation of each NumPy function, and the arguments that it takes.
+"""The registry: the implementation of each NumPy function, and what it can take.
 
 Tables are keyed by the NumPy function object. A row declares its traits: what the ladder
 (:mod:`distarray.array.ladder`) must know before it calls the implementation.
@@ -33,21 +33,21 @@ __all__ = [
 class Objects(Enum):
     """The ways in which arrays of Python objects are treated."""
 
-    #: Where all operands lie whole, NumPy's own function is called; else the implementation.
+    #: If all operands are whole, NumPy's own function is called; else the implementation.
     NUMPY = "NumPy's function where whole"
-    #: The same, and operands that are cut are gathered: elements are compared, or measured.
+    #: The same, but cut operands are gathered, since elements are compared or measured.
     GATHER = "gathered"
-    #: The implementation takes them as any other type.
+    #: The implementation takes them like any other type.
     ENGINE = "as any other"
 
 
 class Shortcut(Protocol):
-    """NumPy's own call where one rank has everything; see :mod:`distarray.array.one_rank`."""
+    """NumPy's own call if one rank has everything; see :mod:`distarray.array.one_rank`."""
 
     def answer(
         self, row: "Row", key: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """The result of a call, or NotImplemented where the implementation has to be called."""
+        """The result of a call, or NotImplemented if the implementation has to be called."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,31 +59,31 @@ class Row:
     function : callable
         The implementation.
     through : frozenset of Fold
-        Pending folds that it takes as they are; others are carried out before the call.
+        Pending folds that it can take; others are carried out before the call.
     at : bool
         Whether it takes arrays that live at one coordinate of a mesh dimension
-        (:class:`~distarray.layout.At`); for others they are replicated before the call.
+        (:class:`~distarray.layout.At`); otherwise they are replicated before the call.
     like : bool
-        Whether it makes arrays, and takes the one that NumPy was handed as ``like=``.
+        Whether it makes arrays, and takes the argument ``like=`` of NumPy's function.
     lists : bool
         Whether it reads lists itself, with the distributed arrays in them; they are then not
-        searched for what has to be settled.
+        searched for arrays to be settled.
     computes : bool
         Whether it computes with elements, so that floating-point errors may be raised, on which
-        the ranks then agree. It does not where elements are only described or rearranged.
+        the ranks then agree. False if it only describes or rearranges elements.
     objects : Objects
         What happens to Python objects.
     alone : Shortcut or None
-        NumPy's own call where one rank has everything.
+        NumPy's own call if one rank has everything.
     small : callable or None
-        NumPy's own function without its dispatch, which takes small operands that every rank has
-        whole; None where where the result goes is up to us, or it may be large, or is the operand.
+        NumPy's own function without its dispatch, for small operands that every rank has whole.
+        None if we decide where the result goes, or if it may be large or be the operand itself.
     settles : bool
-        Whether it settles its operands itself, whatever they are.
+        Whether it settles all of its operands itself.
     out : int
-        Position of the parameter `out`; -1 if it has none that can be given by position.
+        Position of the parameter `out`; -1 if there is none that can be given by position.
     outside : bool
-        Whether it has been registered from outside; operators then have no shorter way to it.
+        Whether it has been registered by a program; operators then take no shortcut past it.
     """
 
     function: Callable[..., Any]
@@ -108,7 +108,7 @@ class Row:
         return self.function(*args, **kwargs)
 
 
-#: NumPy function -> row. Other callables that stand for an operation (`operator.getitem`) too.
+#: NumPy function -> row. Also other callables that stand for an operation (`operator.getitem`).
 FUNCTIONS: dict[Any, Row] = {}
 #: Method of a ufunc ("__call__", "reduce", ...) -> row of a function(ufunc, *inputs, **keywords).
 UFUNC_METHODS: dict[str, Row] = {}
@@ -125,17 +125,17 @@ def implements(
     alone: Shortcut | None = None,
     small: bool | Callable[..., Any] = True,
 ) -> Callable[[Function], Function]:
-    """Register the decorated function behind NumPy's.
+    """Register the decorated function as the implementation of NumPy functions.
 
     Parameters
     ----------
     *numpy_functions : callable
-        The functions of NumPy that it implements; each may be registered once.
+        The NumPy functions that it implements; each may be registered once.
     through, at, like, lists, computes, objects, alone
         Traits; see :class:`Row`.
     small : bool or callable
-        Whether NumPy takes small operands that every rank has whole; or what takes them, with the
-        same arguments, such as a method of NumPy's arrays.
+        Whether NumPy takes small operands that every rank has whole; or a function that takes
+        them, with the same arguments, such as a method of NumPy's arrays.
     """
 
     def register(function: Function) -> Function:
@@ -160,12 +160,12 @@ def implements(
 
 
 def _own_function(numpy_function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """NumPy's function as it is called for its own arrays."""
+    """NumPy's function without its dispatch."""
     return getattr(numpy_function, "_implementation", None)
 
 
 def implements_method(name: str, alone: Shortcut | None = None) -> Callable[[Function], Function]:
-    """Register the decorated function behind a method of all ufuncs.
+    """Register the decorated function as the implementation of a method of all ufuncs.
 
     It is called as ``function(ufunc, *inputs, **keywords)``.
 
@@ -187,14 +187,14 @@ def implements_method(name: str, alone: Shortcut | None = None) -> Callable[[Fun
 def register_function(
     numpy_function: Callable[..., Any], *, through: Iterable[Fold] = (), at: bool = False
 ) -> Callable[[Function], Function]:
-    """Put the decorated function behind NumPy's, before what is built in.
+    """Make the decorated function implement a NumPy function, in place of the built-in one.
 
     Parameters
     ----------
     numpy_function : callable
-        A function of NumPy's that can be overridden, or of a library that uses its protocol.
+        A NumPy function that can be overridden, or one of a library that uses its protocol.
     through : iterable of Fold
-        Pending folds that the function takes as they are; others are carried out first.
+        Pending folds that the function can take; others are carried out first.
     at : bool
         Whether it takes arrays that live at one coordinate of a mesh dimension.
 
@@ -202,12 +202,12 @@ def register_function(
     -------
     callable
         The decorator. The function gets the arguments of the call. It may return NotImplemented,
-        without having communicated: what stood behind NumPy's function then is called.
+        without having communicated: then the earlier implementation is called.
 
     Notes
     -----
-    Methods of arrays go the same way (``x.sort()`` calls :func:`numpy.sort`); operations of this
-    library that are made of others may use the built-in ones.
+    Methods of arrays use it, too (``x.sort()`` calls :func:`numpy.sort`); operations of this
+    library that are composed of others may use the built-in ones.
 
     Examples
     --------
@@ -245,7 +245,7 @@ def register_function(
 def register_ufunc(
     ufunc: np.ufunc, method: str = "__call__", *, through: Iterable[Fold] = ()
 ) -> Callable[[Function], Function]:
-    """Put the decorated function behind a ufunc or one of its methods, before what is built in.
+    """Make the decorated function implement a ufunc or one of its methods, in place of ours.
 
     Parameters
     ----------
@@ -255,13 +255,13 @@ def register_ufunc(
     method : str
         "__call__", or "reduce", "accumulate", "reduceat", "outer", "at".
     through : iterable of Fold
-        Pending folds that the function takes as they are; others are carried out first.
+        Pending folds that the function can take; others are carried out first.
 
     Returns
     -------
     callable
         The decorator. The function gets the inputs and keywords of the call; it may return
-        NotImplemented, without having communicated, to leave it to what is built in.
+        NotImplemented, without having communicated: then the built-in implementation is called.
 
     Examples
     --------
@@ -279,14 +279,14 @@ def register_ufunc(
     return register_function(key, through=through)
 
 
-#: Called when something is registered from outside.
+#: Called when a program registers a function.
 listeners: list[Callable[[], None]] = []
-#: Called with a function and its arguments where nothing stands behind it; set by the fallback.
+#: Called with a function and its arguments if it has no row; set by the fallback.
 fallback: list[Callable[..., Any]] = []
 
 
 def is_overridden(key: Operation) -> bool:
-    """Whether somebody has put a function of their own behind one of NumPy's."""
+    """Whether a program has registered its own implementation of an operation."""
     row = FUNCTIONS.get(key)
     return row is not None and row.outside
 
@@ -294,7 +294,7 @@ def is_overridden(key: Operation) -> bool:
 def unregistered(
     key: Operation, row: Row | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Call what stands behind a function besides what has been registered from outside."""
+    """Call the implementation that a function had before a program registered its own."""
     if row is not None:
         return row.answer(key, args, kwargs)
     if isinstance(key, np.ufunc):
@@ -305,8 +305,8 @@ def unregistered(
 
 
 def _position_of_out(function: Callable[..., Any]) -> int:
-    while hasattr(function, "__wrapped__"):  # a decorated function has the parameters within
+    while hasattr(function, "__wrapped__"):  # the inner function has the parameters
         function = function.__wrapped__
-    code = getattr(function, "__code__", None)  # inspect.signature takes long, at each import
+    code = getattr(function, "__code__", None)  # inspect.signature would slow down the import
     names = code.co_varnames[: code.co_argcount] if code is not None else ()
     return names.index("out") if "out" in names else -1

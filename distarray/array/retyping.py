@@ -1,8 +1,8 @@
-"""The memory of an array for others: read as another data type, or handed over as it is.
+"""The memory of an array viewed as another data type or type of array, or handed out.
 
-An item of another size changes the extent of the last dimension. Whether NumPy allows that is asked
-of NumPy, on an array of the same shape and hardly any memory. What it does not know is the cut of
-the last dimension: it stays where every boundary between ranks is one between new items, too.
+An item of another size changes the extent of the last dimension. NumPy itself decides whether that
+is allowed, on an array of the same shape and hardly any memory. But it does not know the cut of the
+last dimension: that is kept if every boundary between ranks is also one between new items.
 """
 
 from functools import lru_cache
@@ -19,12 +19,12 @@ from distarray.typing import DTypeLike
 __all__ = ["retyped", "viewed", "whole_block"]
 
 
-#: Stands for an argument that was not given; None is a data type.
+#: Marks an argument that was not given, since None is a data type.
 _NOT_GIVEN: Any = object()
 
 
 def viewed(x: Base, dtype: DTypeLike = _NOT_GIVEN, type: DTypeLike = _NOT_GIVEN) -> Any:
-    """The array seen as another data type, another type of array, or both.
+    """The array viewed as another data type, another type of array, or both.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def viewed(x: Base, dtype: DTypeLike = _NOT_GIVEN, type: DTypeLike = _NOT_GIVEN)
     Raises
     ------
     ValueError, TypeError
-        What NumPy raises; and see :func:`retyped`.
+        NumPy's errors; and see :func:`retyped`.
     """
     if type is _NOT_GIVEN and _is_array_type(dtype):
         dtype, type = _NOT_GIVEN, dtype
@@ -48,16 +48,16 @@ def viewed(x: Base, dtype: DTypeLike = _NOT_GIVEN, type: DTypeLike = _NOT_GIVEN)
 
 
 def _is_array_type(kind: object) -> bool:
-    """Whether something is a type of arrays, which NumPy's scalars do not count as."""
+    """Whether a value is a type of arrays; NumPy's scalar types are not."""
     return isinstance(kind, type) and hasattr(kind, "__array_ufunc__")
 
 
 def _of_type(x: Base, kind: type[Any]) -> Any:
-    """A view of a type of arrays: a distributed array, or NumPy's own of what every rank has whole.
+    """A view as a type of arrays: a distributed array, or a NumPy array of the whole.
 
     Cost
     ----
-    A gather of what is cut.
+    A gather if the array is cut and a NumPy array is asked for.
     """
     if kind is np.ndarray or not issubclass(kind, np.ndarray):
         return x
@@ -67,18 +67,18 @@ def _of_type(x: Base, kind: type[Any]) -> Any:
 
 
 def whole_block(x: Base, attribute: str) -> Any:
-    """The block of an array in the host's memory that every rank has whole, for its attribute.
+    """The block of an array in host memory that every rank has whole, for an attribute of it.
 
     Raises
     ------
     AttributeError
-        For other arrays: no rank has the memory that the attribute is about.
+        For other arrays: no rank has the memory that the attribute describes.
     """
     if not x.layout.is_whole or x.mesh.device_type != "cpu":
         raise AttributeError(
             f"{type(x).__name__!r} object has no attribute {attribute!r}: its memory is spread "
             f"over the ranks, or on a device; x.to_local().{attribute} is that of this rank's "
-            f"block, x.full().{attribute} that of a copy of the whole"
+            f"block, x.full().{attribute} that of a copy of the whole array"
         )
     return x.block
 
@@ -96,26 +96,26 @@ def retyped(x: Base, dtype: DTypeLike) -> Any:
     Raises
     ------
     ValueError, TypeError
-        Where NumPy refuses it. And where a cut of the last dimension would go through a new item;
-        on all ranks.
+        If NumPy refuses it, or if a cut of the last dimension would go through a new item; on all
+        ranks.
 
     Cost
     ----
     None for items of the same size, and for arrays made with blocks in C order. Otherwise one
-    allreduce of an integer where some rank's block does not tell how the array is stored.
+    allreduce of an integer if some rank's block does not tell how the array is stored.
     """
     kind, own = np.dtype(dtype), x.block.dtype
     size = kind.itemsize
     if size != own.itemsize and not isinstance(x.block, np.generic):
         found = _asked(x, kind)
-        size = size or found.dtype.itemsize  # a text or void of the size that it finds
+        size = size or found.dtype.itemsize  # a string or void takes the size of the items
     layout = x.layout
     if size != own.itemsize and layout.ndim:
         recut = _resized_items(layout, own.itemsize, size)
         if recut is None:
             raise ValueError(
                 f"view({kind}) of {own}: the last dimension is cut between ranks in the middle of "
-                f"a new item; {_way_out(x)} is a copy that can be viewed so"
+                f"a new item; {_way_out(x)} makes a copy that can be viewed so"
             )
         layout = recut
     if kind.shape:
@@ -126,7 +126,7 @@ def retyped(x: Base, dtype: DTypeLike) -> Any:
 
 
 def _asked(x: Base, kind: np.dtype[Any]) -> Any:
-    """What NumPy makes of an array of this shape and data type; or its exception, on all ranks."""
+    """NumPy's view of an array of this shape and data type; or its exception, on all ranks."""
     own, shape = x.block.dtype, x.layout.shape
     steps = (*[0] * (len(shape) - 1), own.itemsize)[: len(shape)]
     cell = np.empty(1, own)
@@ -136,7 +136,7 @@ def _asked(x: Base, kind: np.dtype[Any]) -> Any:
     except ValueError as error:
         problem = error
     if x.layout.size and shape and shape[-1] > 1 and not has_items_in_line(x):
-        as_strided(cell, (2,), (0,)).view(kind)  # is refused if the size changes
+        as_strided(cell, (2,), (0,)).view(kind)  # raises if the size changes
     if problem is not None:
         raise problem from None
     return found
@@ -146,14 +146,14 @@ def _asked(x: Base, kind: np.dtype[Any]) -> Any:
 def _resized_items(layout: Layout, size: int, other: int) -> Layout | None:
     """The layout of an array whose items of `size` bytes are read as items of another size.
 
-    It is None where a boundary between ranks is not one between new items.
+    None if a boundary between ranks is not one between new items.
     """
     cut = rescaled_cut(layout.cuts[-1], size, other)
     return None if cut is None else layout.replace(layout.ndim - 1, cut)
 
 
 def _way_out(x: Base) -> str:
-    """The call that makes an array of which every rank has the last dimension whole."""
+    """The call that makes an array whose last dimension is whole on every rank."""
     if x.layout.ndim == 1:
         return "x.redistribute()"
     return f"x.redistribute(placements=[{', '.join(['Shard(0)'] * x.mesh.ndim)}])"

@@ -1,6 +1,6 @@
-"""Conversions of elements to Python's objects: `int()`, `bool()`, `item`, `tolist` and their like.
+"""Conversions of elements to Python's objects: `int()`, `bool()`, `item`, `tolist` and the like.
 
-An array of another size is refused in NumPy's own words, without looking at any element.
+An array of the wrong size is refused with NumPy's message, without reading any element.
 """
 
 import operator
@@ -40,15 +40,15 @@ class Scalars(Base):
         return self[(*key, ...)].full().item()
 
     def tolist(self) -> Any:
-        """The array as nested lists of Python scalars, on every rank; collective as ``full``."""
+        """The array as nested lists of Python scalars, on every rank; collective like ``full``."""
         return gathered(self, "x.tolist()", aloud=False).tolist()
 
     def _scalar(self, what: Callable[[Any], Any]) -> Any:
-        """`what(block)` for the conversions that want a single element."""
+        """`what(block)`, for conversions that need a single element."""
         if self.layout.is_replicated:
             return what(self.mesh.to_host(self.block))
         if self.size != 1:
-            # NumPy's own words for arrays of other sizes, without looking at any element.
+            # NumPy's own error for arrays of other sizes, without reading any element.
             return what(np.broadcast_to(np.zeros((), self.dtype), self.shape))
         return what(self.full())
 

@@ -1,15 +1,15 @@
 """How the blocks of an array are stored: one answer for the whole array, the same on all ranks.
 
 Whether a result shares memory with its operand is a property of the global array, as in NumPy: all
-ranks share, or all copy. Where it follows from the layouts (what moves is copied) nobody has to be
-asked. Where it depends on strides (:func:`is_contiguous`, :func:`can_merge`, :func:`stored_order`)
-a rank's own block may leave it open: a block with one index along a dimension can be seen as stored
-in any order along it, and an empty one in any order at all. NumPy's operations forget, on such a
-block, the order that they keep on others. And a view may leave gaps in the blocks of some ranks and
-take those of others entirely. There, and only there, the ranks vote.
+ranks share, or all copy. If it follows from the layouts (what moves is copied), no message is
+needed. If it depends on strides (:func:`is_contiguous`, :func:`can_merge`, :func:`stored_order`), a
+rank's own block may leave it open: a block with one index along a dimension can be seen as stored
+in any order along it, and an empty one in any order at all. On such a block NumPy's operations do
+not preserve the order that they preserve on others. And a view may leave gaps in the blocks of some
+ranks and take those of others entirely. In these cases, and only in these, the ranks vote.
 
-All this supposes that blocks with two or more indices are stored alike on all ranks. That holds for
-what operations make, and :func:`~distarray.array.from_local` sees to it.
+All this assumes that blocks with two or more indices are stored alike on all ranks. That holds for
+results of operations, and :func:`~distarray.array.from_local` ensures it.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ __all__ = [
     "vacant",
 ]
 
-#: Votes; the highest counts. The first two come from blocks that leave the question open.
+#: Votes; the highest decides. The first two come from blocks that leave the question open.
 _MAYBE, _HARDLY, _YES, _NO = range(4)
 
 
@@ -65,17 +65,17 @@ def is_contiguous(x: Base, order: str, everywhere: bool = True) -> bool:
     x : DistArray
         The array.
     order : str
-        Which one.
+        The order.
     everywhere : bool
-        Whether ranks that have none of the elements need the answer, too: they share no memory
-        whatever it is. Without it theirs may be another one.
+        Whether ranks without elements need the same answer, too. They share no memory in any case;
+        if False, their answer may differ.
 
     Cost
     ----
-    One allreduce of an integer where blocks leave it open: where some rank has a single index of a
-    longer dimension, or nothing, unless that is not to be asked; or a part of its block of a view's
-    base, and another rank all of it. None otherwise, nor where the array is known to have been made
-    in C order and that is asked.
+    One allreduce of an integer if blocks leave it open: if some rank has a single index of a longer
+    dimension, or (with `everywhere`) nothing; or if a view takes part of one rank's block of its
+    base, and all of another's. None otherwise, nor for "C" if the array is known to have been made
+    in C order.
     """
     if order == "C" and is_natural(x):
         return True
@@ -86,7 +86,7 @@ def is_contiguous(x: Base, order: str, everywhere: bool = True) -> bool:
 
 
 def has_items_in_line(x: Base) -> bool:
-    """Whether the items along the last dimension, which has several, follow one another in memory.
+    """Whether the items along the last dimension, which has several, are adjacent in memory.
 
     Cost
     ----
@@ -106,16 +106,16 @@ def _of_items(block: Array, layout: Layout) -> int:
         return _NO
     if not _is_open(block, layout, range(layout.ndim)):
         return _YES
-    # A single index of an outer dimension may be as near as those of the last one, or nearer.
+    # The step of an outer dimension with a single index may be as small as an item, or smaller.
     near = block.shape[-1] > 1 and any(abs(step) <= size for step, _ in _steps(block, layout)[:-1])
     return _HARDLY if near or block.strides[-1] != size else _MAYBE
 
 
 def cast_type(dtype: DTypeLike) -> DType:
-    """The data type to cast to; of a class the instance whose size the cast finds."""
+    """The data type to cast to; for a class its flexible instance, whose size the cast finds."""
     if isinstance(dtype, type) and issubclass(dtype, np.dtype):
         if dtype is np.dtype:
-            np.empty(0, dtype)  # raises what NumPy raises
+            np.empty(0, dtype)  # raises NumPy's error
         kind: Any = dtype
         made: DType = kind() if kind.type is str else np.dtype(kind.type)
         return made
@@ -123,9 +123,9 @@ def cast_type(dtype: DTypeLike) -> DType:
 
 
 def suits(x: Base, dtype: DTypeLike, order: str) -> bool:
-    """Whether an array is of a data type already, and stored in an order: "C", "F", or any ("K").
+    """Whether an array already has a data type and is stored in an order: "C", "F", or any ("K").
 
-    It then is the result of a conversion that need not copy.
+    Then a conversion need not copy it.
 
     Cost
     ----
@@ -134,7 +134,7 @@ def suits(x: Base, dtype: DTypeLike, order: str) -> bool:
     own = x.block.dtype
     kind = own if dtype is None else cast_type(dtype)
     if kind != own and kind.type is own.type:
-        kind = np.empty(0, own).astype(kind).dtype  # text of any length, dates of any unit
+        kind = np.empty(0, own).astype(kind).dtype  # strings of any length, dates of any unit
     if kind != own or isinstance(x.block, np.generic):
         return False
     return order not in ("C", "F") or is_contiguous(x, order)
@@ -146,7 +146,7 @@ def is_natural(x: Base) -> bool:
 
 
 def natural(x: Base) -> Any:
-    """The array itself, of which all ranks know now that all blocks are in C order."""
+    """The array itself, marked on all ranks as having all blocks in C order."""
     x._natural = x.block
     return x
 
@@ -165,16 +165,16 @@ def _of_contiguity(block: Array, layout: Layout, order: str) -> int:
 
 
 def _steps(block: Array, layout: Layout) -> list[tuple[int, int]]:
-    """The step in bytes and the block's extent, for dimensions with several indices on all ranks.
+    """The step in bytes and the block's extent, for dimensions with several indices in the array.
 
-    What has one index in the whole array says nothing: its step may be any, or 0.
+    A dimension with one index in the whole array says nothing: its step is arbitrary.
     """
     pairs = zip(block.strides, block.shape, layout.shape, strict=True)
     return [(step, extent) for step, extent, whole in pairs if whole > 1]
 
 
 def _is_chained(steps: Sequence[tuple[int, int]], step: int) -> bool:
-    """Whether each dimension steps over what those before it hold, the first by `step` bytes."""
+    """Whether each dimension's step is the span of those before it, and the first's is `step`."""
     for own, extent in steps:
         if own != step:
             return False
@@ -183,7 +183,7 @@ def _is_chained(steps: Sequence[tuple[int, int]], step: int) -> bool:
 
 
 def can_merge(x: Base, groups: Sequence[Interval], everywhere: bool = True) -> bool:
-    """Whether each group of neighbouring dimensions can become one without a copy.
+    """Whether each group of adjacent dimensions can be merged into one without a copy.
 
     Parameters
     ----------
@@ -222,13 +222,13 @@ def _of_merging(
 
 
 def _is_chain(block: Array, dims: Sequence[int]) -> bool:
-    """Whether each dimension steps over exactly what the next one spans."""
+    """Whether each dimension's step is exactly the span of the next one."""
     strides, shape = block.strides, block.shape
     return all(strides[dim] == strides[after] * shape[after] for dim, after in pairwise(dims))
 
 
 def owns_memory(x: Base) -> bool:
-    """Whether no rank's block is a view of something.
+    """Whether no rank's block is a view of other memory.
 
     Cost
     ----
@@ -243,7 +243,7 @@ def owns_memory(x: Base) -> bool:
 def _decided(
     x: Base, vote: int, dims: Sequence[int], inner: Sequence[int], everywhere: bool
 ) -> bool:
-    # Who has no elements has to know at least whether a view can be written to.
+    # Ranks without elements need the answer if the array is read-only: a copy of it is writeable.
     layout, all_ask = x.layout, everywhere or not getattr(x.block.flags, "writeable", True)
     if not layout.is_whole and _is_asked(layout, tuple(dims), tuple(inner), all_ask):
         vote = int(x.mesh.group.allreduce(np.array(vote), Fold.MAX, "storage"))
@@ -261,7 +261,7 @@ def _is_asked(
 ) -> bool:
     """Whether some rank's block leaves a question about these dimensions open.
 
-    Gaps in the `inner` ones separate what lies along others.
+    Gaps in the `inner` dimensions separate elements along the others.
     """
     cuts = layout.cuts
     if any(_lengths(cuts[dim])[0] for dim in dims if layout.shape[dim] > 1):
@@ -273,9 +273,9 @@ def _is_asked(
 
 @lru_cache(maxsize=4096)
 def _lengths(cut: Cut) -> tuple[bool, bool, bool]:
-    """Whether a block has a single index of the dimension, and whether one has none.
+    """Whether some block has a single index of the dimension, and whether some block has none.
 
-    And whether a view has left some of one block of its base, and none of another.
+    And whether a view takes part of one block of its base, and all of another.
     """
     if cut.parts == 1:
         return cut.extent == 1, cut.extent == 0, False
@@ -287,11 +287,11 @@ def _lengths(cut: Cut) -> tuple[bool, bool, bool]:
 
 
 def stored_order(x: Base) -> tuple[int, ...]:
-    """The dimensions from the farthest apart in memory to the nearest; the ranks agree.
+    """The dimensions from the largest stride to the smallest; the same on all ranks.
 
     Ranks whose block leaves it open do not vote: a block with one index along all dimensions but
-    one may be stored either way. It is C order if that is so on all ranks. A block with one index
-    along some dimension counts where no other rank has more.
+    one may be in any order. If no rank votes, it is C order. The vote of a block with one index
+    along some dimension counts only if no other rank is certain.
 
     Cost
     ----
@@ -301,14 +301,14 @@ def stored_order(x: Base) -> tuple[int, ...]:
 
 
 def common_order(arrays: Sequence[Base]) -> tuple[int, ...]:
-    """The order in which arrays of as many dimensions are stored; C order if they differ.
+    """The order in which arrays of equally many dimensions are stored; C order if they differ.
 
-    What has several indices along one dimension alone fits any order.
+    An array with several indices along only one dimension fits any order.
 
     Cost
     ----
-    One allreduce for all arrays together; none where it is known that one is in C order, where no
-    array has an order, and where every rank has everything.
+    One allreduce for all arrays together; none if one is known to be in C order, if no array has
+    an order, or if every rank has everything.
     """
     ndim = arrays[0].ndim
     natural = tuple(range(ndim))
@@ -324,7 +324,7 @@ def common_order(arrays: Sequence[Base]) -> tuple[int, ...]:
 
 
 def _vote_on_order(x: Base) -> int:
-    """This rank's vote on the order: its number, -1 for no opinion; higher where it is certain."""
+    """This rank's vote on the order: its number, -1 for no opinion; higher if it is certain."""
     natural = tuple(range(x.ndim))
     block = x.to_local()
     vote = -1
@@ -334,7 +334,7 @@ def _vote_on_order(x: Base) -> int:
         order = _walked(block.strides, block.shape)
         vote = _coded(order)
         if not _is_open(block, x.layout, natural):
-            vote += x.ndim**x.ndim  # what it says counts more than what an open block says
+            vote += x.ndim**x.ndim  # it outweighs the votes of open blocks
     elif block.size and _is_rather_fortran(block, x.layout):
         vote = _coded(natural[::-1])
     return vote
@@ -343,9 +343,9 @@ def _vote_on_order(x: Base) -> int:
 def _walked(strides: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """The dimensions as NumPy's iterator walks them in order "K", the outermost first.
 
-    One of stride 0 can go anywhere: it stays where it is, unless what lies beside it moves across.
-    One with a single index, which may have more on other ranks, steps over what it holds: as the
-    dimension around it does.
+    A dimension of stride 0 can go anywhere: it keeps its place, unless a neighbour moves past it.
+    One with a single index, which may have more on other ranks, has the stride of the dimension
+    around it, and counts as the inner one.
     """
     steps = [(abs(step), extent > 1) for step, extent in zip(strides, shape, strict=True)]
     order = list(range(len(strides)))
@@ -366,7 +366,7 @@ def _coded(order: tuple[int, ...]) -> int:
 
 
 def _is_rather_fortran(block: Array, layout: Layout) -> bool:
-    """Whether a block, which could be in either order, steps over its dimensions as Fortran's."""
+    """Whether a block that could be in either order has the strides of Fortran order."""
     steps = [(abs(step), extent) for step, extent in _steps(block, layout)]
     nearest = min([step for step, _ in steps], default=0)
     return _is_chained(steps, nearest) and not _is_chained(steps[::-1], nearest)

@@ -1,4 +1,4 @@
-"""Views that other code makes: entries that take everything, dimensions in another order."""
+"""Helpers for views: entries that take everything, dimensions in another order."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,7 +17,7 @@ def everything(x: DistArray) -> list[Any]:
 
 
 def permuted(x: DistArray, axes: Sequence[int]) -> DistArray:
-    """`x` with its dimensions in the order `axes`, which is known to be one."""
+    """`x` with its dimensions in the order `axes`, which has been checked."""
     layout, mesh = _permuted_layout(x.layout, tuple(axes)), x.mesh
     if layout.ats and not layout.holds(mesh.coords):
         return wrap(vacant(x.block, layout, mesh), layout, mesh)

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def agree(group: "Group", error: BaseException | None) -> None:
-    """Raise the same error on all ranks if any rank brings one.
+    """Raise the same error on all ranks if any rank has one.
 
     Call it outside of the ``except`` block that caught the error: a chained exception would make
     one rank's error differ from the others'.
@@ -27,9 +27,9 @@ def agree(group: "Group", error: BaseException | None) -> None:
     Parameters
     ----------
     group : Group
-        All ranks that raise together; collective.
+        The ranks that raise together; the call is collective.
     error : exception or None
-        This rank's error. If several ranks bring one, that of the lowest is raised.
+        This rank's error. If several ranks have one, the lowest rank's is raised.
 
     Cost
     ----
@@ -45,7 +45,7 @@ def agree(group: "Group", error: BaseException | None) -> None:
         return
     name, text, data = group.broadcast_object(_packed(error), first, "agreement on errors")
     if error is not None and (type(error).__name__, str(error)) == (name, text):
-        raise error  # this rank's own: not every error of NumPy's can be sent
+        raise error  # the original: not every NumPy error can be sent
     raise _unpacked(name, text, data)
 
 
@@ -65,13 +65,13 @@ def agreed(group: "Group", act: Callable[[], T]) -> T:
 
 
 def _packed(error: BaseException | None) -> tuple[str, str, bytes | None]:
-    """An exception for sending; one that cannot be pickled as its nearest base that can."""
+    """An exception for sending; if it cannot be pickled, its nearest base class that can."""
     name = type(error).__name__
     for kind in type(error).__mro__:
         if kind in (Exception, BaseException):
             break
         try:
-            with forbid_communication():  # this rank alone would gather an array in it
+            with forbid_communication():  # an array in it would be gathered, by this rank alone
                 data = pickle.dumps(error if kind is type(error) else kind(str(error)))
             pickle.loads(data)
         except Exception:

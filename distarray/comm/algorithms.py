@@ -34,7 +34,7 @@ GATHER_BELOW = 1 << 16
 
 
 def allreduce(group: "Transport", block: Array, fold: Fold) -> Array:
-    """Fold in rank order: gather and fold; or, if that is much, fold pieces and gather those."""
+    """Fold in rank order: gather small blocks and fold; fold pieces of large ones and gather."""
     block = prepared(block, fold)
     if group.size == 1 or block.size == 0:
         return averaged(block.copy(order="C"), group.size, fold)
@@ -125,10 +125,10 @@ def gather_varied(group: "Transport", block: Array, root: int) -> list[Array] | 
 def begin_allgather(
     group: "Group", block: Array, counts: Sequence[int], note: "Note" = None
 ) -> tuple[list[Array], Pending]:
-    """Begin an ``allgather_varied`` of host arrays: the views that it fills, and itself."""
+    """Begin an ``allgather_varied`` of host arrays; return the views that it fills, and itself."""
     views = split_views(np.empty((sum(counts), *block.shape[1:]), block.dtype), counts)
     mine = views[group.rank]
-    mine[...] = block  # the original may be changed meanwhile
+    mine[...] = block  # the caller may change the original meanwhile
     others = [(rank, view) for rank, view in enumerate(views) if rank != group.rank]
     pending = group.begin_exchange(
         [(rank, mine) for rank, _ in others if mine.size],
@@ -142,9 +142,9 @@ def begin_allgather(
 def begin_reduce_scatter(
     group: "Group", blocks: Sequence[Array], fold: Fold, note: "Note" = None
 ) -> tuple[Array, Pending]:
-    """Begin a ``reduce_scatter`` of host arrays: the array that it fills, and itself.
+    """Begin a ``reduce_scatter`` of host arrays; return the array that it fills, and itself.
 
-    The blocks belong to the conversation until the end. The caller divides averages (AVG).
+    The blocks must not be touched until the end. For AVG the caller divides the sum.
     """
     ready = [np.ascontiguousarray(prepared(block, fold)) for block in blocks]
     own = ready[group.rank]

@@ -1,8 +1,8 @@
 """The last conversations of this process, each with the line of the program that led to it.
 
 A conversation is a collective or an exchange of messages. Functions that begin one call
-:func:`note`, which must cost next to nothing: what it keeps is put into words only when ranks wait
-for one another.
+:func:`note`, which must cost next to nothing: its records become text only when ranks wait for one
+another.
 """
 
 import sys
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEPT", "Call", "latest", "moves", "note", "recent", "waiting"]
 
-#: Conversations that are kept; a power of two.
+#: How many conversations are kept; a power of two.
 KEPT = 64
 
 _MASK = KEPT - 1
@@ -32,7 +32,7 @@ _depths: dict[int, int] = {}
 
 
 class Numbered(Protocol):
-    """A group of ranks, or another set of processes that converse: it counts conversations."""
+    """A group of ranks, or another set of processes, that counts its conversations."""
 
     number: int
 
@@ -44,7 +44,7 @@ class Call(NamedTuple):
     ----------
     group : MPIGroup
     number : int
-        How many conversations of all its ranks the group has had, this one included.
+        How many conversations the whole group has had, this one included.
     kind : str
         The method of the group.
     note : str or other hashable
@@ -87,7 +87,7 @@ def note(group: Numbered, kind: str, what: Hashable, together: int = 1) -> None:
     what : str or other hashable
         What it is for; never an array, which would be kept alive.
     together : int
-        1 for a conversation of all ranks of the group, which all of them count; otherwise 0.
+        1 for a conversation of the whole group, which every rank counts; otherwise 0.
     """
     global _begun, _latest
     caller = id(_getframe(2).f_code)
@@ -95,7 +95,7 @@ def note(group: Numbered, kind: str, what: Hashable, together: int = 1) -> None:
         inner = _getframe(_depths[caller])
         frame: Any = inner.f_back
         if known[frame.f_globals["__name__"]] or not known[inner.f_globals["__name__"]]:
-            inner, frame = _entry(caller)  # it was called in another way this time
+            inner, frame = _entry(caller)  # reached by another path this time
     except (AttributeError, KeyError, ValueError):
         inner, frame = _entry(caller)
     number = group.number = group.number + together
@@ -112,7 +112,7 @@ def note(group: Numbered, kind: str, what: Hashable, together: int = 1) -> None:
 
 
 def _entry(caller: int) -> tuple[FrameType, FrameType]:
-    """The outermost frame of the house and the user's frame that has called it."""
+    """The library's outermost frame and the user's frame that called it."""
     inner, depth = _getframe(2), 1
     frame = inner.f_back
     while frame is not None:
@@ -125,7 +125,7 @@ def _entry(caller: int) -> tuple[FrameType, FrameType]:
 
 
 def waiting() -> None:
-    """Note that this process begins to wait for something that was begun before."""
+    """Note that this process begins to wait for a conversation begun earlier."""
     global _waits
     _waits += 1
 

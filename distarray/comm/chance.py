@@ -1,9 +1,9 @@
-"""Random numbers in functions that each rank calls by itself, one perhaps more often than another.
+"""Random numbers in functions that each rank calls by itself, perhaps more often than other ranks.
 
-A generator from outside such a function is shared by the ranks: it stands at the same place on all
-of them. Drawn from by each rank for its own calls it would give every rank the same numbers, and
-stand at different places afterwards. So that is refused, and who has called the function can let
-every rank make all calls instead (:func:`distarray.engines.mapping.loops.by_all_if_drawn`).
+A generator from outside such a function is shared: its state is the same on all ranks. If each rank
+drew from it for its own calls, all would get the same numbers, and the states would differ
+afterwards. So that is refused, and the function's caller can let every rank make all calls instead
+(:func:`distarray.engines.mapping.loops.by_all_if_drawn`).
 """
 
 from collections.abc import Iterator
@@ -20,39 +20,39 @@ class Watched(Protocol):
     """A generator that cannot refuse by itself, such as Python's `random`."""
 
     def mark(self) -> Any:
-        """Where it stands."""
+        """Its state."""
 
     def restore(self, mark: Any) -> None:
-        """Go back to where it stood."""
+        """Return to an earlier state."""
 
 
-#: What is looked at after each function that a rank has called by itself.
+#: Generators that are checked after each function that a rank calls by itself.
 watched: list[Watched] = []
 _apart: ContextVar[object | None] = ContextVar("distarray_apart", default=None)
 
 
 def home() -> object | None:
-    """Where a generator is made: None for code that all ranks execute in step."""
+    """A mark of where a generator is made: None for code that all ranks execute in step."""
     return _apart.get()
 
 
 def home_of_copy(shared: bool) -> object | None:
-    """Where the copy of a generator belongs, which other ranks may have been sent.
+    """The home of a copy of a generator; other ranks may have been sent copies, too.
 
-    `shared` says whether the generator was made by all ranks in step. If not, its copies are as
-    little alike on all ranks.
+    `shared` says whether all ranks made the generator in step. If not, the copies differ between
+    ranks, too.
     """
     return _apart.get() if shared else _apart.get() or object()
 
 
 def verify_home(made: object | None) -> None:
-    """Raise if a generator is not drawn from where it was made, as :func:`home` told.
+    """Raise if a generator made at `made` (see :func:`home`) is drawn from elsewhere.
 
     Raises
     ------
     ChanceError
-        If it is drawn from in a function that ranks call by themselves and was made outside, or
-        the other way around.
+        If it was made outside of a function that ranks call by themselves and is drawn from in it,
+        or the other way around.
     """
     if _apart.get() is not made:
         raise ChanceError(shared=made is None)
@@ -65,7 +65,7 @@ def apart() -> Iterator[None]:
     Raises
     ------
     ChanceError
-        At the end, if the block has drawn from a generator that is watched. It is put back.
+        At the end, if the block has drawn from a watched generator, whose state is restored.
     """
     marks = [source.mark() for source in watched]
     token = _apart.set(object())

@@ -2,8 +2,8 @@
 
 mpi4py ends MPI once the interpreter has shut down, in any process that has it in memory, and the
 parent's launcher would take that for the end of the rank. Children of ``multiprocessing`` exit by
-``os._exit`` before that. A child that the program itself has forked, and that ends as programs do,
-exits here: after all that Python does at its end, and before the C libraries' handlers.
+``os._exit`` before that. A child that the program itself has forked, and that ends normally, exits
+here: after Python's own shutdown, and before the exit handlers of C libraries.
 """
 
 import atexit
@@ -21,7 +21,7 @@ _status = [0]
 
 
 class _Last:
-    """Ends the process when it is deleted, with the module `sys`, the last but one to go."""
+    """Ends the process when it is deleted together with the module `sys`, the last but one."""
 
     def __init__(self) -> None:
         self._streams = [sys.__stdout__, sys.__stderr__]
@@ -56,7 +56,7 @@ def _in_forked_child() -> None:
 
 
 def _last_error() -> Any:
-    """The exception that nobody has caught, once the interpreter has shown it."""
+    """The uncaught exception, once the interpreter has printed it."""
     return getattr(sys, "last_value", None)
 
 

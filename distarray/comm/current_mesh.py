@@ -1,6 +1,6 @@
 """The mesh of new arrays: this rank alone, that of a ``with mesh:`` block, or the default one.
 
-A rank is alone while it calls functions of the user's, each rank as many as fall to it.
+A rank is alone while it calls the user's functions that every rank calls by itself.
 """
 
 import os
@@ -28,14 +28,14 @@ _forked = False
 
 @contextmanager
 def alone(mesh: "DeviceMesh", alike: bool = False) -> Iterator[None]:
-    """Run a block that each rank of a mesh runs by itself, perhaps one more often than another.
+    """Run a block that each rank of a mesh runs by itself, perhaps more often than other ranks.
 
-    `alike` says that all ranks do the same in it. Else it cannot draw from generators from outside,
-    which raise :class:`~distarray.errors.ChanceError`.
+    `alike` says that all ranks do the same in it. Otherwise drawing from a generator made outside
+    raises :class:`~distarray.errors.ChanceError`.
 
     Arrays made in the block are on a mesh of this rank alone; replicated arrays from outside can be
     used. Operations that need other ranks raise
-    :class:`~distarray.errors.CommunicationForbidden`, since those would not answer.
+    :class:`~distarray.errors.CommunicationForbidden`, since the others would not answer.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def own_mesh() -> "DeviceMesh | None":
 
 
 def _in_forked_child() -> None:
-    """New arrays are on a mesh of this process alone; its parent's whole arrays go with them."""
+    """New arrays are on a mesh of this process alone; the parent's whole arrays work with them."""
     global _forked
     defaults.clear()
     _own.set(None)

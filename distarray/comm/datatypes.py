@@ -2,8 +2,8 @@
 
 A contiguous view needs none of its own. A view of long runs becomes one element of a derived
 datatype that starts at the view's first element: vectors of vectors, as many as the strides need.
-The types are cached, since programs repeat themselves, and the least recently used are freed, since
-MPI has only so many. Views of short runs are packed by NumPy, which is several times faster there
+The types are cached, and the least recently used are freed, since MPI has a limited number of
+them. Views of short runs are packed by NumPy, which is several times faster there
 (`benchmarks/exchange_methods.py`), and so are views with negative strides, which Open MPI 5.0.11
 sends wrongly. Counts that do not fit into an int become one element of a large datatype: not every
 MPI has the calls with large counts.
@@ -62,7 +62,7 @@ _INTEGERS = {
 
 
 class _Carrier(NamedTuple):
-    """How the elements of one dtype travel."""
+    """How the elements of one dtype are sent."""
 
     mpi_type: MPI.Datatype
     #: MPI elements in one element.
@@ -76,7 +76,7 @@ _strided: OrderedDict[tuple[Any, ...], MPI.Datatype | None] = OrderedDict()
 
 
 def carrier(dtype: np.dtype[Any]) -> _Carrier:
-    """How elements of a dtype travel: as MPI's numbers if it has them, otherwise as bytes."""
+    """How elements of a dtype are sent: as an MPI number type if there is one, or as bytes."""
     found = _carriers.get(dtype)
     if found is None:
         if dtype.hasobject:
@@ -120,9 +120,9 @@ def in_place(view: Array) -> Any:
 
 
 def _is_read(view: Array, flags: "flagsobj", kind: _Carrier) -> bool:
-    """Whether mpi4py takes a C-contiguous view as it is.
+    """Whether mpi4py can take a C-contiguous view itself.
 
-    It has no type for the elements of a view that is not aligned, such as a field of a record.
+    It has no type for the elements of an unaligned view, such as a field of a record.
     """
     return kind.alias is None and flags.aligned and view.size <= LARGE
 
@@ -201,7 +201,7 @@ def _build(view: Array) -> MPI.Datatype | None:
 
 
 def merged_dims(shape: tuple[int, ...], strides: tuple[int, ...]) -> Dims:
-    """(length, stride) of each dimension longer than 1; neighbours with one step are merged."""
+    """(length, stride) of each dimension longer than 1; neighbours are merged where they can be."""
     dims: Dims = []
     for length, stride in zip(shape, strides, strict=True):
         if length == 1:

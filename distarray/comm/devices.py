@@ -1,4 +1,4 @@
-"""GPU buffers in messages: handed to MPI as they are, or copied through pinned host memory.
+"""GPU buffers in messages: handed to MPI directly, or copied through pinned host memory.
 
 CuPy arrays are recognised by the CUDA array interface, and CuPy is never imported here: a program
 without GPU arrays does not load it.
@@ -68,8 +68,8 @@ def on_device(block: object) -> bool:
 def gpu_aware() -> bool:
     """Whether MPI takes device pointers.
 
-    ``DISTARRAY_GPU_AWARE`` decides if it is set. Otherwise it is so if MPI lists CUDA among the
-    kinds of memory that it supports (``mpi_memory_alloc_kinds``, MPI 4.1), or a switch of an older
+    ``DISTARRAY_GPU_AWARE`` decides if it is set. Otherwise yes if MPI lists CUDA among the kinds of
+    memory that it supports (``mpi_memory_alloc_kinds``, MPI 4.1), or if a switch of an older
     library is on: ``MPICH_GPU_SUPPORT_ENABLED``, ``MV2_USE_CUDA``, ``OMPI_MCA_opal_cuda_support``.
     """
     global _aware
@@ -97,12 +97,12 @@ def _is_yes(word: str) -> bool:
 
 
 def direct(group: "Transport", views: Iterable[Array]) -> bool:
-    """Whether the group's transport can take these views where they are."""
+    """Whether the group's transport can send and receive these views in place."""
     return group.takes_device_buffers and gpu_aware() and all(map(on_device, views))
 
 
 def to_host(block: Array) -> Array:
-    """The block's values on the host: in pinned memory for a GPU block, itself for a host one."""
+    """The block on the host: a pinned copy of a GPU block, a host block itself."""
     if not on_device(block):
         return np.asarray(block)
     host = _pinned(block)

@@ -1,9 +1,9 @@
 """A nonzero exit status for a process whose program has ended already.
 
-Python prints errors in handlers of `atexit`, and the exit status stays as it was. But Python exits
-with status 120 if the standard streams cannot be flushed at the very end, when all handlers have
-run. That is used here: unlike ``os._exit`` and MPI_Abort it cuts short neither handlers nor other
-ranks, which MPI_Finalize waits for.
+Python prints errors of `atexit` handlers, but does not change the exit status. It does exit with
+status 120 if the standard streams cannot be flushed at the very end, when all handlers have run.
+That is used here: unlike ``os._exit`` and MPI_Abort it cuts short neither handlers nor other ranks,
+which MPI_Finalize waits for.
 """
 
 import sys
@@ -41,6 +41,6 @@ def end_with_status(error: BaseException) -> None:
     if stream is None:
         return
     told = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-    stream.write(f"\ndistarray: after the end of the program something has failed:\n{told}")
+    stream.write(f"\ndistarray: an error after the end of the program:\n{told}")
     if not isinstance(stream, _Failing):
         sys.stderr = cast("TextIO", _Failing(stream))

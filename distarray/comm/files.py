@@ -1,9 +1,9 @@
-"""Files that the ranks of a group read and write together, each its own stretches of bytes.
+"""Files that the ranks of a group read and write together, each rank its own byte ranges.
 
-MPI processes write by MPI-IO, whose collective calls know the file system (stripes, locks,
-aggregators). For reading, on ranks that are threads, in single processes and where MPI cannot open
-the file, ``pread`` and ``pwrite`` are used. Either way it is one ordinary file. The other ranks
-open it after rank 0 has, and an error of one rank's disk becomes every rank's.
+MPI processes write through MPI-IO, whose collective calls know the file system (stripes, locks,
+aggregators). Reading uses ``pread``; on thread ranks, in single processes and where MPI cannot open
+the file, writing uses ``pwrite``. Either way it is one ordinary file. The other ranks open it after
+rank 0 has, and an I/O error of one rank is raised on all.
 """
 
 import errno
@@ -27,13 +27,13 @@ __all__ = ["PAGE", "STRETCH", "DescriptorFile", "SharedFile", "landing", "open_f
 
 Mode = Literal["r", "w"]
 
-#: Bytes that are written or read in one call: more would not fit the counts of every MPI.
+#: Most bytes written or read in one call: more would not fit the counts of every MPI.
 STRETCH = 1 << 30
-#: Bytes of a page, of memory and of files in it.
+#: Bytes of a page, in memory and in the page cache.
 PAGE = 1 << 12
-#: Blocks begin at multiples of this, which suits all elements and vectors of the processor.
+#: Alignment of blocks in bytes; suits all dtypes and the processor's vectors.
 _ALIGNED = 1 << 6
-#: Memory of this many bytes may have one page more.
+#: From this many bytes on, memory may have one extra page.
 _WORTH = 1 << 19
 _FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY}
 
@@ -147,11 +147,11 @@ class DescriptorFile(SharedFile):
 
 
 def landing(shape: Shape, dtype: DTypeLike, offset: int = 0) -> Array:
-    """New memory for the bytes of a file from `offset` on, at the same place in its page.
+    """New memory for the bytes of a file from `offset` on, at the same place within a page.
 
-    Reading copies pages. Where memory begins a few bytes further in its page than the bytes do in
-    theirs (16 bytes for large memory from malloc), processors take each load to depend on the store
-    before it, and the copy takes up to three times as long.
+    Reading copies pages. If the memory begins a few bytes further into its page than the bytes do
+    into theirs (malloc: 16 bytes, for large memory), the processor takes each load to depend on the
+    store before it, and the copy takes up to three times as long.
     """
     kind = np.dtype(dtype)
     size = prod(shape) * kind.itemsize
@@ -165,7 +165,7 @@ def landing(shape: Shape, dtype: DTypeLike, offset: int = 0) -> Array:
 
 def ended(path: str, offset: int) -> OSError:
     """The error of a file that has become shorter since it was opened."""
-    return OSError(f"{path}: the file ends at byte {offset}, and was longer when it was opened")
+    return OSError(f"{path}: the file ends at byte {offset}, but was longer when it was opened")
 
 
 def open_file(group: Group, path: str, mode: Mode = "r", size: int | None = None) -> SharedFile:
@@ -178,8 +178,8 @@ def open_file(group: Group, path: str, mode: Mode = "r", size: int | None = None
     path : str
         Equal on all ranks, on a file system that all of them see.
     mode : {"r", "w"}
-        Read, or write anew: an existing file is emptied in place, as by Python's ``open``, once all
-        ranks have come here.
+        Read or overwrite: an existing file is emptied in place, as by Python's ``open``, once all
+        ranks have made the call.
     size : int, optional
         The length to give the file, with "w".
 
@@ -216,7 +216,7 @@ def open_file(group: Group, path: str, mode: Mode = "r", size: int | None = None
 
 
 def _followed(group: Group, path: str, mode: Mode, length: int) -> tuple[int, Exception | None]:
-    """The file that rank 0 has opened, opened by another rank: descriptor and error."""
+    """Open on another rank the file that rank 0 has opened; return descriptor and error."""
     descriptor, found, error = _opened(path, mode, None, first=False)
     if error is None and found != length:
         error = _other_file(path, group.rank, f"has {found} bytes", length)
@@ -256,7 +256,7 @@ def _named(error: Exception, path: str) -> Exception:
 
 def _other_file(path: str, rank: int, found: str, length: int) -> OSError:
     return OSError(
-        f"{path}: on rank {rank} ({os.uname().nodename}) the file {found}, where rank 0 has one of "
+        f"{path}: on rank {rank} ({os.uname().nodename}) the file {found}, but rank 0 has one of "
         f"{length} bytes; give a path on a file system that all ranks share"
     )
 

@@ -57,7 +57,7 @@ class Group(Subsets):
     # -- point to point -----------------------------------------------------------------------
 
     def exchange(self, sends: Sequence[Pair], receives: Sequence[Pair], note: Note = None) -> None:
-        """Send and receive strided views; array data moves between ranks here alone.
+        """Send and receive strided views, point to point.
 
         Parameters
         ----------
@@ -105,7 +105,7 @@ class Group(Subsets):
     ) -> Pending:
         """Begin an `exchange` of C-contiguous host arrays of numbers; the ledger calls it `kind`.
 
-        Until the end the arrays belong to the conversation; see `begin_allreduce`.
+        The arrays must not be touched until the end; see `begin_allreduce`.
         """
         if ledger.watching:
             self._write(kind, sum(view.nbytes for _, view in sends), note)
@@ -116,7 +116,7 @@ class Group(Subsets):
     def board(self) -> Board | None:
         """Memory that all ranks of the group share; None if they cannot. Collective the first time.
 
-        Its users meet before they write to it, and again after they have read from it.
+        The ranks synchronise before they write to it, and again after they have read from it.
         """
         return self._board()
 
@@ -162,7 +162,7 @@ class Group(Subsets):
         ----------
         block : ndarray
             C-contiguous host memory of equal shape and dtype on every rank, and of a dtype that
-            the fold keeps. Until the end it belongs to the conversation.
+            the fold keeps. It must not be touched until the end.
         fold : Fold
             As for `allreduce`.
         note : Note
@@ -264,13 +264,13 @@ class Group(Subsets):
         Parameters
         ----------
         block, root, note
-            As for `broadcast`. Until the end the block belongs to the conversation; root may read
-            it.
+            As for `broadcast`. The block must not be touched until the end, except that root may
+            read it.
 
         Returns
         -------
         Pending
-            As for `begin_allreduce`; for blocks on a device it is over at once.
+            As for `begin_allreduce`; already over for blocks on a device.
         """
         if type(block) is not _ndarray:
             self.broadcast(block, root, note)
@@ -370,7 +370,7 @@ class Group(Subsets):
             self.exchange([], [(root, block)] if block.nbytes else [], note)
             return block
         if blocks is None:
-            raise ValueError("scatter: the root brings the blocks")
+            raise ValueError("scatter: root must pass the blocks")
         sends = [(r, b) for r, b in enumerate(blocks) if r != root and b.nbytes]
         self.exchange(sends, [], note)
         if blocks[root] is not block:
@@ -388,7 +388,7 @@ class Group(Subsets):
         return [obj] if self.size == 1 else self._allgather_object(obj)
 
     def broadcast_object(self, obj: T | None, root: int = 0, note: Note = None) -> T:
-        """Root's (picklable, small) object, on every rank; the others can bring None."""
+        """Root's (picklable, small) object, on every rank; the others can pass None."""
         if ledger.watching:
             self._write("broadcast_object", 0, note)
         if self.watched:
@@ -397,7 +397,7 @@ class Group(Subsets):
             return obj  # type: ignore[return-value]
         return self._broadcast_object(obj, root)
 
-    # -- the whole -----------------------------------------------------------------------------
+    # -- the whole group -----------------------------------------------------------------------
 
     def barrier(self) -> None:
         """Wait for all ranks."""

@@ -38,7 +38,8 @@ _LAST_RANK = 20
 _DRAIN = 0.05
 #: Seconds for MPI to end the job; the main thread may hold MPI's locks.
 _DEAF = 5.0
-#: MPICH's process on each node that starts the ranks, and Linux's word for "when my parent dies".
+#: MPICH's process on each node that starts the ranks, and Linux's option for a signal when the
+#: parent dies.
 _DAEMON = "hydra_pmi_proxy"
 _PR_SET_PDEATHSIG = 1
 
@@ -139,7 +140,7 @@ def _on_thread_exception(args: threading.ExceptHookArgs) -> None:
 class AgreedExit(SystemExit):
     """An exit with a status that all ranks have agreed on, so that no rank is aborted."""
 
-    #: Hides `SystemExit.code`, the reading of which would end the other ranks.
+    #: Hides `SystemExit.code`: reading that would end the other ranks.
     code: Any = None
 
     def __init__(self, status: Status) -> None:
@@ -175,10 +176,10 @@ def _watch_exits() -> bool:
 
 
 def _end_with_daemon() -> None:
-    """Have the kernel end this rank when the daemon of MPICH that has started it is killed.
+    """Have the kernel end this rank when the MPICH daemon that started it is killed.
 
-    When the job is aborted, the daemon kills the ranks. But mpiexec kills the daemons that are left
-    when the next second of the clock begins, which may be at once. Such a daemon leaves its ranks
+    When the job is aborted, the daemon kills the ranks. But mpiexec kills the remaining daemons at
+    the next full second of the clock, which may be at once. A daemon killed so leaves its ranks
     behind, which wait for the lost rank and spin for ever.
     """
     parent = os.getppid()
@@ -193,7 +194,7 @@ def _end_with_daemon() -> None:
 
 
 def _exit(status: Status = None, /) -> NoReturn:
-    """`sys.exit` that makes the exception itself; in Python 3.11 only its type is raised."""
+    """A `sys.exit` that makes the exception itself: Python 3.11's raises only its type."""
     global last_exit
     frame = sys._getframe(1)
     call = "sys.exit()" if status is None else f"sys.exit({status!r})"
@@ -210,7 +211,7 @@ def _told(error: BaseException, tb: TracebackType | None) -> str:
 
 
 def _shown(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> str:
-    """Let the hook that was there before print the error."""
+    """Let the hook that was installed before print the error."""
     _plain_hook(kind, error, tb)
     return ""
 
@@ -255,7 +256,7 @@ def _end(code: int, text: Callable[[], str]) -> None:
 
 
 def _separated(words: str) -> str:
-    """Words that have several lines, as a traceback, begin on a line of their own."""
+    """Text of several lines, such as a traceback, begins on a line of its own."""
     return f"\n{words}" if "\n" in words else words
 
 
@@ -288,9 +289,10 @@ def _flush() -> None:
 
 
 def abort(comm: "MPI.Comm", code: int) -> None:
-    """End the job with a nonzero status that fits into a byte; MPI's own words are not printed.
+    """End the job with a nonzero status that fits into a byte; MPI's own message is not printed.
 
-    What there is to say has been said by then. MPICH writes its line from this process.
+    The error has been printed by then. MPICH prints its line from this process, hence the null
+    device.
     """
     _flush()
     with contextlib.suppress(OSError):

@@ -27,7 +27,7 @@ __all__ = [
     "trace",
 ]
 
-#: The purpose of a message, put into words only inside of traces.
+#: The purpose of a message; becomes text only inside of traces.
 Note: TypeAlias = "str | Route | None"
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class Event(NamedTuple):
         The method of the group: "exchange", "allreduce", "allgather", ...; or "library", which
         says that the conversations after it gather an array for a library, and sends nothing.
     bytes : int
-        Bytes that this rank contributed for others; received bytes are the others' sent ones.
+        Bytes that this rank contributed for others; what it received counts as sent by the others.
     messages : int
         Messages this rank sent: point-to-point ones one by one, a collective as one.
     peers : sequence of int
@@ -196,7 +196,7 @@ def forbid_communication() -> Iterator[None]:
 
 @contextmanager
 def note(text: Note) -> Iterator[None]:
-    """Give the purpose of the block's messages, where they have none of their own."""
+    """Give a purpose to those messages of the block that have none of their own."""
     token = _note.set(text)
     try:
         yield
@@ -225,7 +225,7 @@ def check_allowed(kind: str, nbytes: int, text: Note = None) -> None:
 
 
 def record(kind: str, nbytes: int, messages: int, peers: Sequence[int], text: Note = None) -> None:
-    """Write one event into the open traces, or refuse it; to be called only if :data:`watching`."""
+    """Write one event into the open traces, or refuse it; called only if :data:`watching`."""
     if text is None:
         text = _note.get()
     check_allowed(kind, nbytes, text)

@@ -69,7 +69,7 @@ def lone_group() -> LoneGroup:
 
 
 def become_lone(group: Group, *, world: bool = False) -> None:
-    """Let a group of one rank, perhaps the world's, go on without its transport."""
+    """Make a group of one rank, perhaps the world's, work without its transport."""
     global _lone
     group.__class__ = LoneGroup
     if world and isinstance(group, LoneGroup):

@@ -44,7 +44,7 @@ class DeviceMesh:
     """An n-d grid of ranks; one object for equal arguments on one communicator.
 
     Making a mesh is collective over its ranks. On other ranks `coords` is None, and operations on
-    the mesh send nothing and wait for nobody. Inside ``with mesh:`` new arrays go to it.
+    the mesh send nothing and wait for nobody. Inside ``with mesh:`` new arrays are made on it.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class DeviceMesh:
     # -- arrays on the mesh's devices ---------------------------------------------------------
 
     def asarray(self, x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
-        """An array on this rank's device, from anything NumPy takes; not copied if it is one."""
+        """An array on this rank's device, from anything NumPy takes; itself if it is one."""
         block: Array = self.xp.asarray(x, dtype)
         return block
 
@@ -315,7 +315,7 @@ class DeviceMesh:
         return dims
 
     def _fiber(self, dims: tuple[int, ...]) -> tuple[int, ...]:
-        """The ranks along `dims` through this rank; through the first corner for outsiders."""
+        """The ranks along `dims` through this rank, or through the first corner on outsiders."""
         if dims == tuple(range(self.ndim)):
             return self.ranks
         return fiber(self.ranks, self.shape, self.coords or (0,) * self.ndim, dims)

@@ -40,7 +40,7 @@ def definition(
 def compare(group: Group, wanted: Definition | MeshError) -> None:
     """Raise on all ranks of a group if they do not make the same mesh, or the same mistake.
 
-    Meshes that this rank has already are compared, too: another rank may be making one for the
+    Meshes that this rank has already made are compared, too: another rank may be making one for the
     first time, and would wait.
     """
     if group.size == 1:
@@ -96,7 +96,7 @@ def checked_names(names: Names | None, shape: tuple[int, ...]) -> tuple[str, ...
     checked = tuple([name for name in given if isinstance(name, str) and name])
     if len(given) != len(shape):
         raise MeshError(
-            f"{len(given)} name(s) {given} for a mesh of shape {shape}; give one name a dimension"
+            f"{len(given)} name(s) {given} for a mesh of shape {shape}; give one name per dimension"
         )
     if len(checked) < len(given):
         wrong = next(name for name in given if not isinstance(name, str) or not name)

@@ -13,7 +13,7 @@ try:
 except (ImportError, RuntimeError) as error:
     error.add_note(
         "mpi4py found no MPI library. pip install 'distarray-mpi[mpich]' brings one; on a cluster "
-        "load the MPI that is there (module load ...), in the job as in the shell."
+        "load the site's MPI (module load ...), in the job script as well as in the shell."
     )
     raise
 
@@ -37,7 +37,7 @@ T = TypeVar("T")
 _TAG = 7
 _SUBSET_TAG = 8
 _BROADCAST_TAG = 9
-#: Up to so many ranks that share memory, a broadcast that is begun is one message to each.
+#: Up to this many ranks on one node, `begin_broadcast` sends one message to each.
 DIRECT = 16
 _Waitall = MPI.Request.Waitall
 _IN_PLACE = MPI.IN_PLACE
@@ -121,7 +121,7 @@ class MPIGroup(MPIFolds):
             return super()._begin_broadcast(block, root)
         if self.size > DIRECT or not self._on_one_node:
             return Requested(self.comm.Ibcast(whole, root), block)
-        # MPICH's goes through rank 0, and progresses only in calls of root: it could not compute.
+        # MPICH's goes through rank 0, and progresses only in root's calls of MPI, not meanwhile.
         if self.rank != root:
             return Requested(self.comm.Irecv(whole, root, _BROADCAST_TAG), block)
         others = [rank for rank in range(self.size) if rank != root]
@@ -168,7 +168,7 @@ class MPIGroup(MPIFolds):
         return views
 
     def _gather_large(self, block: Array, views: Sequence[Array]) -> None:
-        """Gather all ranks' blocks into the views, by one message a pair of ranks."""
+        """Gather all ranks' blocks into the views, with one message per pair of ranks."""
         others = [(rank, view) for rank, view in enumerate(views) if rank != self.rank]
         views[self.rank][...] = block
         self._exchange(
@@ -239,7 +239,7 @@ def group_of(comm: MPI.Intracomm | None = None) -> MPIGroup:
     Raises
     ------
     CommunicationForbidden
-        If it is COMM_WORLD and this is not the main thread, which alone makes that group.
+        If it is COMM_WORLD and this is not the main thread: only that one makes the world's group.
     """
     comm = MPI.COMM_WORLD if comm is None else comm
     found: Any = comm.Get_attr(_keyval)
@@ -258,7 +258,7 @@ def group_of(comm: MPI.Intracomm | None = None) -> MPIGroup:
 
 def _made(comm: MPI.Intracomm, talker: Talker) -> MPIGroup:
     if talker is not MAIN and MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        raise MeshError("this MPI was not started for several threads: make meshes in the main one")
+        raise MeshError("MPI was not started for several threads: make meshes in the main thread")
     hooks.install()
     processes.note_start(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size)
     watch.before_meeting(comm)
@@ -272,7 +272,7 @@ def _made(comm: MPI.Intracomm, talker: Talker) -> MPIGroup:
 
 
 def _in_forked_child() -> None:
-    """Let groups of one rank go on without MPI; groups of more have lost the other ranks."""
+    """Groups of one rank work without MPI from now on; larger ones have lost their other ranks."""
     for group in [group for group in _groups if group.size == 1]:
         become_lone(group, world=group.is_world)
 

@@ -18,7 +18,7 @@ __all__ = ["MPIFile"]
 #: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
-#: The system's numbers for the classes of MPI's errors.
+#: The system's error numbers for MPI's error classes.
 _ERRNO = {
     MPI.ERR_ACCESS: errno.EACCES,
     MPI.ERR_NO_SPACE: errno.ENOSPC,
@@ -39,7 +39,7 @@ class MPIFile(SharedFile):
 
     @classmethod
     def opened(cls, plain: DescriptorFile) -> "MPIFile | None":
-        """A file that all ranks have opened already, opened by MPI; None if it cannot."""
+        """Open by MPI a file that all ranks have opened already; None if MPI cannot."""
         group: Any = plain.group
         calls.note(group, "opened", None)
         try:
@@ -71,7 +71,7 @@ class MPIFile(SharedFile):
 def _os_error(error: MPI.Exception, path: str) -> OSError:
     """An error of MPI-IO as an OSError."""
     number, said = _ERRNO.get(error.Get_error_class()), error.Get_error_string()
-    if number is None:  # MPICH has the system's error in the text alone
+    if number is None:  # MPICH gives the system's error only in the text
         number = next((n for n in _TOLD if os.strerror(n) in said), None)
     if number is not None:
         return OSError(number, os.strerror(number), path)

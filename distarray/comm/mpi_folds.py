@@ -89,7 +89,7 @@ class MPIFolds(Group):
 
     @property
     def comm(self) -> MPI.Intracomm:
-        """The communicator of all messages; raises in a thread that may not talk here."""
+        """The communicator of all messages; raises in a thread that may not use it."""
         if get_ident() != self.talker.thread:
             self.check_talker()
         return self._comm
@@ -114,7 +114,7 @@ class MPIFolds(Group):
 
     @cached_property
     def _memory(self) -> SharedMemory | None:
-        # Ranks that meanwhile fold a smaller block by MPI meet this call: as in `SharedMemory`.
+        # Ranks that wrongly fold a smaller block by MPI now get an error, as in `_meet_alike`.
         self.comm.Allreduce(_IN_PLACE, np.zeros(2))
         return shared_by(self.comm) if self._on_one_node else None
 
@@ -122,7 +122,7 @@ class MPIFolds(Group):
         return self._shared
 
     def _is_large(self, block: Array) -> bool:
-        """Whether the ranks fold such blocks in memory that they share."""
+        """Whether the ranks fold blocks of this size in memory that they share."""
         return block.nbytes >= SHARED_FROM and self._shared is not None
 
     def _fold_large(self, block: Array, total: Array | None, fold: Fold) -> Array:
@@ -227,11 +227,11 @@ class MPIFolds(Group):
 
 
 def _explained(error: MPI.Exception, call: str, block: Array) -> Exception:
-    """MPI's error, as a DivergenceError if ranks bring arrays of different sizes."""
+    """MPI's error, as a DivergenceError if the ranks pass arrays of different sizes."""
     if error.Get_error_class() != MPI.ERR_TRUNCATE:
         return error
     return DivergenceError(
-        f"{call}: the ranks bring different numbers of elements, this one an array of shape "
-        f"{block.shape}. With config.check (DISTARRAY_CHECK=1) they compare what they bring before "
-        "they send it, and the error shows what each rank brings"
+        f"{call}: the ranks pass different numbers of elements, this one an array of shape "
+        f"{block.shape}. With config.check (DISTARRAY_CHECK=1) they compare their arguments before "
+        "they send anything, and the error shows what each rank passes"
     )

@@ -1,4 +1,4 @@
-"""Arrays of Python objects in messages: their elements are references, so they travel pickled.
+"""Arrays of Python objects in messages: their elements are references, so they are sent pickled.
 
 That is convenient for a few objects, and slow for many. An object that cannot be pickled is an
 error on the ranks that send it and on those that would have received it.
@@ -22,7 +22,7 @@ __all__ = ["allgather", "broadcast", "exchange", "packed", "unpacked"]
 def packed(view: Array) -> bytes:
     """The elements as bytes; or, if they cannot be pickled, the error as bytes."""
     try:
-        with forbid_communication():  # this rank alone would gather an array among them
+        with forbid_communication():  # an array among them would be gathered, by this rank alone
             return pickle.dumps(np.array(view, order="C"))
     except Exception as error:
         return pickle.dumps(TypeError(f"an element cannot be sent to another rank: {error}"))

@@ -32,17 +32,17 @@ class OutsideGroup(Group):
         return self._world_ranks
 
     def exchange(self, sends: Sequence[Pair], receives: Sequence[Pair], note: Note = None) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def allreduce(self, block: Array, fold: Fold, note: Note = None) -> Array:
         """The block."""
         return block
 
     def allreduce_in_place(self, block: Array, fold: Fold, note: Note = None) -> None:
-        """Nothing: the block stays as it is."""
+        """Do nothing: the block is unchanged."""
 
     def begin_allreduce(self, block: Array, fold: Fold, note: Note = None) -> Pending:
-        """Nothing: the block stays as it is."""
+        """Do nothing: the block is unchanged."""
         return FINISHED
 
     def reduce_scatter(self, blocks: Sequence[Array], fold: Fold, note: Note = None) -> Array:
@@ -60,7 +60,7 @@ class OutsideGroup(Group):
         return block
 
     def begin_broadcast(self, block: Array, root: int, note: Note = None) -> Pending:
-        """Nothing: the block stays as it is."""
+        """Do nothing: the block is unchanged."""
         return FINISHED
 
     def allgather(self, block: Array, note: Note = None) -> Array:
@@ -104,7 +104,7 @@ class OutsideGroup(Group):
         return None
 
     def barrier(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def abort(self, code: int = 1) -> None:
         """End this process; there is no group to end."""

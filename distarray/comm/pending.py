@@ -16,7 +16,7 @@ WAITS_FOR_RANKS = True
 
 
 class Pending:
-    """A conversation under way; the base class stands for one that is over.
+    """A conversation under way; the base class is one that is already over.
 
     Every rank of the group calls `wait` once it needs the result; the order does not matter.
     """

@@ -1,9 +1,9 @@
 """Processes: whether this one is a rank of a job, or the child of one.
 
-A launcher gives a process its rank in environment variables. Children inherit them, and would take
-themselves for their parent's rank, of which MPI can have only one. So these variables are removed
-once MPI has read them; until then a mark beside them names the process that they belong to. A
-child is a world of its own, of one rank and without MPI.
+A launcher gives a process its rank in environment variables. Children inherit them, and would pose
+as their parent's rank, which MPI accepts only once. So these variables are removed once MPI has
+read them; until then a marker variable names the process that they belong to. A child is a world
+of its own, of one rank and without MPI.
 """
 
 import os
@@ -11,7 +11,7 @@ import sys
 
 __all__ = ["child_of", "is_child", "mpi_is_the_parents", "note_start"]
 
-#: Variables by which a process reaches the launcher that has started it.
+#: Variables by which a process reaches its launcher.
 _PLACES = ("PMI_FD", "PMI_PORT", "PMIX_NAMESPACE")
 _PREFIX = "PMIX_SERVER_URI"
 #: Variables that number the rank and the job; they stay for people and programs to read.
@@ -19,8 +19,8 @@ _NUMBERS = (
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PALS_RANKID", "PMIX_RANK", "PMI_RANK",
     "PMI_SIZE", "SLURM_PROCID", "SLURM_STEP_ID",
 )  # fmt: skip
-#: The variable that marks a rank: its process number, the values of `_NUMBERS`, and its rank in
-#: words once MPI has started.
+#: The variable that marks a rank: its process id, the values of `_NUMBERS`, and its rank in words
+#: once MPI has started.
 _MARK = "DISTARRAY_RANK"
 
 _parent: str | None = None
@@ -38,7 +38,7 @@ def child_of() -> str:
 
 
 def mpi_is_the_parents() -> bool:
-    """Whether the parent has started the MPI in this memory, which must not be touched."""
+    """Whether the parent started the MPI in this memory; this process must not touch it then."""
     return _inherited
 
 
@@ -49,7 +49,7 @@ def note_start(rank: int, size: int) -> None:
 
 
 def _mark(who: str = "") -> None:
-    """Mark the environment of children; with `who`, they find no launcher in it."""
+    """Mark the environment of children; with `who`, also remove the launcher from it."""
     if who:
         for name in list(os.environ):
             if name in _PLACES or name.startswith(_PREFIX):
@@ -64,9 +64,9 @@ def _numbers() -> str:
 def _look() -> None:
     """Find out at the import whether this process is a child.
 
-    A process that goes on as another program (``exec``) keeps its number, and is still the rank
-    that it was. If a rank starts a job after MPI has started, the ranks of that job inherit its
-    mark, and have places of their own or other numbers.
+    A process that becomes another program (``exec``) keeps its process id, and is still the same
+    rank. If a rank starts a job after MPI has started, the ranks of that job inherit its mark, but
+    have `_PLACES` of their own or other `_NUMBERS`.
     """
     launched = any(name in os.environ for name in _PLACES)
     process, _, rest = os.environ.get(_MARK, "").partition(";")

@@ -16,7 +16,7 @@ __all__ = ["root_group", "world_group"]
 
 
 def world_group() -> Group:
-    """All ranks: those of this thread's world if it is a rank of one, otherwise those of MPI.
+    """All ranks: those of the thread world if this thread is one of its ranks, else those of MPI.
 
     A child of a rank is a world of its own.
 
@@ -57,7 +57,7 @@ def root_group(comm: "MPI.Intracomm | Group | None") -> Group | None:
             return lone_group()
         raise MeshError(
             f"DeviceMesh(comm): this process is a child of {processes.child_of()}; the other ranks "
-            "of the communicator do not answer it. Meshes of its own have one rank"
+            "of the communicator do not answer it. Its own meshes have one rank"
         )
     from distarray.comm.mpi import group_of
 

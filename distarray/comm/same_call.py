@@ -109,7 +109,7 @@ def same_call(
     ArgumentsDiffer
         If arguments or arrays differ.
     Exception
-        The error of the lowest rank that brings one.
+        The error of the lowest rank that has one.
 
     Cost
     ----
@@ -152,7 +152,7 @@ _EQUAL = (
 
 
 def _check(call: str, what: str, words: Sequence[str], cure: str) -> None:
-    """Raise if one argument, as each rank has it in words, differs between the ranks."""
+    """Raise if one argument, as described by each rank, differs between ranks."""
     if len(set(words)) == 1:
         return
     shown = [text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..." for text in words]
@@ -166,7 +166,7 @@ def _check(call: str, what: str, words: Sequence[str], cure: str) -> None:
 
 
 def grouped(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """The distinct texts, each with the ranks that have it in words.
+    """The distinct texts, each with a description of the ranks that have it.
 
     Examples
     --------

@@ -1,11 +1,11 @@
 """Memory that the ranks of one node share, and the allreduce of large blocks in it.
 
-Between processes that share memory, messages of megabytes spend their time in copies: into MPI's
+Between processes on one node, messages of megabytes spend their time in copies: into MPI's
 buffers, out of them, and to their destination. Here every rank copies a segment of its block to
-shared memory, folds one piece of it straight into its own block, and copies the other pieces that
-the others have folded; meanwhile it copies the next segment. Segments are so small that shared
-memory stays in the caches: main memory is read and written once. Since one rank alone folds a
-piece, in rank order, all ranks get the same bits.
+shared memory, folds one piece of all ranks' segments straight into its own block, and copies the
+pieces that the others have folded while it handles the next segment. Segments are small enough for
+shared memory to stay in the caches: main memory is read and written once. Each piece is folded by
+one rank, in rank order, so all ranks get the same bits.
 """
 
 import os
@@ -27,7 +27,7 @@ __all__ = ["FROM", "SharedMemory", "shared_by"]
 #: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
-#: Blocks of this many bytes are faster so; below, the ranks' waits cost more than copies.
+#: From this many bytes on, blocks fold faster here; below, waiting costs more than copying.
 FROM = 1 << 17
 #: Bytes of a segment at most; with many ranks less, see `TOGETHER`.
 SEGMENT = 1 << 22
@@ -37,7 +37,7 @@ LEAST = 1 << 16
 LINE = 64
 #: Bytes of shared memory that all ranks of a node together take for one group.
 TOGETHER = 1 << 25
-#: How often a rank that waits for a mark looks again at once, before it sleeps in between.
+#: How often a rank that waits for a mark polls it before it begins to sleep between polls.
 _PATIENCE = 1000
 _PAUSE = 1e-4
 #: A turn and a number of elements are packed into one integer, written and read atomically.
@@ -47,14 +47,15 @@ _COUNTS, _TURNS = 1 << 40, 1 << 20
 class SharedMemory:
     """Memory that all ranks of a communicator read and write; made by :func:`shared_by`.
 
-    A rank's part has two slots of a segment, used by turns. Each piece lies in a slot where it lies
-    in the segment. The place of this rank's own piece, which nobody else reads, takes its result.
+    A rank's part has two slots, each of a segment, used alternately. A piece has the same place in
+    a slot as in the segment. The place of this rank's own piece, which nobody else needs as input,
+    takes the folded piece.
 
     Attributes
     ----------
     slots : list of ndarray
-        The bytes of each rank's part, a row a slot. For other uses than folds, meet the other ranks
-        before you write to it (:meth:`begin`), and once more when all have read it.
+        The bytes of each rank's part, one row per slot. For other uses than folds, synchronise
+        before writing to it (:meth:`begin`), and again when all have read it (:meth:`meet`).
     """
 
     def __init__(self, comm: MPI.Intracomm, window: MPI.Win, segment: int) -> None:
@@ -63,7 +64,7 @@ class SharedMemory:
         buffers: list[Any] = [window.Shared_query(rank)[0] for rank in range(comm.size)]
         parts = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
         self.slots = [part[: 2 * segment].reshape(2, segment) for part in parts]
-        # One mark a cache line, so that writing one does not slow down reading another.
+        # One mark per cache line, so that writing one does not slow down reading another.
         marks = [part[2 * segment :].view(np.int64)[:: LINE // 8] for part in parts]
         self._marks = [mark[1:] for mark in marks]
         self._said: list[Any] = [mark.data for mark in marks]
@@ -84,14 +85,14 @@ class SharedMemory:
         Raises
         ------
         DivergenceError
-            On all ranks, if the blocks differ in length or dtype, which nothing else would notice.
+            On all ranks, if the blocks differ in length or dtype; nothing else would notice.
         """
         source, target = block.reshape(-1), total.reshape(-1)
         rank, size = self._comm.rank, self._comm.size
         piece = self._segment // size // LINE * LINE  # bytes, the same for every item size
         width, used = piece // block.itemsize, piece * size
-        # By rank, turn and piece. Whatever the lengths and dtypes of two folds, no rank writes
-        # where another may still read the results of the fold before.
+        # By rank, turn and piece. Whatever the lengths and dtypes of two successive folds, no rank
+        # writes where another may still read results of the first.
         slots = [part[:, :used].view(block.dtype).reshape(2, size, width) for part in self.slots]
         others = [other for other in range(size) if other != rank]
         taken: list[tuple[Array, Array]] = []
@@ -118,8 +119,8 @@ class SharedMemory:
     def _meet_alike(self, block: Array) -> None:
         """Wait for all ranks, and raise on all of them if their blocks differ.
 
-        A rank whose block is too small for shared memory calls MPI's allreduce, too. The two calls
-        meet in MPI's error about a truncated message, instead of waiting for each other.
+        A rank whose block is too small for shared memory calls MPI's allreduce instead. The
+        allreduce here matches that call, so that MPI reports a truncated message and nobody hangs.
         """
         brought = block.size, block.dtype.num
         most = np.array([*brought, *[-number for number in brought]])
@@ -129,28 +130,28 @@ class SharedMemory:
         largest, _, least, _ = np.abs(most).tolist()
         if (most[:2] != -most[2:]).any():
             raise DivergenceError(
-                "the ranks fold blocks of different lengths or data types; of elements they have "
-                f"from {least} to {largest}"
+                "the ranks fold blocks of different lengths or data types; they have from "
+                f"{least} to {largest} elements"
             )
 
     def compare(self, count: int, itemsize: int = 0) -> None:
-        """Write how many elements this rank brings to a conversation, and read the others' numbers.
+        """Write how many elements this rank passes to a conversation, and read the others' numbers.
 
-        No rank calls MPI or waits: of ranks that bring different numbers of elements, the later
-        ones raise, before MPI can end the process. A rank in another turn has passed this one.
+        No rank calls MPI or waits: if ranks pass different numbers of elements, the later ones
+        raise, before MPI can end the process. A rank in another turn has passed this one already.
 
         Parameters
         ----------
         count : int
             This rank's number of elements.
         itemsize : int
-            Bytes of one, where all ranks compare blocks of :data:`FROM` bytes or more together and
-            all raise: such blocks are not compared here. 0 if all are to be.
+            Bytes of one. If both blocks have :data:`FROM` bytes or more, they are not compared
+            here: the fold itself compares them on all ranks. 0 compares blocks of any size.
 
         Raises
         ------
         DivergenceError
-            If a rank that came before brings another number of elements.
+            If a rank that came earlier passes another number of elements.
         """
         self._turn = (self._turn + 1) % _TURNS
         rank, mine = self._comm.rank, self._turn * _COUNTS + count
@@ -160,13 +161,13 @@ class SharedMemory:
             turn, theirs = divmod(said[0], _COUNTS)
             if turn == self._turn and theirs != count and min(theirs, count) * itemsize < FROM:
                 raise DivergenceError(
-                    "the ranks bring different numbers of elements to one conversation: rank "
+                    "the ranks pass different numbers of elements to one collective: rank "
                     f"{rank} {count}, rank {other} {theirs}. With config.check "
-                    "(DISTARRAY_CHECK=1) they compare the shapes before, and name the call"
+                    "(DISTARRAY_CHECK=1) they compare shapes first, and the error names the call"
                 )
 
     def meet(self) -> None:
-        """Wait for all ranks; afterwards each sees what the others had written before."""
+        """Wait for all ranks; afterwards each sees what the others wrote before."""
         calls.waiting()
         self._window.Sync()
         self._comm.Barrier()
@@ -179,7 +180,7 @@ class SharedMemory:
         self.meet()
 
     def mark(self, number: int, count: int) -> None:
-        """Set a mark of this rank; whoever sees it sees all that it has written before."""
+        """Set a mark of this rank; a rank that sees it also sees everything written before it."""
         self._window.Sync()
         self._marks[self._comm.rank][number] = count
 
@@ -196,7 +197,7 @@ class SharedMemory:
         self._window.Sync()
 
     def free(self) -> None:
-        """Give the memory up; collective."""
+        """Release the memory; collective."""
         self.slots.clear()
         self._marks.clear()
         self._said.clear()
@@ -205,9 +206,9 @@ class SharedMemory:
 
 
 def shared_by(comm: MPI.Intracomm) -> SharedMemory | None:
-    """Memory shared by the ranks of a communicator, which are on one node; collective.
+    """Memory shared by the ranks of a communicator, all of one node; collective.
 
-    None, on all of them, if MPI cannot provide it.
+    None on all ranks if MPI cannot provide it.
     """
     pages = TOGETHER // (4 * PAGESIZE * comm.size) * 2  # whole pages in each half, too
     segment = max(LEAST, min(SEGMENT, pages * PAGESIZE))

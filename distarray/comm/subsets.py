@@ -17,13 +17,13 @@ __all__ = ["Subsets"]
 class Subsets(Transport):
     """A group's ranks, and the groups and meshes that are made of them."""
 
-    #: Whether its conversations are remembered (:mod:`distarray.comm.calls`), for ranks that wait.
+    #: Whether its conversations are recorded (:mod:`distarray.comm.calls`), to explain long waits.
     watched: bool = False
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank = rank
         self.size = size
-        #: How many conversations all its ranks have had together (see ``distarray.comm.calls``).
+        #: How many conversations the whole group has had (see ``distarray.comm.calls``).
         self.number = 0
         #: Meshes made on this group (see ``distarray.comm.mesh``).
         self.meshes: dict[Definition, DeviceMesh] = {}
@@ -58,7 +58,7 @@ class Subsets(Transport):
         return self._children[key]
 
     def free(self) -> None:
-        """Give up this group's meshes and the groups made of its ranks; collective."""
+        """Free this group's meshes and the groups made of its ranks; collective."""
         children, self._children = self._children, {}
         self.meshes.clear()
         for child in children.values():

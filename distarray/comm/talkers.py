@@ -1,8 +1,8 @@
 """Talkers: the one thread of a process that may send and receive in a group.
 
-On one communicator the messages of two threads would mix, and each thread would take the other's.
-So every group has a talker: the main thread for the ranks of the job, and for a communicator of
-the program's own the thread that has made a group of it. A child process has none.
+On one communicator the messages of two threads would mix, and each thread could receive the
+other's. So every group has a talker: for the job's own ranks the main thread, for a communicator
+of the program the thread that made a group of it. A child process has none.
 """
 
 import os
@@ -31,7 +31,7 @@ class Talker:
     Attributes
     ----------
     thread : int
-        Its number (`threading.get_ident`); 0 in a child process.
+        Its identifier (`threading.get_ident`); 0 in a child process.
     """
 
     __slots__ = ("__weakref__", "thread")
@@ -54,12 +54,12 @@ def talker_here() -> Talker:
 
 
 def allow(talks: Callable[[], bool]) -> None:
-    """Let other threads talk while the main one waits: those in which `talks()` is true."""
+    """Let other threads talk while the main one waits, if `talks()` is true in them."""
     _others.append(talks)
 
 
 def may_talk(talker: Talker) -> bool:
-    """Whether this thread may send and receive where a talker does."""
+    """Whether this thread may send and receive in the groups of a talker."""
     thread = talker.thread
     return get_ident() == thread or (thread != 0 and any(talks() for talks in _others))
 
@@ -70,13 +70,13 @@ def check_talker(talker: Talker) -> None:
         return
     if not talker.thread:
         raise CommunicationForbidden(
-            f"this process is a child of {child_of()}, and a world of its own: the other parts of "
-            "what is distributed are in other processes, which do not answer it. Give it whole "
-            "arrays (x.full(), or pickle x, which gives a NumPy array) or a block (x.to_local())"
+            f"this process is a child of {child_of()}, and a world of its own: the other blocks of "
+            "distributed arrays are in processes that do not answer it. Pass it whole arrays "
+            "(x.full(), or pickle x, which gives a NumPy array) or a block (x.to_local())"
         )
     raise CommunicationForbidden(
-        "this is not the main thread, which talks to the other ranks: the messages of two threads "
-        "would meet. Do it in the main thread; or let threads work on blocks (x.to_local()) and "
+        "only the main thread may communicate with the other ranks: the messages of two threads "
+        "would mix. Do this in the main thread; or let threads work on blocks (x.to_local()) and "
         "whole arrays (x.full()); or give the thread a communicator of its own "
         "(comm = MPI.COMM_WORLD.Dup() before it starts), and let it work inside "
         "`with distarray.DeviceMesh(comm):`"

@@ -1,7 +1,7 @@
 """Ranks as threads of one process: the same conversations without MPI, for tests.
 
 A rank that skips a collective, calls another one or waits for a message that nobody sends gets an
-error: at once where it is clear that nothing will come, and after a timeout otherwise.
+error: at once if it is certain that nothing will come, after a timeout otherwise.
 """
 
 import contextvars
@@ -83,7 +83,7 @@ class _World:
 
 @dataclass
 class _Round:
-    """One collective: the values that the ranks bring, and its outcome."""
+    """One collective: the values that the ranks contribute, and its outcome."""
 
     brought: dict[int, tuple[str, Any]] = field(default_factory=dict)
     error: BaseException | None = None
@@ -119,7 +119,7 @@ class ThreadGroup(Group):
         return self._room.ranks
 
     def _meet(self, call: str, value: T) -> list[T]:
-        """Bring a value and take all ranks' values, in rank order; all must make the same call."""
+        """Contribute a value and get all ranks' values, in rank order; all make the same call."""
         self.check_talker()
         room, world = self._room, self._world
         with world.condition:
@@ -216,14 +216,14 @@ class ThreadGroup(Group):
 
 
 def _parcel(view: Array) -> Array:
-    """A copy to send: its owner may change the original as soon as the call returns."""
+    """A copy to send: the caller may change the original as soon as the call returns."""
     if view.dtype.hasobject:
         return objects.unpacked(objects.packed(view))
     return np.array(view, order="C")
 
 
 def _conclude(meeting: _Round) -> None:
-    """Give a collective its outcome, once all ranks are there."""
+    """Set the outcome of a collective, once all ranks have called it."""
     calls = {rank: call for rank, (call, _) in sorted(meeting.brought.items())}
     if len(set(calls.values())) > 1:
         lines = "".join(f"\n    rank {rank}  {call}" for rank, call in calls.items())
@@ -257,8 +257,8 @@ def run_threads(
     program : callable
         Called with the rank's group, in a copy of the caller's context (settings, traces).
     timeout : float
-        Seconds that a rank waits for the others before it gives up. It gives up at once if all
-        others wait, too, or have ended.
+        Seconds that a rank waits for the others before it fails. It fails at once if all others
+        wait, too, or have ended.
 
     Returns
     -------

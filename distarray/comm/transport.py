@@ -1,7 +1,7 @@
 """The interface of a transport between ranks, such as MPI or threads of one process.
 
-Methods take host arrays, and trust them. A transport implements the abstract methods, and overrides
-the others where it has something faster.
+Methods take host arrays, which they do not check. A transport implements the abstract methods, and
+overrides the others where it has something faster.
 """
 
 from abc import ABC, abstractmethod
@@ -32,22 +32,22 @@ class Board(Protocol):
     Attributes
     ----------
     slots : list of ndarray
-        The bytes of each rank's part, in two rows that are used by turns.
+        The bytes of each rank's part, in two rows that are used alternately.
     """
 
     slots: list[Array]
 
     def compare(self, count: int, itemsize: int = 0) -> None:
-        """Raise DivergenceError if a rank that came before brings another number of elements."""
+        """Raise DivergenceError if a rank that came earlier passes another number of elements."""
 
     def begin(self) -> None:
-        """Wait for all ranks, and set all marks, of which each rank has a few, to zero."""
+        """Wait for all ranks, and set all marks to zero; each rank has a few."""
 
     def meet(self) -> None:
-        """Wait for all ranks; afterwards each sees what the others had written before."""
+        """Wait for all ranks; afterwards each sees what the others wrote before."""
 
     def mark(self, number: int, count: int) -> None:
-        """Set a mark of this rank; whoever sees it sees all that the rank has written before."""
+        """Set a mark of this rank; a rank that sees it also sees everything written before it."""
 
     def wait_for(self, rank: int, number: int, count: int) -> None:
         """Wait until a mark of a rank has reached a count."""
@@ -77,11 +77,11 @@ class Transport(ABC):
 
     @property
     def guarded(self) -> bool:
-        """Whether messages may be forbidden here: then ranks without any check it as well."""
+        """Whether messages may be forbidden here; then ranks that send nothing check it, too."""
         return ledger.watching > 0 or get_ident() != self.talker.thread
 
     def check_exchange(self, nbytes: int, note: Note) -> None:
-        """Raise CommunicationForbidden if an `exchange` does, even if this rank sends nothing."""
+        """Raise CommunicationForbidden if `exchange` would, even if this rank sends nothing."""
         self.check_talker()
         ledger.check_allowed("exchange", nbytes, note)
 
@@ -112,7 +112,7 @@ class Transport(ABC):
     @abstractmethod
     def _subset(self, ranks: tuple[int, ...]) -> "Group": ...
 
-    # -- made of those; transports override them with something faster -------------------------
+    # -- built on those; transports may override them with something faster --------------------
 
     def _allreduce(self, block: Array, fold: Fold) -> Array:
         return algorithms.allreduce(self, block, fold)

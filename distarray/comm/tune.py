@@ -1,4 +1,4 @@
-"""Settings of a process for speed: its memory arena and its share of the node's cores."""
+"""Performance settings of a process: its memory arena and its share of the node's cores."""
 
 import ctypes
 import os
@@ -31,7 +31,7 @@ _M_MMAP_THRESHOLD = -3
 _GIB = 1 << 30
 _LARGEST = (1 << 31) - 1
 
-#: If the user has set one of these, the number of threads stays as it is.
+#: If the user has set one of these, the number of threads is not changed.
 _USER_CHOICES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -90,7 +90,7 @@ def start(comm: "MPI.Intracomm") -> None:
 
 
 def own_threads() -> bool:
-    """Whether the ranks of a node divide its cores: unless the user has chosen otherwise."""
+    """Whether the ranks of a node divide its cores: yes, unless the user has chosen otherwise."""
     return config.blas_threads and not any(name in os.environ for name in _USER_CHOICES)
 
 
@@ -158,8 +158,8 @@ def blas_threads(count: int) -> None:
 def one_blas_thread() -> Iterator[None]:
     """Let BLAS use one thread in a block, since its rounding depends on the number of threads.
 
-    Needs threadpoolctl, as :func:`blas_threads`. Of ranks that are threads of one process the last
-    to leave the block lifts the limit.
+    Needs threadpoolctl, as :func:`blas_threads` does. If ranks are threads of one process, the last
+    one to leave the block lifts the limit.
     """
     global _limited, _limit
     with _limiting:

@@ -1,7 +1,7 @@
 """The user's line that runs, as ``file:line`` and as the expression on it.
 
-Frames of this library, of NumPy, of torch and of what they pass through are not the user's: here
-they are called the house's.
+Frames of this library, of NumPy, of torch and of the modules that they call through are not the
+user's: here they are called the house's.
 """
 
 import io
@@ -37,7 +37,7 @@ _HOUSE = frozenset(
 )
 #: The library's own directory.
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-#: Whether a module is of the house, by its name.
+#: Whether a module belongs to the house, by its name.
 known: dict[str | None, bool] = {}
 #: Installed packages that are the program's own, by their names; the runner adds to them.
 of_program: set[str] = set()
@@ -56,7 +56,7 @@ def is_house(frame: FrameType) -> bool:
 
 
 def passage(name: str | None) -> bool:
-    """Whether a module of this name is of the house; kept in `known`."""
+    """Whether a module of this name belongs to the house; kept in `known`."""
     known[name] = ours = isinstance(name, str) and name.partition(".")[0] in _HOUSE
     return ours
 
@@ -77,7 +77,7 @@ def user_frames(frame: FrameType | None) -> Iterator[FrameType]:
 def program_frame(frame: FrameType) -> FrameType:
     """The program's innermost frame: neither the house's nor that of an installed library.
 
-    Where nothing but libraries runs, their innermost frame.
+    If only libraries run, their innermost frame.
     """
     nearest = None
     for here in user_frames(frame):
@@ -95,13 +95,13 @@ def is_library(frame: FrameType) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_installed(path: str) -> bool:
-    """Whether a file is a library's, or of the interpreter itself."""
+    """Whether a file belongs to a library, or to the interpreter itself."""
     parts = path.replace("\\", "/").split("/")
     return path.startswith((*_STANDARD, "<frozen ")) or not _INSTALLED.isdisjoint(parts)
 
 
 def warn_program(text: str, category: type[Warning]) -> None:
-    """Warn at the program's line, however many frames of libraries are between."""
+    """Warn at the program's line, however many library frames lie between."""
     frame = program_frame(sys._getframe(1))
     scope = frame.f_globals
     warnings.warn_explicit(
@@ -124,7 +124,7 @@ def user_line(short: bool = False) -> str:
 
 
 def places(frame: FrameType | None, most: int = 4) -> list[str]:
-    """The user's lines on a thread's way to a frame, the innermost first."""
+    """The user's lines on the stack of a frame, the innermost first."""
     found = []
     for here in user_frames(frame):
         found.append(place(here.f_code, here.f_lasti))
@@ -167,7 +167,7 @@ def _position(code: CodeType, instruction: int) -> tuple[int, int, int | None, i
 
 @lru_cache(maxsize=64)
 def _source(path: str) -> Sequence[str]:
-    """The lines of a file, read without the `open` by which the runner involves other ranks."""
+    """The lines of a file, read without `open`, which the runner makes collective."""
     kept = linecache.cache.get(path)
     if kept is not None and len(kept) > 1:
         return kept[2]

@@ -1,10 +1,10 @@
 """Warnings name the user's line, and come once per line of the user's.
 
-NumPy's C code gives a warning the line of the Python frame that has called it, which is one of this
-library's; `warnings.warn` counts frames, of which each way to a function has its own number. So all
-warnings are first raised where they arise, and moved when they are about to be shown: what has not
-warned pays nothing. Moving is raising once more, with the user's file, line and module, so that the
-user's filters decide and the register of the user's module says what has been shown already.
+NumPy's C code gives a warning the line of the Python frame that called it, which is one of this
+library's; `warnings.warn` counts frames, and their number depends on the path to a function. So all
+warnings are first raised where they arise, and moved when they are about to be shown: code that
+does not warn pays nothing. Moving is raising once more, with the user's file, line and module, so
+that the user's filters decide and the registry of the user's module says what has been shown.
 """
 
 import sys
@@ -26,12 +26,12 @@ def install() -> None:
     if _show is not None or not hasattr(warnings, "_showwarnmsg"):
         return
     _show, warnings._showwarnmsg = warnings._showwarnmsg, _move_or_show
-    # Before a filter that goes by the module has seen the user's, ours must not be dropped.
+    # No filter may drop a warning by our module's name before it has been moved to the user's.
     warnings.filterwarnings("default", module=rf"{__name__.partition('.')[0]}(\.|\Z)")
 
 
 def _move_or_show(said: warnings.WarningMessage) -> None:
-    """Take the place of ``warnings._showwarnmsg``, which C code calls for what is to be shown."""
+    """Replaces ``warnings._showwarnmsg``, which C code calls for a warning to be shown."""
     origin, user = _way(said.filename, sys._getframe(1))
     if origin is None or user is None:
         _show(said)
@@ -50,10 +50,10 @@ def _move_or_show(said: warnings.WarningMessage) -> None:
 
 
 def _way(path: str, frame: FrameType | None) -> tuple[FrameType | None, FrameType | None]:
-    """The frame that a warning names, and the user's that has called it by way of this library.
+    """The frame that a warning names, and the user's frame that called it through this library.
 
-    The second one is None if the warning names a line of the user's, or of a library that the
-    user has called without us.
+    The second one is None if the warning names a user's line, or that of a library which the user
+    called without us.
     """
     while frame is not None and frame.f_code.co_filename != path:
         frame = frame.f_back
@@ -69,9 +69,9 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 def _forget(said: warnings.WarningMessage, origin: FrameType) -> None:
-    """Let the next warning of the same line through: it may be for another line of the user's."""
+    """Let the next warning of the same line through: it may be for another line of the user."""
     if _is_ours(origin):
-        origin.f_globals[_REGISTER] = None  # Python writes nothing down then
+        origin.f_globals[_REGISTER] = None  # Python then records nothing
         return
     register = origin.f_globals.get(_REGISTER)
     if register:

@@ -4,7 +4,7 @@ A :class:`Cut` answers two questions in time independent of the number of blocks
 does block ``part`` own, and which blocks own the indices ``start`` to ``stop``. It does so for
 
 * the blocks of ``torch.chunk``, nested when several mesh dimensions cut the same dimension,
-* explicitly given boundaries, which is what a boolean mask or a ragged ``from_local`` leaves,
+* explicit boundaries, such as a boolean mask or a ragged ``from_local`` gives,
 * a strided view of either: index ``i`` of the view is index ``offset + i * step`` of the base, so
   a slice stays where the data is, and its blocks are again contiguous in the view's own indices.
 """
@@ -24,7 +24,7 @@ Interval = tuple[int, int]
 class Cut(NamedTuple):
     """How one array dimension is divided among the mesh dimensions that shard it.
 
-    A tuple, since programs whose shapes keep changing make and compare a great many cuts.
+    A tuple for speed: programs whose shapes keep changing make and compare a great many cuts.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Cut(NamedTuple):
     radix : tuple of int
         Sizes of those mesh dimensions; block numbers are mixed-radix numbers with these digits.
     base : int
-        Extent of the dimension whose blocks these are; a view's is smaller or equal.
+        Extent of the dimension that is divided into the blocks; a view of it is no longer.
     offset, step : int
         Index ``i`` here is index ``offset + i * step`` of the base.
     bounds : tuple of int, optional
@@ -74,7 +74,7 @@ class Cut(NamedTuple):
     def ragged(
         cls, counts: Iterable[int], mesh_dims: tuple[int, ...], radix: tuple[int, ...]
     ) -> "Cut":
-        """Blocks of the given lengths; the canonical cut if its blocks have these lengths."""
+        """Blocks of the given lengths; the canonical cut if that has the same lengths."""
         bounds = (0, *accumulate(counts))
         canonical = cls.chunked(bounds[-1], mesh_dims, radix)
         if all(
@@ -94,7 +94,7 @@ class Cut(NamedTuple):
         return self.bounds is None and self.base == self.extent and self.step == 1
 
     def is_shift_of(self, other: "Cut") -> bool:
-        """Whether both are views of the same blocks that differ by their offset at most."""
+        """Whether both are views of the same blocks that differ at most in their offset."""
         return (
             self.extent == other.extent
             and self.mesh_dims == other.mesh_dims

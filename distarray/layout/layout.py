@@ -15,7 +15,7 @@ from distarray.layout.placement import At, Partial, Placement, Replicate, Shard
 __all__ = ["Box", "Coords", "Layout", "normalize_placements"]
 
 Coords = tuple[int, ...]
-#: A box of the global index space: one interval a dimension.
+#: A box of the global index space: one interval per dimension.
 Box = tuple[Interval, ...]
 
 _REPLICATE = Replicate()
@@ -37,9 +37,9 @@ def _kinds(
 class Layout:
     """Where every element of a global array lives; pure, immutable and interned.
 
-    Equal layouts are the same object, so comparing two is one pointer comparison. Nothing is
-    stored per rank (save explicit bounds), and every question about one rank is answered in
-    time independent of the number of ranks.
+    Equal layouts are the same object, so comparing two is one pointer comparison. Nothing but
+    explicit bounds is stored per rank, and every question about one rank is answered in time
+    independent of the number of ranks.
 
     Attributes
     ----------
@@ -134,7 +134,7 @@ class Layout:
         Raises
         ------
         LayoutError
-            If there is not one placement a mesh dimension, or one shards a dimension that the
+            If there is not one placement per mesh dimension, or one shards a dimension that the
             array does not have.
         """
         return _chunked(tuple(shape), tuple(mesh_shape), tuple(placements))
@@ -142,13 +142,13 @@ class Layout:
     @staticmethod
     @lru_cache(maxsize=1024)
     def replicated(shape: tuple[int, ...], mesh_shape: tuple[int, ...]) -> "Layout":
-        """The layout of an array that every rank holds whole."""
+        """The layout of an array that is whole on every rank."""
         cuts = tuple([Cut.whole(extent) for extent in shape])
         return Layout(cuts, mesh_shape, (_REPLICATE,) * len(mesh_shape))
 
     @classmethod
     def lone(cls, shape: Sequence[int], mesh_shape: Sequence[int], coords: Coords) -> "Layout":
-        """The layout of an array that one rank alone holds, whole."""
+        """The layout of an array that is whole on one rank and nowhere else."""
         cuts = [Cut.whole(extent) for extent in shape]
         return cls.from_cuts(cuts, tuple(mesh_shape), {m: At(c) for m, c in enumerate(coords)})
 
@@ -199,7 +199,7 @@ class Layout:
             return self.shape
         return tuple([stop - start for start, stop in self.section(coords)])
 
-    # -- questions about the whole -----------------------------------------------------------
+    # -- questions about all ranks -----------------------------------------------------------
 
     @property
     def is_canonical(self) -> bool:
@@ -229,7 +229,7 @@ class Layout:
     def replace(self, dim: int, cut: Cut) -> "Layout":
         """The layout with another cut of one dimension; placements that do not cut stay.
 
-        A pending fold or a lone coordinate goes only if the new cut uses its mesh dimension.
+        The new cut removes a pending fold or a lone coordinate if it uses its mesh dimension.
 
         Examples
         --------
@@ -308,7 +308,7 @@ def normalize_placements(
     if len(placements) != len(mesh_shape):
         raise LayoutError(
             f"placements {list(placements)} name {len(placements)} mesh dimension(s), but the mesh "
-            f"has shape {mesh_shape}; give one placement a mesh dimension"
+            f"has shape {mesh_shape}; give one placement per mesh dimension"
         )
     normal: list[Placement] = []
     for placement in placements:
@@ -323,7 +323,7 @@ def normalize_placements(
                 )
             placement = Shard(dim)
         elif not isinstance(placement, Placement):
-            kind = type(placement)  # such as that of torch.distributed.tensor
+            kind = type(placement)  # for example from torch.distributed.tensor
             raise TypeError(
                 "a placement is Shard(dim), Replicate() or Partial(op) of distarray, not "
                 f"{placement!r} of {kind.__module__}"

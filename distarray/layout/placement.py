@@ -66,7 +66,7 @@ class Shard(Placement):
     dim: int
 
     def __post_init__(self) -> None:
-        if type(self.dim) is not int:  # 1.0 == 1: it would pass for the layout of an integer
+        if type(self.dim) is not int:  # 1.0 == 1: the interned layout of an integer would be found
             object.__setattr__(self, "dim", _integer(self.dim))
 
     def __repr__(self) -> str:
@@ -131,7 +131,7 @@ class Partial(Placement):
 class At(Placement):
     """Only one coordinate of the mesh dimension holds the array; the other blocks are empty.
 
-    Indexing gives it: ``u[3]`` of a sharded array is a view, on the ranks that own the row.
+    Indexing makes it: ``u[3]`` of a sharded array is a view, on the ranks that own the row.
 
     Parameters
     ----------

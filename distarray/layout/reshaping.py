@@ -4,7 +4,7 @@ A reshape in C order pairs consecutive dimensions of the old shape with consecut
 the new one that have as many elements (:func:`reshape_groups`). Within such a group a cut of the
 leading dimension cuts the flattened group into contiguous stretches, and survives if the
 boundaries fall between indices of the new leading dimension. A cut of any other dimension does
-not survive. Dimensions of extent 1 are left out here: they come and go as in basic indexing.
+not survive. Dimensions of extent 1 are left out here: basic indexing adds and removes them.
 """
 
 from collections.abc import Sequence
@@ -64,9 +64,9 @@ def regrouped_cut(cuts: Sequence[Cut], new: Sequence[int]) -> list[Cut] | None:
     Parameters
     ----------
     cuts : sequence of Cut
-        Of the old dimensions of the group.
+        The cuts of the old dimensions of the group.
     new : sequence of int
-        Extents of its new dimensions.
+        The extents of its new dimensions.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def regrouped_cut(cuts: Sequence[Cut], new: Sequence[int]) -> list[Cut] | None:
         return None
     if lead is None:
         return None
-    # Mesh dimensions of size 1 divide nothing, but the placement stays noted.
+    # Mesh dimensions of size 1 divide nothing, but keep their placement.
     idle = tuple([m for cut in cuts if cut.parts == 1 for m in cut.mesh_dims])
     if idle:
         radix = (*lead.radix, *[1] * len(idle))
@@ -99,7 +99,7 @@ def regrouped_cut(cuts: Sequence[Cut], new: Sequence[int]) -> list[Cut] | None:
 
 
 def rescaled_cut(cut: Cut, times: int, over: int = 1) -> Cut | None:
-    """The cut whose boundaries are those of `cut`, times a fraction; None if one is not whole.
+    """The cut whose boundaries are those of `cut`, times a fraction; None if one is no integer.
 
     This is the cut of the leading dimension after `times` following elements have been merged into
     each of its indices, and `over` elements split off each of the new ones.
@@ -150,7 +150,7 @@ def recounted_cut(cut: Cut, counts: Sequence[int]) -> Cut:
 
 
 def _rescaled_evenly(cut: Cut, times: int, over: int) -> Cut | None:
-    """`rescaled_cut` where it needs no explicit bounds; None otherwise."""
+    """`rescaled_cut` if it needs no explicit bounds; None otherwise."""
     if cut.bounds is not None or abs(cut.step) != 1 or not _is_even(cut.radix, cut.base):
         return None
     block = -(-cut.base // cut.parts)
@@ -166,12 +166,12 @@ def _rescaled_evenly(cut: Cut, times: int, over: int) -> Cut | None:
 
 
 def _is_even(radix: tuple[int, ...], extent: int) -> bool:
-    """Whether all blocks of the canonical cut are equally long, but for the last ones."""
+    """Whether all blocks of the canonical cut are equally long, except for the last ones."""
     return extent % prod(radix) == 0 or sum([size > 1 for size in radix]) <= 1
 
 
 def stretched_cut(cut: Cut, before: int, after: int) -> Cut:
-    """The cut of a dimension with more indices at its ends, which go to the outermost blocks.
+    """The cut of a dimension extended at both ends; the outermost blocks get the new indices.
 
     Examples
     --------

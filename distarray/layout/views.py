@@ -1,6 +1,6 @@
 """Basic indexing as a change of layout: slices, integers and new axes, with no element moved.
 
-A view is written as a tuple of entries in the order of the key: an ``int`` takes one index of the
+A view is described by a tuple of entries in the order of the key: an ``int`` takes one index of the
 next dimension, ``(start, step, extent)`` takes a slice of it, ``None`` adds a dimension.
 """
 
@@ -21,7 +21,7 @@ Entries = tuple[Entry, ...]
 def view_layout(layout: Layout, entries: Entries) -> Layout:
     """The layout of a basic-index view; every element stays where it is in the base.
 
-    An integer on a sharded dimension selects the coordinate that owns it, which alone then holds
+    An integer on a sharded dimension selects the coordinate that owns it; only that one then holds
     the view (:class:`At`).
 
     Examples
@@ -55,8 +55,8 @@ def view_layout(layout: Layout, entries: Entries) -> Layout:
 def whole_view(layout: Layout, kinds: tuple[type, ...], shape: tuple[int, ...]) -> Layout:
     """The layout of a view of an array that is whole on every rank, from the types in its key.
 
-    Which indices the key names makes no difference there. The array's own indexing has checked the
-    key and found the view's shape.
+    The values in the key make no difference then. The array's own indexing has checked the key and
+    found the view's shape.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def local_key(
 ) -> tuple[int | slice | None, ...] | None:
     """The NumPy key that takes a rank's block of the view out of its block of the base.
 
-    It is None on a rank that holds nothing of the view.
+    None on a rank that holds no part of the view.
 
     Examples
     --------

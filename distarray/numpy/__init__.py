@@ -1,13 +1,13 @@
 """NumPy's names, for programs whose arrays are distributed: ``import distarray.numpy as np``.
 
-Functions that take arrays are NumPy's own; with a DistArray among their arguments they are carried
-out on all ranks. Functions that make arrays are ours, and make DistArrays on the default mesh (or
-on the one given as ``mesh=``, placed as ``placements=`` says). Data types and constants are
-NumPy's. The names are those of the installed NumPy; ``__init__.pyi`` lists for type checkers the
-names that every supported NumPy has.
+Functions that take arrays are NumPy's own; with a DistArray among their arguments they run on all
+ranks. Functions that make arrays are ours, and make DistArrays on the default mesh (or on the one
+given as ``mesh=``, placed as ``placements=`` says). Data types and constants are NumPy's. The names
+are those of the installed NumPy; ``__init__.pyi`` lists for type checkers the names that every
+supported NumPy has.
 
-Modules of NumPy's that know nothing of distributed arrays (`ma`, `polynomial`, ...) are
-NumPy's own; given a DistArray they gather it, and then every rank must make the call.
+NumPy modules without support for distributed arrays (`ma`, `polynomial`, ...) are NumPy's own; they
+gather a DistArray that they are given, and every rank must make the call.
 """
 
 from importlib import import_module
@@ -44,14 +44,14 @@ from distarray.ops.windows import bartlett, blackman, hamming, hanning, kaiser
 from distarray.lazy import load_operations
 
 load_operations()
-#: Our own modules, and those of our functions that make arrays of files: imported on first use.
+#: Our own modules, and our functions that read arrays from files: imported on first use.
 _ROOMS = ("fft", "linalg", "random", "testing")
 _FILES = {
     "fromfile": "distarray.io.raw_binary", "fromregex": "distarray.io.text",
     "genfromtxt": "distarray.io.text", "load": "distarray.io.numpy_load",
     "loadtxt": "distarray.io.text", "memmap": "distarray.io.memmap",
 }  # fmt: skip
-#: NumPy's own modules, and names that are not in `__all__`: given to those who ask for them.
+#: NumPy's own modules, and names that are not in `__all__`: available, but not listed.
 _NUMPY_MODULES = (
     "char", "ctypeslib", "dtypes", "emath", "exceptions", "lib", "ma", "polynomial", "rec",
     "strings", "typing", "version",

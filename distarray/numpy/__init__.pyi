@@ -1,6 +1,6 @@
 """The names of ``distarray.numpy`` for type checkers: those that every supported NumPy has.
 
-The module itself takes what the installed NumPy has; a test holds the two together.
+The module itself has the names of the installed NumPy; a test compares the two.
 """
 
 # fmt: off

@@ -1,4 +1,4 @@
-"""Types of what indexes, sorts and compares sets among the names of ``distarray.numpy``."""
+"""Types of the indexing, sorting and set functions of ``distarray.numpy``."""
 
 # fmt: off
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Types of what reshapes, joins and splits among the names of ``distarray.numpy``."""
+"""Types of the functions of ``distarray.numpy`` that reshape, join and split."""
 
 # fmt: off
 from collections.abc import Sequence

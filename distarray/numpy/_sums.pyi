@@ -1,4 +1,4 @@
-"""Types of the sums, statistics and scans among the names of ``distarray.numpy``."""
+"""Types of the sums, statistics and scans of ``distarray.numpy``."""
 
 # fmt: off
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""Types of the ufuncs among the names of ``distarray.numpy``.
+"""Types of the ufuncs of ``distarray.numpy``.
 
-They are NumPy's own, whose types know only NumPy's arrays.
+These are NumPy's own, whose types know only NumPy's arrays.
 """
 
 # fmt: off

@@ -1,4 +1,4 @@
-"""``numpy.testing``, whose comparisons are handed distributed arrays as NumPy's; collective."""
+"""``numpy.testing``, whose comparisons gather distributed arrays; collective."""
 
 import numpy.testing
 from numpy.testing import *  # noqa: F403 - names only
@@ -7,7 +7,7 @@ from distarray.array.handing import handing
 
 __all__ = list(numpy.testing.__all__)
 
-#: What compares arrays; the others call functions of the program, with arguments of its own.
+#: Functions that compare arrays; the others call functions of the program, with its arguments.
 _COMPARING = (
     "assert_allclose", "assert_almost_equal", "assert_approx_equal", "assert_array_almost_equal",
     "assert_array_almost_equal_nulp", "assert_array_compare", "assert_array_equal",

@@ -1,10 +1,9 @@
 """The plan of a contraction: a product of arrays, summed over some of their index labels.
 
-Every dimension of every operand carries a label; equal labels run together. For each mesh
-dimension one label is chosen to be cut: operands that carry it are cut along it, the others are
-whole there. A label of the result leaves the result cut; a label that is summed over leaves a
-pending sum. The choice that costs least is taken, where arithmetic counts as the bytes that could
-have been sent in that time.
+Every dimension of every operand carries a label, as in einsum. For each mesh dimension one label is
+chosen to be cut: operands that carry it are cut along it, the others are whole there. A label of
+the result leaves the result cut; a label that is summed over leaves a pending sum. The cheapest
+choice is taken; arithmetic counts as the bytes that could have been sent in that time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,9 +30,9 @@ Labels = tuple[int, ...]
 
 #: Bytes that a link carries in the time of one multiplication and addition.
 _BYTES_A_PRODUCT = 0.2
-#: Bytes that a link carries in the time that one conversation takes to begin.
+#: Bytes that a link carries in the latency of one conversation.
 _BYTES_A_MESSAGE = 1 << 14
-#: More assignments of labels to mesh dimensions than this are not compared.
+#: The most assignments of labels to mesh dimensions that are compared.
 _MOST_CHOICES = 400
 
 
@@ -49,7 +48,7 @@ class Contraction:
         The label of each dimension of each operand; no label twice in one operand. -1 marks a
         dimension of extent 1 that is stretched, as in broadcasting.
     out : tuple of int
-        The labels of the result. One that no operand carries is the kernel's own, and is not cut.
+        The labels of the result. One that no operand carries is made by the kernel, and not cut.
     extents : tuple of int
         The extent of each label.
     """
@@ -74,11 +73,11 @@ class ContractionPlan(NamedTuple):
     pending : tuple of int
         Mesh dimensions along which the products are contributions to a sum.
     local : Layout
-        Of the products, with `pending` marked in it.
+        The layout of the products, with `pending` marked in it.
     result : Layout
-        Of the finished result.
+        The layout of the finished result.
     cuts : tuple of Cut
-        Of each label.
+        The cut of each label.
     moved : float
         Bytes of operands that change rank, over all ranks.
     """
@@ -106,11 +105,11 @@ def plan_contraction(
     spec : Contraction
         What is multiplied and summed.
     layouts : tuple of Layout
-        Of the operands, on one mesh, no fold pending.
+        The operands' layouts on one mesh, no fold pending.
     itemsizes : tuple of int
-        Bytes an element of each operand.
+        Bytes per element of each operand.
     out_itemsize : int
-        Bytes an element of the result.
+        Bytes per element of the result.
     small : int
         Bytes below which a result is whole on every rank, unless operands are cut already.
 
@@ -179,7 +178,7 @@ def _choices(
         return [*cut_now[:1]] or [None]
     summed = [label for label in range(len(spec.extents)) if label not in spec.out]
     summed.sort(key=lambda label: -spec.extents[label])
-    # Operands that are whole everywhere stay so, unless the result is worth dividing.
+    # Operands that are whole everywhere stay whole, unless the result is worth dividing.
     carried = {label for term in spec.terms for label in term}
     free = [label for label in spec.out if label in carried and (cut_now or not is_small)]
     last = [label for label in summed if label not in cut_now]
@@ -193,7 +192,7 @@ def _variants(
     mesh_dims: Sequence[int],
     mesh_shape: tuple[int, ...],
 ) -> list[Cut]:
-    """Ways to cut a label along mesh dimensions: as operands are cut already, and canonically."""
+    """Ways to cut a label along mesh dimensions: as operands already are, and canonically."""
     found = [c for lab, c in known if lab == label and sorted(c.mesh_dims) == list(mesh_dims)]
     radix = tuple([mesh_shape[m] for m in mesh_dims])
     canonical = Cut.chunked(spec.extents[label], tuple(mesh_dims), radix)
@@ -249,7 +248,7 @@ def _finished(
 
 
 def _longest(cut: Cut) -> int:
-    """Length of the longest block of a cut, estimated from some sixteen of them."""
+    """Length of the longest block of a cut, estimated from about sixteen of them."""
     if cut.parts == 1 or not cut.extent:
         return cut.extent
     step = max(1, cut.parts // 16)
@@ -260,7 +259,7 @@ def _longest(cut: Cut) -> int:
 def _cost(
     spec: Contraction, plan: ContractionPlan, mesh_shape: tuple[int, ...], out_itemsize: int
 ) -> float:
-    """Bytes a rank sends, and arithmetic as the bytes that could be sent meanwhile."""
+    """Bytes that a rank sends, plus arithmetic as the bytes that could be sent meanwhile."""
     cost = plan.moved / prod(mesh_shape) + (_BYTES_A_MESSAGE if plan.moved else 0)
     cost += prod([float(_longest(cut)) for cut in plan.cuts]) * _BYTES_A_PRODUCT
     if plan.pending:
@@ -275,7 +274,7 @@ def _cost(
 
 
 class Panels(NamedTuple):
-    """A contraction done in stretches of one label, to hold only parts of the operands at a time.
+    """A contraction done in stretches of one label, so that only parts of the operands are held.
 
     Attributes
     ----------
@@ -297,10 +296,10 @@ def panels_of(
     itemsizes: tuple[int, ...],
     limit: int,
 ) -> Panels | None:
-    """Panels, if some operand would arrive in more bytes than `limit` and than it has here.
+    """Panels, if an operand would need more bytes on a rank than `limit` and than it has now.
 
     A label of the result is preferred: its panels are independent. Those of a label that is
-    summed over are added up.
+    summed over must be added up.
     """
     excess: dict[int, int] = {}
     for position, (have, want) in enumerate(zip(layouts, plan.operands, strict=True)):
@@ -336,7 +335,7 @@ def parts_of(
     out_itemsize: int,
     limit: int,
 ) -> int:
-    """The number of parts in which to make a result that is scattered, so that none is large.
+    """The number of parts in which to compute a scattered result, so that none is large.
 
     A part has at most `limit` bytes, or those of the largest operand or of the result on a rank.
     """
@@ -351,7 +350,7 @@ def parts_of(
 
 
 def _panel_label(spec: Contraction, plan: ContractionPlan, large: Sequence[int]) -> int | None:
-    """The longest label without a cut that all the large operands carry; of the result first."""
+    """The longest uncut label that all the large operands carry; labels of the result first."""
     carried = []
     for label, cut in enumerate(plan.cuts):
         worth = cut.parts == 1 and cut.extent > 1

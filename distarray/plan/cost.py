@@ -1,4 +1,4 @@
-"""The cost of moving an array from one layout to another; every rank computes the same."""
+"""The cost of moving an array from one layout to another; equal on every rank."""
 
 from functools import lru_cache
 
@@ -13,7 +13,7 @@ _MOST_BLOCKS = 64
 
 @lru_cache(maxsize=4096)
 def _overlap(a: Cut, b: Cut) -> float:
-    """Share of `b`'s elements that stay where they are in `a`; both are cut by the same ranks."""
+    """Share of `b`'s elements that are on the same rank in `a`; the same ranks cut both."""
     if a == b:
         return 1.0
     if not b.extent:
@@ -30,8 +30,8 @@ def _shifted_overlap(a: Cut, b: Cut) -> float:
     step, shift = abs(b.step), abs(a.offset - b.offset)
     if shift >= block:
         return 0.0
-    # An index of the base changes its block if it is among the last `shift` of its block in the
-    # view that is behind.
+    # An index of the base changes its block if it is among the last `shift` of its block, in the
+    # view with the lower offset.
     ends = [min(cut.offset, cut.offset + (cut.extent - 1) * cut.step) for cut in (a, b)]
     start = min(ends)
     stop = start + (b.extent - 1) * step + 1
@@ -56,7 +56,7 @@ def moved_elements(src: Layout, dst: Layout) -> float:
     """Estimated number of elements that change rank, over all ranks.
 
     Exact for equal and replicated layouts, for shifted views, and for layouts that differ along
-    one dimension of at most 64 blocks; for others it supposes that independent cuts meet evenly.
+    one dimension of at most 64 blocks; otherwise independent cuts are assumed to overlap evenly.
     It is computed from the layouts alone, so every rank gets the same number.
     """
     if src is dst or src.is_replicated or not dst.size:
@@ -78,9 +78,9 @@ def moved_elements(src: Layout, dst: Layout) -> float:
 
 @lru_cache(maxsize=4096)
 def stays(src: Layout, dst: Layout) -> bool:
-    """Whether every rank has its block of `dst` already; the same answer on all ranks.
+    """Whether every rank already has its block of `dst`; the same answer on all ranks.
 
-    Each dimension is compared by itself: where that does not suffice to tell, the answer is no.
+    Each dimension is compared by itself; if that does not suffice, the answer is no.
 
     Examples
     --------

@@ -2,9 +2,9 @@
 
 Every rank works out its own part of the plan, from the two layouts alone: it intersects the box
 that it needs with the blocks of the source, dimension by dimension, and the box that it has with
-the blocks of the target. What a rank already owns is never sent. When the source holds replicas,
-each receiver reads from one of them, from itself first, and distinct receivers from distinct
-replicas as far as there are any, so that no replica becomes a bottleneck.
+the blocks of the target. What a rank already owns is never sent. When the source has replicas, each
+receiver reads from one of them, preferably from itself, and the receivers are spread over the
+replicas, so that none becomes a bottleneck.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -73,7 +73,7 @@ class Exchange(NamedTuple):
     Attributes
     ----------
     sends, receives : tuple of Transfer
-        One message a peer and direction at most.
+        At most one message per peer and direction.
     kept : tuple of (Slices, Slices) or None
         This rank's own part, as slices of the source block and of the target block.
     """
@@ -141,9 +141,9 @@ def _shape(box: Box) -> tuple[int, ...]:
 def _source_of(src: Layout, fixed: dict[int, int], reader: Coords) -> Coords:
     """The replica that a reader reads, given the coordinates of a block's owners.
 
-    Replicated mesh dimensions are free. Taking the reader's own coordinate there, shifted by how
-    far the block is from the reader in the other dimensions, sends a reader that owns the block
-    to itself and spreads the others over the replicas.
+    Replicated mesh dimensions are free. There the replica has the reader's own coordinate, shifted
+    by the distance from the reader to the block in the other dimensions: so a reader that owns the
+    block reads its own, and the others spread over the replicas.
     """
     sizes = src.mesh_shape
     if len(fixed) == len(sizes):
@@ -174,7 +174,7 @@ def _owners_of(layout: Layout, box: Box) -> Iterable[dict[int, int]]:
 
 
 def _combined(ranges: list[list[dict[int, int]]]) -> Iterable[dict[int, int]]:
-    """Every choice of one entry of each list, as one dictionary."""
+    """Every choice of one entry from each list, merged into one dictionary."""
     if len(ranges) == 1:
         return ranges[0]
     found = []
@@ -198,7 +198,7 @@ def _receives(
 
 
 def _readers(src: Layout, dst: Layout, box: Box, me: Coords) -> Iterator[Coords]:
-    """Every rank of the same mesh that may read from `me` what it owns of `box`.
+    """Every rank of the same mesh that may read from `me` its part of `box`.
 
     A reader's coordinate along a mesh dimension that replicates the source follows from its
     other coordinates (see :func:`_source_of`), so only the rest is enumerated.
@@ -220,7 +220,7 @@ def _readers(src: Layout, dst: Layout, box: Box, me: Coords) -> Iterator[Coords]
 
 
 def _deciding(layout: Layout) -> list[int]:
-    """The mesh dimensions that decide who owns what; along the others every rank owns it."""
+    """The mesh dimensions that decide which rank owns an element; along the others all do."""
     return [
         m for m, placement in enumerate(layout.placements) if isinstance(placement, (Shard, At))
     ]
@@ -322,7 +322,7 @@ def plan_across(
     src_ranks, dst_ranks : tuple of int
         The ranks of each mesh, in row-major order of its coordinates, in a common numbering.
     me : int
-        This rank in that numbering; it may belong to one mesh, to both or to neither.
+        This rank in that numbering; it may be in one mesh, in both or in neither.
 
     Returns
     -------

@@ -1,13 +1,13 @@
 """The plan of a reshape that moves data: to a layout of another shape, in C order.
 
-Both shapes have the same elements in one order, so what a rank needs of a peer is where a stretch
-of the flattened index space meets a box. A stretch is at most 2 k - 1 boxes of a k-dimensional
-shape (:func:`~distarray.layout.flat_boxes`), and where such a box lands in a freshly made target
-block is again a strided view of it. Therefore nothing is packed, and the elements go straight
-from the source block into the target block.
+Both shapes have the same elements in the same order, so a rank needs from a peer the intersection
+of a stretch of the flattened index space with a box. A stretch is at most 2 k - 1 boxes of a
+k-dimensional shape (:func:`~distarray.layout.flat_boxes`), and each box lands in a strided view of
+the new target block. Therefore nothing is packed, and the elements go straight from the source
+block into the target block.
 
-Dimensions are taken in groups (:func:`~distarray.layout.reshape_groups`): the groups whose cut
-survives are passed through whole, and ranks talk only along the mesh dimensions of the others.
+Dimensions are taken in groups (:func:`~distarray.layout.reshape_groups`): groups whose cut
+survives stay where they are, and ranks communicate only along the mesh dimensions of the others.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,13 +37,13 @@ class Landing(NamedTuple):
     Attributes
     ----------
     flat_shape : tuple of int
-        The block with the dimensions of each group that moves merged into one.
+        The shape of the block with the dimensions of each group merged into one.
     stretches : tuple of slice
-        What to take of the block in that shape.
+        The part of the block in that shape.
     boxed : tuple of int
-        The shape of that, with each stretch split into the dimensions it has in the source.
+        The shape of that part, with each stretch split into the dimensions of the source.
     slices : tuple of slice
-        What to take of that.
+        The part of that array.
     """
 
     flat_shape: tuple[int, ...]
@@ -86,7 +86,7 @@ class FlatExchange(NamedTuple):
 
     @property
     def rounds(self) -> int:
-        """Largest number of pieces for one peer: as many exchanges follow one another."""
+        """Largest number of pieces for one peer; the number of successive exchanges."""
         return max([len(pieces) for _, pieces in (*self.sends, *self.receives)], default=0)
 
 
@@ -100,7 +100,7 @@ def plan_reshape(
     ----------
     src, dst : Layout
         Without pending folds. Either no element of a group moves; or its cuts use the same mesh
-        dimensions before and after, and in `dst` they cut one dimension alone.
+        dimensions before and after, and in `dst` they cut only one dimension.
     groups : tuple of ReshapeGroup
         The dimensions of `src` that become those of `dst`.
     coords : tuple of int or None
@@ -171,7 +171,7 @@ def _pieces(
 def _meet(
     cell: tuple[Box, int], section: Box, local: int
 ) -> Iterator[tuple[Slices, tuple[int, ...], slice, tuple[int, ...], Slices]]:
-    """Where a box of the old dimensions, at a position of the new block, meets a section."""
+    """The part of a box of the old dimensions, at a position of the new block, in a section."""
     box, position = cell
     common = intersect(box, section)
     if common is not None:
@@ -193,7 +193,7 @@ def _cells(old: tuple[int, ...], cuts: Sequence[Cut], coords: Coords) -> list[tu
 
 
 def _stretches(cuts: Sequence[Cut], coords: Coords) -> Iterator[Interval]:
-    """Stretches of the flattened group that a rank owns; one cut dimension at most."""
+    """Stretches of the flattened group that a rank owns; at most one dimension is cut."""
     dim = _cut_dim(cuts)
     start, stop = cuts[dim].interval(cuts[dim].part(coords))
     row = prod([cut.extent for cut in cuts[dim + 1 :]])

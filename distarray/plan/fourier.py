@@ -1,11 +1,11 @@
 """The plan of a Fourier transform along several dimensions: their order, and the moves between.
 
-A rank transforms a dimension when it has it whole. So the dimensions that are whole are done
-first, then cuts are moved from dimensions still to do to others, and so on: one redistribution
-for a slab, one or two for a pencil (Dalcin, Mortensen, Keyes, Fast parallel multidimensional FFT
-using advanced MPI, JPDC 128, 2019). Where no other dimension is long enough to be cut instead, a
-dimension is transformed although it is cut, in steps (:class:`Line`). The plan taken is the one
-in which the busiest rank finishes first, by the constants below.
+A rank transforms a dimension when it has it whole. So the whole dimensions are done first, then
+cuts are moved from the remaining dimensions to finished ones, and so on: one redistribution for a
+slab, one or two for a pencil (Dalcin, Mortensen, Keyes, Fast parallel multidimensional FFT using
+advanced MPI, JPDC 128, 2019). If no other dimension is long enough to be cut instead, a dimension
+is transformed although it is cut, in steps (:class:`Line`). The plan chosen is the one in which
+the busiest rank finishes first, by the constants below.
 """
 
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ from distarray.plan.lengths import Split, effort, good_length, split_length
 
 __all__ = ["Kind", "Line", "Local", "Move", "Pass", "Step", "plan_transform"]
 
-#: Seconds for a redistribution, and for each rank more that takes part in it.
+#: Seconds for a redistribution, and for each rank that takes part in it.
 _LATENCY, _LATENCY_EACH = 3e-5, 3e-6
-#: Seconds a byte that a rank receives, and seconds an element and unit of effort.
+#: Seconds per byte that a rank receives, and seconds per element and unit of effort.
 _PER_BYTE, _PER_ELEMENT = 4e-10, 1.2e-9
 #: Seconds for the bookkeeping of a transform in steps.
 _LINE = 6e-4
-#: Arrays of this many bytes are not brought to all ranks, however few there are.
+#: Arrays of this many bytes or more are never replicated, however few ranks there are.
 _REPLICATED = 1 << 21
 
 
@@ -57,7 +57,7 @@ class Pass(NamedTuple):
     Attributes
     ----------
     kind : Kind
-        Which one.
+        The kind of transform.
     axis : int
         The dimension, counted from the front.
     length : int
@@ -80,7 +80,7 @@ class Pass(NamedTuple):
 
 
 class Local(NamedTuple):
-    """Each rank transforms its block, and then has its block of `layout`."""
+    """Each rank transforms its block; the result has `layout`."""
 
     step: Pass
     layout: Layout
@@ -98,7 +98,7 @@ class Line(NamedTuple):
     Attributes
     ----------
     split : Split or None
-        How the length is divided; None if it cannot be, which takes Bluestein's detour.
+        How the length is divided; None if it cannot be, and Bluestein's algorithm is needed.
     """
 
     step: Pass
@@ -119,15 +119,15 @@ def plan_transform(
     Parameters
     ----------
     layout : Layout
-        Of the operand. It may have pending folds or lone coordinates if all dimensions to be
+        The operand's. It may have pending folds or lone coordinates if all dimensions to be
         transformed are whole.
     passes : tuple of Pass
         In NumPy's order.
     sizes : tuple of int
-        Bytes an element of the operand, of intermediate results, and of the result.
+        Bytes per element of the operand, of intermediate results, and of the result.
     in_order : bool
         Keep NumPy's order, and transform every line on one rank, which gives NumPy's bits. An
-        array with no other dimension to cut is then brought to all ranks.
+        array with no other dimension to cut is then replicated.
     """
     return _Search(sizes, in_order).best(layout, passes, True)[1]
 
@@ -138,7 +138,7 @@ def _whole(cut: Cut) -> bool:
 
 
 class _Search:
-    """The search for the cheapest way to do some passes, through all ways."""
+    """The exhaustive search for the cheapest way to do some passes."""
 
     def __init__(self, sizes: tuple[int, int, int], in_order: bool) -> None:
         self._sizes = sizes
@@ -174,7 +174,7 @@ class _Search:
         return cost + best[0], (*steps, *best[1])
 
     def _local(self, layout: Layout, todo: tuple[Pass, ...]) -> tuple[float, tuple[Local, ...]]:
-        """The passes along dimensions that are whole, as far as they can come next."""
+        """The passes along whole dimensions that can come next."""
         cost = 0.0
         steps: list[Local] = []
         while True:
@@ -188,7 +188,7 @@ class _Search:
             steps.append(Local(chosen, layout))
 
     def _at_least(self, layout: Layout, todo: tuple[Pass, ...]) -> float:
-        """A lower bound of the cost of what is left; it spares the search most ways."""
+        """A lower bound of the remaining cost; it prunes most of the search."""
         elements = layout.size / prod(layout.mesh_shape)
         elements *= prod([min(1.0, p.given / max(layout.shape[p.axis], 1)) for p in todo])
         cost = _PER_ELEMENT * elements * sum([effort(p.length) for p in todo])
@@ -199,7 +199,7 @@ class _Search:
     def _ways_on(
         self, layout: Layout, todo: tuple[Pass, ...], fresh: bool
     ) -> Iterator[tuple[float, Move | Line]]:
-        """Next steps where no dimension left is whole: move cuts, or transform along a cut."""
+        """Next steps if no remaining dimension is whole: move cuts, or transform along a cut."""
         size = self._sizes[0] if fresh else self._sizes[1]
         allowed = _allowed(todo, self._in_order)
         for count in range(len(allowed), 0, -1):
@@ -215,7 +215,7 @@ class _Search:
 
 
 def _allowed(todo: tuple[Pass, ...], in_order: bool) -> list[Pass]:
-    """The passes that can come next: one from real numbers is first, one to real numbers last."""
+    """The passes that can come next: one from real numbers goes first, one to real numbers last."""
     if in_order or (todo and todo[0].kind.gives_half):
         return list(todo[:1])
     found: dict[int, Pass] = {}
@@ -234,13 +234,13 @@ def _without(todo: tuple[Pass, ...], done: Pass) -> tuple[Pass, ...]:
 def _after(layout: Layout, done: Pass, cut: Cut) -> Layout:
     """The layout with another cut of the dimension of a pass."""
     idle = layout.cuts[done.axis]
-    if not cut.mesh_dims and idle.mesh_dims:  # of size 1: they divide nothing, but stay noted
+    if not cut.mesh_dims and idle.mesh_dims:  # of size 1: they divide nothing, but are kept
         cut = Cut.chunked(cut.extent, idle.mesh_dims, idle.radix)
     return layout.replace(done.axis, cut)
 
 
 def _moved(layout: Layout, freed: tuple[int, ...], replicate: bool) -> Iterator[tuple[Layout, int]]:
-    """Layouts in which some dimensions are whole, and how many ranks exchange for each.
+    """Layouts in which some dimensions are whole, and how many ranks exchange to reach each.
 
     With `replicate`, also those in which mesh dimensions no longer cut anything.
     """
@@ -255,7 +255,7 @@ def _moved(layout: Layout, freed: tuple[int, ...], replicate: bool) -> Iterator[
     ranks = prod([size for _, size in movers])
     targets = [d for d in range(layout.ndim) if d not in freed and layout.shape[d] > 1]
     choices = product([*targets, *[None] * replicate], repeat=len(movers))
-    # Different dimensions before the same one twice: a transform back then comes back to them.
+    # Different dimensions before the same one twice: an inverse transform then returns to them.
     for places in sorted(choices, key=lambda places: len(places) - len(set(places))):
         owners: dict[int, list[int]] = {}
         for (mesh_dim, _), place in zip(movers, places, strict=True):
@@ -282,7 +282,7 @@ def _line(layout: Layout, step: Pass) -> Line:
 
 
 def _line_cost(line: Line, size: int) -> float:
-    """Three redistributions and two transforms; several times that by Bluestein's detour."""
+    """Three redistributions and two transforms; several times that with Bluestein's algorithm."""
     cut = line.layout.cuts[line.step.axis]
     others = _block(line.layout) / max(_largest(cut), 1)
     moves, transforms, length, split = 3, 1, line.step.length, line.split
@@ -303,7 +303,7 @@ def _block(layout: Layout) -> int:
 
 
 def _largest(cut: Cut) -> int:
-    """Indices that a rank has at most; for views, an upper bound."""
+    """Most indices that a rank has; for views, an upper bound."""
     if cut.parts == 1:
         return cut.extent
     if cut.bounds is not None:

@@ -1,9 +1,9 @@
 """The plan of a halo exchange: every block grows by some elements of the blocks around it.
 
-As in :mod:`distarray.plan.exchange` each rank works out its own part from the layout alone. Where
-the boundary asks for it, elements beyond the ends of the array are mapped back into it: the index
-space is continued by images of the array, shifted or reversed, and a grown block is cut along
-their edges into stretches. A stretch may lie on any ranks, however thin their blocks are.
+As in :mod:`distarray.plan.exchange` each rank works out its own part from the layout alone. If the
+boundary requires it, elements beyond the ends of the array are mapped back into it: the index space
+is continued by images of the array, shifted or reversed, and a grown block is cut along their edges
+into stretches. A stretch may span any number of ranks, however thin their blocks are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,10 +26,10 @@ class Reach(NamedTuple):
     Attributes
     ----------
     before, after : int
-        Elements.
+        Numbers of elements.
     boundary : str
-        One of `IMAGED`; "fill", where the grown block has room that its rank fills; or "none",
-        where it ends with the array.
+        One of `IMAGED`; "fill": the grown block has room that its rank fills; or "none": it ends
+        with the array.
     """
 
     before: int
@@ -52,13 +52,13 @@ class Patch(NamedTuple):
     Attributes
     ----------
     source : tuple of slice
-        Its place in the block that it comes from.
+        Its place in the block that it is taken from.
     target : tuple of slice
         Its place in the grown block.
     reverse : tuple of slice
-        An index that turns the target around along reversed dimensions.
+        An index that reverses the target along reversed dimensions.
     shape : tuple of int
-        Of the box.
+        Shape of the box.
     """
 
     source: Slices
@@ -73,13 +73,13 @@ class Halo(NamedTuple):
     Attributes
     ----------
     sends, receives : tuple of (int, tuple of Patch)
-        Peer, and the boxes of the one message in their order.
+        Peer, and the boxes of the one message, in order.
     kept : tuple of Patch
         The boxes that come from this rank's own block.
     shape : tuple of int
-        Of the grown block.
+        Shape of the grown block.
     own : tuple of slice
-        The place of the block in it.
+        The place of the block in the grown block.
     fills : tuple of (int, int)
         For each dimension, how many elements at both ends lie beyond the array.
     """
@@ -101,7 +101,7 @@ def plan_halo(layout: Layout, reaches: tuple[Reach, ...], coords: Coords | None)
     layout : Layout
         Plain.
     reaches : tuple of Reach
-        One a dimension.
+        One per dimension.
     coords : tuple of int or None
         This rank's mesh coordinate; None outside the mesh, where there is nothing to do.
 
@@ -155,7 +155,7 @@ def _ends(reach: Reach, extent: int, start: int, stop: int) -> tuple[int, int, i
 
 
 def _stretches(reach: Reach, extent: int, start: int, stop: int) -> list[Stretch]:
-    """The stretches of a grown interval that come from the array, in its order."""
+    """The stretches of a grown interval that come from the array, in the interval's order."""
     low, high, *_ = _ends(reach, extent, start, stop)
     found = []
     for begin, first, last, reverse in _images(reach.boundary, extent, low, high):
@@ -227,7 +227,7 @@ def _patch(box: Box, section: Box, stretches: Sequence[Stretch]) -> Patch:
 
 
 def _owners(layout: Layout, box: Box, reader: Coords) -> Iterator[Coords]:
-    """The owners of a box; where the array is replicated, in the reader's own replica."""
+    """The owners of a box; if the array is replicated, those in the reader's own replica."""
     ranges = [cut.owners(*part) for cut, part in zip(layout.cuts, box, strict=True)]
     yield from _at_parts(
         layout, [r if c.radix else (0,) for r, c in zip(ranges, layout.cuts)], reader
@@ -255,7 +255,7 @@ def _readers(layout: Layout, reaches: Sequence[Reach], coords: Coords) -> Iterat
 
 
 def _reading(reach: Reach, cut: Cut, start: int, stop: int) -> list[int]:
-    """Blocks along one dimension whose grown intervals hold an image of an interval."""
+    """Blocks along one dimension whose grown intervals contain an image of an interval."""
     found: set[int] = set()
     low, high = -reach.before, cut.extent + reach.after
     for begin, first, last, reverse in _images(reach.boundary, cut.extent, low, high):

@@ -1,4 +1,4 @@
-"""The layout of an array that is joined from others: the one that moves the fewest bytes."""
+"""The layout of an array joined from others: the one that moves the fewest bytes."""
 
 from functools import lru_cache
 
@@ -9,7 +9,7 @@ __all__ = ["Placed", "joined_layout"]
 
 #: An operand's layout and the index of its first element in the result.
 Placed = tuple[Layout, tuple[int, ...]]
-#: Distinct layouts of operands that are tried as models of the result's.
+#: The most distinct operand layouts that are tried as models of the result's.
 _MOST_MODELS = 4
 
 
@@ -37,11 +37,11 @@ def joined_layout(shape: tuple[int, ...], parts: tuple[Placed, ...]) -> Layout |
 
 
 def _after(model: Layout, shape: tuple[int, ...]) -> Layout:
-    """A layout of the result after the model of an operand's.
+    """A layout of the result modelled on an operand's.
 
-    Dimensions in which the operand is as long as the result keep its cut, others that it cuts get
-    the canonical one. Mesh dimensions of which a lone coordinate holds the operand cut the longest
-    whole dimension in which the result is longer than the operand.
+    Dimensions in which the operand is as long as the result keep its cut; others that it cuts get
+    the canonical cut. If the operand lives at a lone coordinate of mesh dimensions, these cut the
+    longest whole dimension in which the result is longer than the operand.
     """
     cuts: list[Cut] = []
     for cut, extent in zip(model.cuts, shape, strict=True):

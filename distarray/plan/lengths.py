@@ -13,14 +13,14 @@ _IDLE_MOST = 2.0
 
 
 class Split(NamedTuple):
-    """A length as a product: `rows` lines of `columns` elements each, and the cost of that.
+    """A length as a product: `rows` lines of `columns` elements each, and its cost.
 
     Attributes
     ----------
     rows, columns : int
         The two factors; each is at least the number of parts where possible.
     effort : float
-        Operations for each element, with the time in which ranks are idle.
+        Operations per element, scaled up for the time that ranks are idle.
     """
 
     rows: int
@@ -45,7 +45,7 @@ def _primes(n: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def effort(n: int) -> float:
-    """Operations for each element of a transform of length `n`, in units of a radix-2 step."""
+    """Operations per element of a transform of length `n`, in units of a radix-2 step."""
     primes = _primes(n)
     direct = sum([log2(p) if p <= 5 else 0.6 * p for p in primes])
     if not primes or primes[-1] <= _LARGEST_PRIME:
@@ -58,8 +58,8 @@ def effort(n: int) -> float:
 def split_length(n: int, parts: int) -> Split | None:
     """The best way to make a transform of length `n` out of shorter ones on `parts` ranks.
 
-    None if most ranks would be idle: `n` is prime, say, or has no two factors that are both large
-    enough.
+    None if ranks would be idle too long: `n` is prime, say, or has no two factors that are both
+    large enough.
     """
     best: Split | None = None
     for divisor in _divisors(n):
@@ -69,7 +69,7 @@ def split_length(n: int, parts: int) -> Split | None:
             continue
         # If one factor is much larger than the other, its lines are too long for the caches.
         uneven = 0.1 * abs(log2(rows / columns))
-        # Where whole rows make up the blocks of the array, nothing is shifted first.
+        # If the array's blocks consist of whole rows, nothing has to be shifted first.
         shifted = 0.0 if rows % parts == 0 else 1.0
         cost = (effort(rows) + effort(columns) + uneven + shifted) * idle
         if best is None or cost < best.effort:
@@ -86,16 +86,16 @@ def _divisors(n: int) -> list[int]:
 
 
 def _idle(n: int, parts: int) -> float:
-    """How much longer the busiest of `parts` ranks works than all would if `n` were divisible."""
+    """The busiest rank's work, relative to an even division of `n` by `parts`."""
     return parts * -(-n // parts) / n
 
 
 @lru_cache(maxsize=1024)
 def good_length(least: int, parts: int) -> int:
-    """A length of at least `least` that is quickly transformed by `parts` ranks.
+    """A length of at least `least` that `parts` ranks transform fast.
 
-    It is a product of `parts` squared, as far as that is below `least`, and a number whose only
-    prime factors are 2, 3 and 5.
+    It is a product of `parts` squared, unless that is above `least`, and a number whose only prime
+    factors are 2, 3 and 5.
     """
     unit = parts * parts if parts * parts <= least else 1
     return unit * _smooth(-(-least // unit))

@@ -1,9 +1,9 @@
-"""The common layout that an elementwise operation works in, to which operands are brought.
+"""The common layout of an elementwise operation, to which its operands are brought.
 
 The operands' own layouts are the candidates; the one for which the fewest bytes change rank is
-taken. Views of one base that differ by a shift (``u[:-2]``, ``u[2:]``) add a candidate, their
-common middle. It moves no more than either, and where a program writes an interior
-(``u[1:-1] = ...``) it is the layout of the interior, so the shift is paid once.
+taken. Views of one base that differ by a shift (``u[:-2]``, ``u[2:]``) add a candidate: the layout
+midway between them. It moves no more than either, and if the program writes to an interior
+(``u[1:-1] = ...``) it is the layout of the interior, so that data is shifted only once.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ __all__ = ["Propagation", "broadcast_shapes", "propagate", "restrict", "shape_te
 
 
 class Propagation(NamedTuple):
-    """Layouts of an elementwise operation: of its result, and of each operand meanwhile."""
+    """Layouts of an elementwise operation: of its result, and of each operand during it."""
 
     result: Layout
     operands: tuple[Layout, ...]
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """A shape as NumPy's errors have it, without blanks."""
+    """A shape as in NumPy's errors, without blanks."""
     return str(tuple(shape)).replace(" ", "")
 
 
@@ -46,7 +46,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def restrict(layout: Layout, shape: tuple[int, ...]) -> Layout:
-    """The layout of an operand of `shape` that broadcasts onto `layout` without any message."""
+    """The layout of an operand of `shape` that broadcasts to `layout` without communication."""
     if layout.shape == shape:
         return layout
     cuts = []
@@ -62,9 +62,9 @@ def propagate(layouts: tuple[Layout, ...], itemsizes: tuple[int, ...]) -> Propag
     Parameters
     ----------
     layouts : tuple of Layout
-        Of each operand, on one mesh, no fold pending.
+        The operands' layouts, on one mesh, no fold pending.
     itemsizes : tuple of int
-        Bytes an element of each operand.
+        Bytes per element of each operand.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def _middle(layouts: Sequence[Layout]) -> Layout | None:
 
 
 def _is_slight(cut: Cut, other: Cut) -> bool:
-    """Whether two views of one base are shifted by half a block at most."""
+    """Whether two views of one base are shifted by at most half a block."""
     shift = abs(cut.offset - other.offset)
     return cut.is_shift_of(other) and (
         not shift or (cut.bounds is None and 2 * shift * cut.parts <= cut.base)
@@ -144,7 +144,7 @@ def _free(others: dict[int, Placement], cuts: Sequence[Cut]) -> dict[int, Placem
 
 
 def _lift(layout: Layout, shape: tuple[int, ...]) -> list[Cut | None]:
-    """Cuts of an operand in the dimensions of the result; None where it is whole or stretched."""
+    """Cuts of an operand, by dimension of the result; None where it is whole or broadcast."""
     lifted: list[Cut | None] = [None] * (len(shape) - layout.ndim)
     for cut, extent in zip(layout.cuts, shape[len(lifted) :], strict=True):
         lifted.append(cut if cut.mesh_dims and cut.extent == extent else None)
@@ -157,7 +157,7 @@ def _merge(
     shape: tuple[int, ...],
     taken: set[int],
 ) -> list[Cut]:
-    """The cuts of one operand, completed by others' cuts along mesh dimensions still free."""
+    """The cuts of one operand, completed by those of others along mesh dimensions still free."""
     merged = list(first)
     taken = taken | {m for cut in first if cut for m in cut.mesh_dims}
     for other in others:
@@ -169,10 +169,10 @@ def _merge(
 
 
 def _centred(cuts: list[Cut], lifted: Sequence[Sequence[Cut | None]]) -> list[Cut]:
-    """Each cut shifted to the middle of the operands' shifted views of the same base.
+    """Each cut, shifted to the middle of the operands' shifted views of the same base.
 
-    Any offset between the two middle ones moves equally many rows. Of these offsets the one that
-    leaves equal margins in the base is taken, since programs write interiors there.
+    All offsets between the two middle ones move equally many rows. Of these the one that leaves
+    equal margins in the base is taken, since that is the interior that programs write to.
     """
     centred = cuts
     for dim, cut in enumerate(cuts):

@@ -21,13 +21,13 @@ class ReductionPlan(NamedTuple):
     keepdims : bool
         Whether they stay with extent 1.
     dtype : dtype
-        Of the result.
+        Data type of the result.
     layout : Layout
-        Of the result, once it is folded.
+        Layout of the result, once it is folded.
     mesh_dims : tuple of int
         Mesh dimensions along which the ranks have contributions to fold.
     direct : bool
-        Whether it is nothing more than a reduction of the block and one fold.
+        Whether a reduction of the block and one fold are all it takes.
     rounds : bool
         Whether the result depends on the order of operations.
     total : Fold or None
@@ -54,18 +54,18 @@ class ReductionPlan(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def plan_reduction(layout: Layout, axis: Axes, keepdims: bool, dtype: DType) -> ReductionPlan:
-    """The plan of a reduction, for axes that are known to be right.
+    """The plan of a reduction, for axes that have been checked.
 
     Parameters
     ----------
     layout : Layout
-        Of the operand. Pending folds and lone coordinates are folded with the rest.
+        The operand's. Pending folds and lone coordinates are folded with the rest.
     axis : int, tuple of int or None
         The dimensions to reduce; None for all.
     keepdims : bool
         Whether they stay with extent 1.
     dtype : dtype
-        Of the result.
+        Data type of the result.
 
     Examples
     --------

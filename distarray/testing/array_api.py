@@ -1,7 +1,7 @@
 """distarray.numpy against the array API standard, as `array-api-strict` implements it.
 
-Names, signatures and, with arrays cut over all ranks, the results of every function for every data
-type that the standard allows. ``python -m distarray --array-api`` prints the counts.
+It compares names, signatures and, with arrays cut over all ranks, the results of every function for
+every data type that the standard allows. ``python -m distarray --array-api`` prints the counts.
 """
 
 import inspect
@@ -53,7 +53,7 @@ class _Standard(Protocol):
 
     @property
     def dtype(self) -> Any:
-        """The data type, an object of the library's own."""
+        """The data type, an object of the library."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -61,7 +61,7 @@ class _Standard(Protocol):
 
 
 Call = Callable[[ModuleType, Any], Any]
-#: Calls of the functions that take more than arrays; a name may come several times.
+#: Calls of the functions that take more than arrays; a name may occur several times.
 _CALLS: tuple[tuple[str, Call], ...] = (
     ("arange", lambda xp, x: xp.arange(7, dtype=x.dtype)),
     ("astype", lambda xp, x: xp.astype(x, x.dtype, copy=False, device=x.device)),
@@ -85,7 +85,7 @@ _CALLS: tuple[tuple[str, Call], ...] = (
     ("full_like", lambda xp, x: xp.full_like(x, 1)),
     ("iinfo", lambda xp, x: xp.iinfo(x.dtype).max),
     ("isdtype", lambda xp, x: xp.isdtype(x.dtype, ("real floating", "signed integer"))),
-    # array-api-strict 2.6 takes no notice of `invert`.
+    # array-api-strict 2.6 ignores `invert`.
     ("isin", lambda xp, x: xp.isin(x, x[:2, ...], invert=False)),
     ("linspace", lambda xp, x: xp.linspace(0, 5, 7, dtype=x.dtype, endpoint=False)),
     ("matmul", lambda xp, x: xp.matmul(x, x.mT)),
@@ -204,9 +204,9 @@ class Report:
     title : str
         The name of the comparison.
     agree, total : int
-        How many agree, of how many.
+        How many agree, and of how many.
     differ : list of str
-        The others, each with the difference.
+        Those that do not, each with the difference.
     """
 
     title: str
@@ -239,7 +239,7 @@ def _members(space: str) -> Iterator[tuple[str, Any]]:
 
 
 def check_names() -> list[Report]:
-    """Whether every name is there: of each namespace, of arrays and of the namespace's info."""
+    """Whether every name exists: of each namespace, of arrays and of the namespace's info."""
     reports = []
     for space in _SPACES:
         found = Report(f"names {space or 'main'}")
@@ -330,7 +330,7 @@ def _values(dtype: str) -> Any:
 
 @cache
 def _allowed(number: int, dtype: str) -> tuple[Any] | None:
-    """The result of array-api-strict for a call; None where the standard defines none."""
+    """The result of array-api-strict for a call; None if the standard defines none."""
     standard, (_, call) = _standard(), _all_calls()[number]
     try:
         return (call(standard, standard.asarray(_values(dtype))),)

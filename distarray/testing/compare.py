@@ -14,11 +14,11 @@ __all__ = ["assert_matches", "assert_same_error"]
 def assert_matches(
     result: Any, expected: Any, *, exact: bool = True, rtol: float = 1e-10, atol: float = 1e-12
 ) -> None:
-    """Assert that this rank's part of a result is NumPy's.
+    """Assert that this rank's part of a result equals NumPy's.
 
     Type (array, scalar, tuple), shape and dtype must be equal; so must the elements of this
     rank's block, bit for bit (NaN equals NaN, -0.0 is not 0.0) or, with ``exact=False``, to
-    rounding. Communicates only where a fold is pending.
+    rounding. Communicates only if the array has a pending fold or lives at one coordinate.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def assert_matches(
     assert isinstance(result, DistArray), f"{type(result)} is not a DistArray"
     assert result.shape == expected.shape, f"shape {result.shape}, not {expected.shape}"
     assert result.dtype == expected.dtype, f"dtype {result.dtype}, not {expected.dtype}"
-    scalar = isinstance(result.block, np.generic)  # of another mesh's rank
+    scalar = isinstance(result.block, np.generic)  # on a rank outside of the mesh
     assert scalar == isinstance(expected, np.generic), f"{result!r}, not {expected!r}"
     _compare_block(result, np.asarray(expected), exact, rtol, atol)
 
@@ -83,7 +83,7 @@ def _compare_block(
 def _compare(found: Array, wanted: Array, exact: bool, rtol: float, atol: float, what: str) -> None:
     if found.dtype.kind in "fc" and not exact:
         if found.dtype.kind == "c" and not np.isfinite(wanted).all():
-            # An infinite number equals another in both parts or not at all: compare them apart.
+            # If one part is infinite, assert_allclose wants both equal: compare them separately.
             found, wanted = (np.stack([v.real, v.imag]) for v in (found, wanted))
         np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol, err_msg=what)
         return

@@ -1,7 +1,7 @@
 """Hypothesis strategies: mesh shapes, array values, and ways to lay an array out.
 
-They draw plain data, equal on every rank; a :class:`Recipe` is turned into a distributed array in
-the program that the ranks run.
+They draw plain data, equal on every rank; the program that the ranks run turns a :class:`Recipe`
+into a distributed array.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ from distarray.typing import Array, DTypeLike
 
 __all__ = ["DTYPES", "Recipe", "array_values", "mesh_shapes", "recipes", "shapes"]
 
-#: The data types that values are drawn of by default.
+#: The data types that values have by default.
 DTYPES = ("f8", "i8", "i4", "c16", "?", "f4", "u1")
 
 
 def mesh_shapes(ranks: int) -> st.SearchStrategy[tuple[int, ...]]:
-    """Shapes of 1-d and 2-d meshes of a number of ranks.
+    """Shapes of 1-d and 2-d meshes of a given number of ranks.
 
     Examples
     --------
@@ -122,14 +122,14 @@ class Recipe:
     Attributes
     ----------
     placements : tuple of Placement
-        One a mesh dimension.
+        One per mesh dimension.
     kind : str
-        "plain"; "view" (a slice of a larger array); "transposed" (a transpose of one);
+        "plain"; "view" (a slice of a larger array); "transposed" (the transpose of an array);
         "ragged" (blocks of drawn lengths); "partial" (contributions to a sum).
     slices : tuple of (before, step, after)
         For views: elements of the base before and after each dimension, and the step.
     counts : tuple of int
-        For ragged ones: lengths of the blocks along `dim`, which mesh dimension 0 cuts.
+        For ragged arrays: lengths of the blocks along `dim`, which mesh dimension 0 cuts.
 
     Examples
     --------
@@ -188,7 +188,7 @@ class Recipe:
         return from_local(values[tuple(section)].copy(), mesh, self.placements)
 
     def _partial(self, values: Array, mesh: DeviceMesh) -> DistArray:
-        """Contributions of every rank, whose sum is exact."""
+        """Contributions of every rank, which sum exactly."""
         layout = Layout.chunked(values.shape, mesh.shape, self.placements)
         local = values[tuple([slice(a, b) for a, b in layout.section(mesh.coords)])]
         ranks = prod([mesh.shape[m] for m in layout.partials])
@@ -219,11 +219,11 @@ def recipes(
     Parameters
     ----------
     shape : tuple of int
-        Of the array.
+        Shape of the array.
     mesh_shape : tuple of int
-        Of the mesh.
+        Shape of the mesh.
     dtype : dtype
-        Of the array; contributions are drawn for numbers only, not for bool.
+        Data type of the array; contributions are drawn only for numbers, not for bool.
     kinds : sequence of str
         See :class:`Recipe`.
 

@@ -212,7 +212,7 @@ def test_copies(world, ranks):
         if group.size > 1:
             with config.override(gather_limit=8):
                 raises_everywhere(
-                    group, GatherLimitError, lambda: pickle.dumps(x), "by their parts"
+                    group, GatherLimitError, lambda: pickle.dumps(x), "block by block"
                 )
 
     world.run(ranks, program)

@@ -54,7 +54,7 @@ def test_children_of_ranks_compute_alone(mpiexec, tmp_path):
             assert whole == ["numpy", [5], 10.0]
             assert cut == ARRIVED
             assert back == ["numpy", 100_000.0]
-            assert "hand them x.full()" in refused
+            assert "pass them x.full()" in refused
         assert seen["program"] == ["1", str(SUM), "1", "1"]
         assert seen["mpi4py"] == ["1"]
         # A job that a rank starts is none of its children. Its ranks may write between two others.

@@ -47,7 +47,7 @@ def test_local_shapes_nest_left_to_right():
     ("placements", "message"),
     [
         ([Shard(2), Replicate()], "lacks"),
-        ([Shard(0)], "one placement a mesh dimension"),
+        ([Shard(0)], "one placement per mesh dimension"),
     ],
 )
 def test_placements_that_do_not_fit(placements, message):

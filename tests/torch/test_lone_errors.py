@@ -41,8 +41,8 @@ print("went on", flush=True)
     [
         ("width", "rank 1 was handed a tensor of shape (4, 7); the layer takes 6 features"),
         ("data", "weight has become a tensor of shape (7, 3)"),
-        ("a row", "the ranks bring different numbers of elements"),
-        ("rows", "the ranks bring different numbers of elements"),  # in shared memory, and by MPI
+        ("a row", "the ranks pass different numbers of elements"),
+        ("rows", "the ranks pass different numbers of elements"),  # in shared memory, and by MPI
     ],
 )
 def test_the_job_ends(mpiexec, how, words):

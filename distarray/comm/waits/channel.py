@@ -1,6 +1,6 @@
 """The channel between the ranks of a node without MPI: a file in memory with a slot for each.
 
-When the file is in use its name has been removed, so that nothing is left of it however the job
+The file's name is removed before its first use, so that nothing is left of it however the job
 ends. Each rank writes its own slot and reads all. A lock on one byte, which the kernel releases
 with the process, shows that a rank is alive.
 """
@@ -24,15 +24,15 @@ __all__ = ["Channel", "open_channel"]
 _PREFIX = "distarray-waits-"
 #: Bytes of a slot; only bytes that are written take memory. The first slot belongs to all ranks.
 SLOT = 1 << 14
-#: The time of the last sign of life, the rank's moves, and length and checksum of its words.
+#: The time of the last sign of life, the rank's moves, and length and checksum of its report.
 _HEAD = struct.Struct("<dqII")
 #: The times at which ranks were asked last, and at which some rank was found to wait too long.
 _CALL = struct.Struct("<dd")
-#: The place of the last words of ranks of other nodes, and the bytes of each.
+#: The offset of the last words of ranks of other nodes, and the bytes of each.
 _FAREWELLS, _FAREWELL = 1 << 36, 512
-#: The place of the locks, beyond all contents: that of the rank that reports, and each rank's own.
+#: The offset of the locks, beyond all contents: the lock to report, and each rank's own.
 _LOCKS = 1 << 40
-#: Seconds after which a file that no process holds is one that a killed job has left.
+#: Seconds after which a file that no process holds must be left over from a killed job.
 _OLD = 60.0
 
 _now = time.monotonic
@@ -62,10 +62,10 @@ class Channel:
     # -- this rank's slot ------------------------------------------------------------------------
 
     def write(self, moves: int, report: dict[str, Any] | None) -> None:
-        """Write how far this rank is, and that it is alive; None: its last report still holds."""
+        """Write this rank's moves and a sign of life; with None its last report still holds."""
         whole = self._packed(moves, report)
         with contextlib.suppress(OSError):  # such as: no memory left
-            # The program may have closed descriptors that it has not opened.
+            # The program may have closed descriptors that are not its own.
             if _inode(self._file) == self._inode:
                 os.pwrite(self._file, whole, SLOT * (1 + self._index))
 
@@ -85,9 +85,9 @@ class Channel:
     def read(self) -> dict[int, dict[str, Any]]:
         """The last report of each rank of the node, by rank.
 
-        Each also has: `moves`, how far the rank is; `since_beat`, the seconds since its last sign
-        of life; `gone`, whether its process has ended; `still`, whether the report is of its
-        present conversation.
+        Each also has: `moves`, how often the rank has begun a conversation or a wait; `since_beat`,
+        the seconds since its last sign of life; `gone`, whether its process has ended; `still`,
+        whether the report is about its current conversation.
         """
         return {rank: self._slot(index) for index, rank in enumerate(self.ranks)}
 
@@ -121,10 +121,10 @@ class Channel:
             fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _LOCKS + place)
         return True
 
-    # -- what concerns all -----------------------------------------------------------------------
+    # -- common to all ranks ---------------------------------------------------------------------
 
     def claim(self) -> bool:
-        """Whether this rank may report; until `release` no other may."""
+        """Whether this rank may report; no other rank may until `release`."""
         return self._take(0, fcntl.LOCK_EX, keep=True)
 
     def release(self) -> None:
@@ -142,7 +142,7 @@ class Channel:
         return _CALL.unpack(data) if len(data) == _CALL.size else (0.0, 0.0)
 
     def append(self, data: bytes) -> tuple[int, int]:
-        """Keep bytes behind the slots, for all ranks of the node; return their place and length."""
+        """Store bytes behind the slots, for all ranks of the node; return offset and length."""
         start = SLOT * (1 + len(self.ranks))
         os.pwrite(self._file, data, start)
         return start, len(data)
@@ -202,12 +202,12 @@ def open_channel(near: "MPI.Intracomm", rank: int) -> Channel | None:
     near : mpi4py.MPI.Intracomm
         The ranks of the node.
     rank : int
-        This rank's number among all that watch one another.
+        This rank's number among all ranks that watch one another.
 
     Returns
     -------
     Channel or None
-        None on all of them if one cannot open the file.
+        None on all ranks if one cannot open the file.
     """
     descriptor, path = -1, ""
     if near.Get_rank() == 0:
@@ -229,7 +229,7 @@ def open_channel(near: "MPI.Intracomm", rank: int) -> Channel | None:
 
 
 def _clear() -> None:
-    """Remove files of jobs that were killed in the moment in which their file had a name."""
+    """Remove files of jobs that were killed while their file still had a name."""
     for path in Path(_directory()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             old = time.time() - path.stat().st_mtime > _OLD

@@ -1,7 +1,7 @@
 """The last words of a process, written after the handlers of `atexit` and before MPI ends.
 
-MPI ends after the interpreter, and may have to wait for the other ranks until then. The words are
-written when the interpreter clears this module, of which therefore no function runs in a thread.
+MPI ends after the interpreter, and may wait for the other ranks until then. The words are written
+when the interpreter clears this module; therefore none of its functions runs in a thread.
 """
 
 import os

@@ -20,7 +20,7 @@ def summary(reports: Mapping[int, Report], name: Names = lambda report: report.r
     reports : mapping of int to Report
         Of all ranks.
     name : callable
-        The number by which a rank is named.
+        Gives the number that the text uses for a rank.
     """
     groups = grouped(reports)
     twice = _twins(groups)
@@ -55,7 +55,7 @@ def full_report(
     reports, name
         As for :func:`summary`.
     ends : bool or None
-        Whether the job is ended; None: it is not certain that ranks wait in vain.
+        Whether the job is ended; None if it is not certain that ranks wait in vain.
     """
     lines = [summary(reports, name)]
     groups = grouped(reports)
@@ -64,7 +64,7 @@ def full_report(
     found = first_difference(reports)
     if found is not None:
         number, calls = found
-        lines.append(f"  As far as they remember, they first differ in conversation {number}:")
+        lines.append(f"  As far as recorded, they first differ in conversation {number}:")
         for call, ranks in list(calls.items())[:_MOST]:
             who = ranks_in_words([name(reports[rank]) for rank in ranks])
             lines.append(f"    {who}: {call}")
@@ -119,7 +119,7 @@ def _head(report: Report) -> tuple[str, str]:
 
 
 def _twins(groups: Sequence[Sequence[Report]]) -> set[tuple[str, str]]:
-    """Call and line of groups that wait in the same place: they are distinguished by more words."""
+    """Call and line of groups that wait in the same place: their text needs more detail."""
     heads = [_head(group[0]) for group in groups if group[0].doing == "waits"]
     return {head for head in heads if heads.count(head) > 1}
 
@@ -139,7 +139,7 @@ def _details(group: Sequence[Report], name: Names) -> list[str]:
 
 
 def _steps(entries: Sequence[Entry]) -> list[str]:
-    """The last calls, the latest first; repeated ones once, with their number."""
+    """The last calls, the latest first; repeated ones once, with a count."""
     found: list[tuple[str, int]] = []
     for entry in reversed(entries):
         text = f"{entry.call} at {entry.line}"

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Among", "Scope", "entry_of", "make_scope"]
 
-#: Conversations of some ranks of a group alone; they are compared by their purpose: shapes, layouts
-#: and ranks.
+#: Conversations among only some ranks of a group; they are compared by their purpose: shapes,
+#: layouts and ranks.
 _CHECKED = frozenset({"begin_exchange", "exchange", "subset"})
-#: How many other nodes get a rank's last words: the lowest ones, as the lowest rank reports.
+#: How many other nodes get a rank's last words: the lowest ones, since the lowest rank reports.
 _TOLD = 8
 _now = time.monotonic
 
@@ -36,7 +36,7 @@ class Among(NamedTuple):
     ----------
     scope : Scope
     key : str
-        Equal on these ranks, and different for any others.
+        Equal on these ranks, and different for any other set of ranks.
     members : tuple of int
         Their numbers in the scope.
     """
@@ -46,7 +46,7 @@ class Among(NamedTuple):
     members: tuple[int, ...]
 
     def part(self, ranks: Sequence[int]) -> "Among":
-        """Some of these ranks, given by their places among them."""
+        """Some of these ranks, given by their indices in `members`."""
         members = tuple([self.members[rank] for rank in ranks])
         return Among(self.scope, f"{self.key}.{zlib.crc32(repr(members).encode()):x}", members)
 
@@ -79,7 +79,7 @@ class Scope:
     # -- its ranks and nodes ---------------------------------------------------------------------
 
     def among(self, labels: Sequence[int], kind: str = "") -> Among | None:
-        """The ranks of a communicator, if all are in the scope; equal on all of them.
+        """The ranks of a communicator, if all are in the scope; the same on all of them.
 
         Call it once for each communicator, in the same order on all its ranks.
         """
@@ -131,7 +131,7 @@ class Scope:
         return found
 
     def _last_of(self, rank: int) -> Report:
-        """The report of a rank of a node that does not answer any more."""
+        """The report of a rank on a node that no longer answers."""
         with suppress(ValueError):
             call, path, last = json.loads(self.channel.words_of(rank))
             recent = () if last is None else (Entry(*last),)
@@ -139,7 +139,7 @@ class Scope:
         return Report(rank, "gone")
 
     def take_leave(self, call: str, path: Sequence[str], last: Entry | None) -> None:
-        """Send this rank's last words to other nodes, to which nobody here may answer later."""
+        """Send this rank's last words to other nodes: later nobody here may be left to answer."""
         words = f"{self.rank} {json.dumps((call, path, last))}".encode()
         if len(words) > WORDS:
             words = f"{self.rank} {json.dumps((call[:60], path, None))}".encode()
@@ -164,7 +164,7 @@ class Scope:
         return self.channel.read()
 
     def lower_waits(self, stale: float) -> bool:
-        """Whether a lower rank waits on another node; it is asked to report."""
+        """Whether a lower rank waits on another node; if so, that one is asked to report."""
         for node in self.other_nodes():
             assert self.wire is not None
             if node.ranks[0] < self.rank:

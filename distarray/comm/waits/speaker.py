@@ -1,4 +1,4 @@
-"""The speaker of a process, which writes what the process does and reports waits too long."""
+"""The speaker of a process, which writes what the process does and reports overlong waits."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -16,16 +16,16 @@ from distarray.config import config
 __all__ = ["Exit", "Speaker", "State", "pause"]
 
 _now = time.monotonic
-#: How often a rank looks within the limit, and the least and most seconds between looks.
+#: How often a rank looks within the limit, and the fewest and most seconds between looks.
 _LOOKS, _LEAST, _MOST = 8, 0.02, 0.5
-#: After so many looks every rank has written what it does; it goes on for twice as many.
+#: After this many looks every rank has written what it does; it goes on for twice as many.
 _ROUND = 2.5
-#: Looks, and further seconds, after which a process without a sign of life counts as silent.
+#: Looks, plus seconds, after which a process without a sign of life counts as silent.
 _STALE, _BUSY = 4, 1.0
 #: Seconds in which others can answer what they do.
 _PATIENCE = 3.0
-#: Seconds: the limit under `config.check` for ranks that certainly wait in vain, and the least time
-#: between two questions to the others.
+#: Seconds: the limit under `config.check` for ranks that certainly wait in vain, and the shortest
+#: time between two questions to the others.
 _AT_ONCE, _SELDOM = 1.0, 10.0
 
 
@@ -37,7 +37,7 @@ class Exit(NamedTuple):
 
 
 class State(NamedTuple):
-    """How far this process is.
+    """The progress of this process.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Speaker:
         self._next = 0.0
 
     def tell(self, state: State) -> Look | None:
-        """Write that this process is alive; and what it does, if that takes long or is asked for.
+        """Write that this process is alive, and also what it does if it takes long or is asked.
 
         Returns
         -------
@@ -92,7 +92,7 @@ class Speaker:
             return self.scope.channel.last_words(state.moves, words)
 
     def attend(self, state: State, rest: Callable[[float], bool]) -> None:
-        """Write what this process does; report on all, if that is up to it and some wait too long.
+        """Write what this process does; if it is the one to report and ranks wait too long, report.
 
         Parameters
         ----------
@@ -171,9 +171,9 @@ class Speaker:
         return overdue or max([report.age for report in waiting]) >= _limit()
 
     def _all(self, state: State, rest: Callable[[float], bool]) -> dict[int, Report] | None:
-        """The reports of all ranks, asked twice: a rank that has moved in between does not wait.
+        """The reports of all ranks, asked twice: a rank that moved in between does not wait.
 
-        None if this thread has to end before the second time.
+        None if this thread has to end before the second question.
         """
         self.scope.ask(late=True)
         before = self.scope.reports(_stale())
@@ -189,7 +189,7 @@ class Speaker:
         return found
 
     def _conclude(self, reports: Mapping[int, Report]) -> None:
-        """Report on waits that are too long, unless that has been done; end the job if in vain."""
+        """Report waits that are too long, unless reported already; end the job if in vain."""
         certain = hopeless(reports, _limit(), config.wait_limit)
         waiting = [report for report in reports.values() if report.doing == "waits"]
         what = certain, tuple([(report.rank, report.moves) for report in waiting])

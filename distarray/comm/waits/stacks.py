@@ -1,10 +1,10 @@
 """A look at what a thread of this process does, read from its stack by another thread.
 
-Nothing is written down for that while the program runs. A thread that waits in MPI is in a function
-of a module with ``WAITS_FOR_RANKS = True``; an operation has called that function, and the user the
-operation. How users call the functions of a module stands in `SHOWN_AS`, in the module itself or in
-a package around it: what they write before the name, or None where the function stands for one of
-theirs and the line of the program names it.
+So the program itself records nothing for it. A thread that waits in MPI is in a function of a
+module with ``WAITS_FOR_RANKS = True``; an operation has called that function, and the user the
+operation. `SHOWN_AS`, in a module or in a package around it, says how users call its functions: the
+prefix that they write before the name, or None if the function stands in for one of the user's, and
+the line of the program names it.
 """
 
 import sys
@@ -22,7 +22,7 @@ __all__ = ["Look", "look"]
 
 #: The function in which a rank under the runner waits for the others at the end of its program.
 _AT_THE_END = "all_arrive"
-#: Variables in which functions that stand for another one keep it.
+#: Variables in which functions that stand in for another one keep it.
 _STAND_INS = ("numpy_function", "ufunc", "func", "function")
 _MOST = 240  # characters of arguments
 
@@ -35,7 +35,7 @@ class Look(NamedTuple):
     doing : str
         "waits" for other ranks, "computes", or "left": the program has ended.
     call : str
-        The function that the user's line has called; if it computes, the expression there.
+        The function that the user's line called; if the process computes, the expression there.
     arguments : str
     path : tuple of str
         The user's lines, the innermost first.
@@ -46,7 +46,7 @@ class Look(NamedTuple):
     size : int
         Bytes of the conversation.
     aside : bool
-        Whether another thread waits, so that the main one may go on.
+        Whether a thread other than the main one waits, so that the main one may go on.
     """
 
     doing: str
@@ -62,8 +62,8 @@ class Look(NamedTuple):
 def look() -> Look:
     """A look at the main thread, or at another one that waits if the main one does not.
 
-    Autograd's threads have no line of the user's, and work for the main thread. Not for threads
-    that wait themselves.
+    Autograd's threads have no user line, and work for the main thread. A thread that itself waits
+    for ranks must not call this.
     """
     frames: dict[int, Any] = dict(sys._current_frames())
     main: FrameType | None = frames.pop(threading.main_thread().ident or 0, None)
@@ -78,9 +78,9 @@ def look() -> Look:
 
 
 def _waiting(frame: FrameType, main: FrameType | None) -> Look:
-    """The message that a waiting thread waits for, the library's call, and the user's line.
+    """The message that a thread waits for, the library's call, and the user's line.
 
-    `frame` is the innermost; the others are found by going outwards from it.
+    `frame` is the innermost frame; the others are found outwards from it.
     """
     if frame.f_code.co_name == _AT_THE_END:
         return Look("left")
@@ -119,7 +119,7 @@ def _peers(name: str, values: dict[str, Any]) -> tuple[int, ...] | None:
 
 
 def _size(values: dict[str, Any]) -> int:
-    """The bytes of the arrays that a method of a group was handed."""
+    """The bytes of the arrays that were passed to a method of a group."""
     pairs = [*values.get("sends", ()), *values.get("receives", ())]
     blocks = [view for _, view in pairs]
     blocks += [values.get("block"), values.get("view"), *(values.get("blocks") or ())]
@@ -149,7 +149,7 @@ def _call(entry: FrameType) -> tuple[str, str]:
 
 
 def _stood_for(values: dict[str, Any], otherwise: str) -> str:
-    """The name of the function that a function made for it stands for."""
+    """The name of the function that a local wrapper stands in for."""
     found = [values[key] for key in _STAND_INS if callable(values.get(key))]
     return named(found[0]) if found else otherwise
 
@@ -172,7 +172,7 @@ def _shown_as(module: str) -> str | None:
 
 
 def _of_ours(name: str, module: str, shown_as: str) -> str:
-    """A function of the house by the name that a user knows."""
+    """The name by which a user knows a function of the library."""
     owner, _, last = name.rpartition(".")
     if owner:  # methods of arrays are in several base classes
         return f"DistArray.{last}" if module.startswith("distarray.array.") else name

@@ -1,7 +1,7 @@
 """The verdict on ranks that wait for one another: whether they wait in vain, from their reports.
 
-Ranks may wait for long with good reason: for one that computes, reads, is stopped in a debugger, or
-for much data on a slow network. A rank certainly waits in vain for one that has gone past the
+Ranks may wait long for a good reason: for a rank that computes, reads, or is stopped in a debugger,
+or for much data on a slow network. A rank certainly waits in vain for one that has gone past the
 conversation without taking part in it; or that has not reached it, and has left or waits in vain
 itself.
 """
@@ -22,11 +22,11 @@ __all__ = [
     "spans",
 ]
 
-#: Bytes a second of a slow network: data that has had less time for its size may still come.
+#: Bytes per second of a slow network: data that has had less time for its size may still come.
 SLOWEST = 1 << 22
 #: Conversations in which a rank may be busy with a file system.
 ON_DISK = frozenset({"opened", "_write_all", "_close"})
-#: Where nothing else shows that ranks wait in vain, they must be at rest for this many limits.
+#: If nothing else shows that ranks wait in vain, they must be at rest for this many limits.
 LONG = 3.0
 #: Start, stop and step, as of a range.
 Span = tuple[int, int, int]
@@ -57,9 +57,9 @@ class Entry(NamedTuple):
     group : str
         The key of its group; equal on all ranks.
     number : int
-        How many conversations of all its ranks the group has had, this one included.
+        How many conversations the whole group has had, this one included.
     together : bool
-        Whether this is one of all its ranks.
+        Whether this one is of the whole group.
     kind, call, line : str
         The method of the group; the function that the user has called, and the user's line.
     what : str
@@ -87,8 +87,8 @@ class Report(NamedTuple):
     age : float
         Seconds since it began that.
     call, arguments, path
-        The function that the user has called, its arguments, and the user's lines, the innermost
-        first; where a rank computes, `call` is the expression there.
+        The function that the user called, its arguments, and the user's lines, the innermost
+        first; if a rank computes, `call` is the expression there.
     entry : Entry or None
         The conversation that it waits in.
     needs : tuple of (int, int, int)
@@ -96,13 +96,13 @@ class Report(NamedTuple):
     size : int
         Its bytes.
     aside : bool
-        Whether another thread waits, and not the main one.
+        Whether a thread other than the main one waits.
     counts : mapping of str to int
         How many conversations its groups have had, by their keys.
     recent : tuple of Entry
         Its last conversations, the oldest first.
     whole : bool
-        Whether it has had no others.
+        Whether `recent` has all of its conversations.
     moves : int
         Changes whenever the rank begins a conversation or a wait.
     """
@@ -143,7 +143,7 @@ def hopeless(reports: Reports, limit: float, rest: float | None = None) -> bool:
     limit : float
         Seconds after which a wait is too long.
     rest : float, optional
-        The same for the case that no rank moves and nothing else is certain; `limit` by default.
+        The same, if no rank moves and nothing else is certain; `limit` by default.
     """
     waiting = [r for r in reports.values() if r.doing == "waits" and not r.aside]
     if max([report.age for report in waiting], default=0.0) < limit:
@@ -157,10 +157,10 @@ def hopeless(reports: Reports, limit: float, rest: float | None = None) -> bool:
 def _in_vain(waiting: list[Report], reports: Reports, over: set[int]) -> set[int]:
     """The ranks that wait for one that will not come.
 
-    Ranks of the set count as such ranks themselves: it is the largest set for which that holds.
+    Ranks of the set count as ranks that will not come: it is the largest such set.
     """
     numbers: dict[Any, int] = {}
-    kinds = {  # most of thousands of ranks have done the same
+    kinds = {  # of thousands of ranks most have done the same
         rank: numbers.setdefault((r.entry, tuple(r.counts.items()), r.recent), len(numbers))
         for rank, r in reports.items()
     }
@@ -175,7 +175,7 @@ def _in_vain(waiting: list[Report], reports: Reports, over: set[int]) -> set[int
 def _not_in_vain(
     held: set[int], standing: set[int], kinds: Mapping[int, int], reports: Reports
 ) -> set[int]:
-    """The ranks that wait for none that certainly will not come; `standing` ranks stay there."""
+    """The ranks whose awaited ranks may all still come; `standing` ranks do not go on."""
     answers: dict[Any, bool] = {}
     for rank in held:
         key = kinds[rank], reports[rank].needs
@@ -191,7 +191,8 @@ def _not_in_vain(
 def _will_not_come(report: Report, other: Report, stands: bool) -> bool:
     """Whether the other rank will certainly not take part in a rank's conversation.
 
-    `stands`: it does not go on. Conversations that it may have forgotten count as taken part in.
+    `stands`: it does not go on. It counts as having taken part in conversations that it no longer
+    remembers.
     """
     entry = report.entry
     if entry is None or entry.group not in other.counts:
@@ -206,10 +207,10 @@ def _will_not_come(report: Report, other: Report, stands: bool) -> bool:
 
 
 def _sends_nothing(report: Report, entry: Entry, other: Report, stands: bool, behind: int) -> bool:
-    """`_will_not_come`, for a conversation of some ranks of a group alone.
+    """`_will_not_come`, for a conversation among only some ranks of a group.
 
-    Such conversations between the same two of all ranks are counted, by kind and purpose: if the
-    rank has begun more of them, the other one has not taken part in the last.
+    Between two conversations of the whole group, such conversations are counted by kind and
+    purpose: if the rank has begun more of them, the other one has not taken part in the last.
     """
     if behind > 0:
         return stands
@@ -223,7 +224,7 @@ def _sends_nothing(report: Report, entry: Entry, other: Report, stands: bool, be
 
 
 def _at(report: Report, entry: Entry) -> list[Entry]:
-    """The conversations of a rank between the same two of all ranks as an entry."""
+    """A rank's conversations between the same two conversations of the whole group as an entry."""
     return [e for e in report.recent if (e.group, e.number) == (entry.group, entry.number)]
 
 
@@ -231,7 +232,7 @@ def _at_rest(waiting: list[Report], reports: Reports, over: set[int], limit: flo
     """Whether some ranks have been at rest for long enough, in different calls.
 
     All ranks that they wait for, directly or not, wait in other calls or have left. Data may still
-    be on its way, but not after a longer time.
+    be on its way at first, but not after a longer time.
     """
     held = {r.rank for r in waiting if r.entry is None or r.entry.kind not in ON_DISK}
     held -= _under_way(waiting, reports)
@@ -247,7 +248,7 @@ def _at_rest(waiting: list[Report], reports: Reports, over: set[int], limit: flo
 
 
 def _under_way(waiting: list[Report], reports: Reports) -> set[int]:
-    """The ranks in conversations in which all ranks take part already: these only take time."""
+    """The ranks in conversations that all their ranks have reached: these only take time."""
     found, answers = set(), {}
     for report in waiting:
         key = report.place, report.needs

@@ -1,9 +1,9 @@
 """The watch: a thread of each process that notices when the process waits too long for others.
 
-Several times in `config.wait_limit` it looks whether the process is still in the same conversation,
-and then writes where, for the other ranks to read. Of the ranks that wait too long the lowest
-reports what all ranks do, and ends the job if they wait in vain. The thread sends nothing by MPI,
-since the communicator may be stuck.
+Several times within `config.wait_limit` it checks whether the process is still in the same
+conversation; if so, it writes where, for the other ranks to read. The lowest of the ranks that wait
+too long reports what all ranks do, and ends the job if they wait in vain. The thread sends nothing
+by MPI, since the communicator may be stuck.
 """
 
 import atexit
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Among", "another_line", "before_meeting", "elsewhere", "join"]
 
 _now = time.monotonic
-#: After so many seconds without a look the process must have been stopped: it has not waited.
+#: After this many seconds without a look the process must have been stopped: it has not waited.
 _GAP = 5.0
 _watch: "_Watch | None" = None
 
@@ -83,7 +83,7 @@ class _Watch:
         self.speakers.clear()
 
     def leave(self) -> None:
-        """Have it written, once the interpreter ends, that the program has ended."""
+        """Arrange to write, when the interpreter ends, that the program has ended."""
         call, line, moves = hooks.last_exit
         end = Exit(call, (line,)) if moves == calls.moves() else Exit()
         state = State(calls.moves(), _now())
@@ -96,9 +96,9 @@ class _Watch:
             try:
                 if config.wait_limit > 0:
                     self._look()
-            except Exception as error:  # it must not end a job that is well
+            except Exception as error:  # it must not end a healthy job
                 if not sys.is_finalizing():
-                    hooks.say(f"nobody watches any more how long this rank waits: {error!r}")
+                    hooks.say(f"this rank's waits are no longer watched: {error!r}")
                 return
 
     def _rest(self, seconds: float) -> bool:
@@ -117,7 +117,7 @@ class _Watch:
         self._seen = _now()
 
     def _look_alone(self, still: float) -> None:
-        """Look where the ranks have not met yet, and cannot read what the others do."""
+        """Look while the ranks have not met yet, and cannot read what the others do."""
         assert self._first is not None
         look = stacks.look()
         rank, size = self._first
@@ -172,13 +172,13 @@ def join(group: "MPIGroup") -> None:
 
 
 def another_line() -> Among | None:
-    """The ranks of the world, for a communicator of the runner's; called in one order by all."""
+    """The ranks of the world, for a communicator of the runner; all call it in the same order."""
     scope = _watch.speakers[0].scope if _watch is not None and _watch.speakers else None
     return None if scope is None else scope.among(scope.labels, "line ")
 
 
 def elsewhere(error: BaseException) -> str:
-    """The activities of the other ranks, for an error of MPI, which names one rank alone."""
+    """The activities of the other ranks, for an MPI error, which names only one rank."""
     by_mpi = type(error).__module__.startswith("mpi4py")
     if not by_mpi or _watch is None or not _watch.speakers:
         return ""

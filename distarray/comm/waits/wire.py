@@ -1,9 +1,9 @@
 """The wire between nodes: questions over TCP about what their ranks do, and answers.
 
 Each rank listens, and answers for all ranks of its node; the first answer is taken. A closed port
-shows that its process has ended, or will not answer any more; before, it has sent its last words to
-the first nodes, in a datagram that nobody waits for. All messages are sealed with a secret of the
-job.
+shows that its process has ended, or will not answer again; before that it has sent its last words
+to the first nodes, in a datagram that nobody waits for. All messages are signed with a secret of
+the job.
 """
 
 import contextlib
@@ -25,11 +25,11 @@ __all__ = ["WORDS", "Node", "Wire", "addresses", "listener"]
 _SEAL = 32
 _NONCE = 16
 _LENGTH = struct.Struct("<I")
-#: Seconds for a connection, and for an answer: ranks that are busy in Python answer late.
+#: Seconds to wait for a connection, and for an answer: ranks that are busy in Python answer late.
 _CONNECT, _ANSWER = 0.5, 1.0
-#: Ports that do not answer before a node is given up, and the most bytes of a question.
+#: How many unanswered ports make a node unreachable, and the most bytes of a question.
 _DEAF, _QUESTION = 4, 64
-#: Seconds between looks whether the answering thread is to end.
+#: Seconds between checks whether the answering thread is to end.
 _PAUSE = 0.2
 _SIOCGIFADDR = 0x8915
 #: The most bytes of last words.
@@ -58,9 +58,9 @@ class Wire:
     Parameters
     ----------
     door : socket.socket
-        Of :func:`listener`.
+        The socket of :func:`listener`.
     secret : bytes
-        Of the job.
+        The job's secret.
     answer : callable
         Returns the answer to a question.
     heed : callable
@@ -109,7 +109,7 @@ class Wire:
         ear = self._ear.fileno()
         while not self._stopping:
             for file, event in poll.poll(1000 * _PAUSE):
-                if event & select.POLLNVAL:  # the program has closed a socket that it did not open
+                if event & select.POLLNVAL:  # the program has closed a socket that is not its own
                     return
                 if file == ear:
                     self._hear()
@@ -151,7 +151,7 @@ class Wire:
                     return self._ask(host, port, question)
                 except ConnectionRefusedError:
                     closed.append((host, port))
-                except (OSError, ValueError):  # another host has this address, or it is busy
+                except (OSError, ValueError):  # the address is another host's, or the rank is busy
                     deaf += 1
         return {} if len(closed) == len(hosts) * len(node.ports) > 0 else None
 
@@ -170,11 +170,11 @@ class Wire:
     def _opened(self, line: socket.socket, about: bytes, most: int = 1 << 30) -> bytes:
         (length,) = _LENGTH.unpack(_exactly(line, _LENGTH.size))
         if length > most:
-            raise ValueError("the message is too long to be of this job")
+            raise ValueError("the message is too long to come from this job")
         seal = _exactly(line, _SEAL)
         data = _exactly(line, length)
         if not hmac.compare_digest(seal, self._seal(about + data)):
-            raise ValueError("the message is not of this job")
+            raise ValueError("the message does not come from this job")
         return data
 
     def _seal(self, data: bytes) -> bytes:
@@ -200,7 +200,7 @@ def listener() -> socket.socket:
 
 
 def _ear(door: socket.socket) -> socket.socket:
-    """A socket for datagrams at the door's port; at none that others know if it is taken."""
+    """A socket for datagrams at the door's port; if that is taken, one that receives none."""
     ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with contextlib.suppress(OSError):
         ear.bind(("", door.getsockname()[1]))
@@ -226,6 +226,6 @@ def _exactly(line: socket.socket, count: int) -> bytes:
     while len(data) < count:
         part = line.recv(count - len(data))
         if not part:
-            raise ValueError("the other side has gone")
+            raise ValueError("the other side has closed the connection")
         data += part
     return data

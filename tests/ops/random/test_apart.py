@@ -76,7 +76,7 @@ def test_blocks_are_refused(world):
         x = distarray.distribute(np.zeros(10), mesh, [Shard(0)])
         for rng in (dnp.random.default_rng(5), distarray.random.default_rng(5)):
             if group.size > 1:
-                with pytest.raises(ChanceError, match="hand them in as an array"):
+                with pytest.raises(ChanceError, match="pass them as an array"):
                     distarray.map_blocks(lambda block, rng=rng: block + rng.random(), x)
                 with pytest.raises(ChanceError):
                     distarray.map_overlap(lambda block, rng=rng: block * rng.random(), x, 0)
