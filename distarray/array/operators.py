@@ -211,7 +211,7 @@ def _in_place(ufunc: np.ufunc) -> Binary:
         layout, block = self.layout, self.block
         if isinstance(block, np.generic):  # a scalar, as in NumPy: replaced, not changed
             return ufunc(self, other)
-        if not layout.is_whole:
+        if not layout.is_whole or type(block) is not np.ndarray:
             passed.number += 1
         if not layout.partials and (error_state() is usual[0] or is_free(ufunc, layout)):
             kind = type(other)
@@ -297,6 +297,7 @@ def _power_in_place(x: Base, other: ArrayLike) -> Any:
     exponent = _short_exponent(x, other)
     if exponent is None:
         return NotImplemented if _declines(other) else _POWER(x, other, out=(x,))
+    passed.number += 1
     x.block **= exponent
     return x
 

@@ -15,11 +15,16 @@ def _set_real(x, n):
 #: What a loop may do to the array that it goes over, or to an older view of it; `n` counts.
 WRITES = {
     "item": lambda x, view, n: x.__setitem__(slice(n, None, 3), -n),
+    "element": lambda x, view, n: x.__setitem__(n + 1, -n),
+    "end": lambda x, view, n: view.__setitem__(-1, -n),
+    "positions": lambda x, view, n: x.__setitem__([n + 1, 10], -n),
     "mask": lambda x, view, n: x.__setitem__(x > 20, n),
     "view": lambda x, view, n: view.__setitem__(slice(None), n),
     "operator": lambda x, view, n: x.__iadd__(1),
     "operator on arrays": lambda x, view, n: x.__iadd__(x),
     "operator on a view": lambda x, view, n: view.__imul__(2),
+    "power": lambda x, view, n: x.__ipow__(2),
+    "power of arrays": lambda x, view, n: x.__ipow__(x % 3),
     "out": lambda x, view, n: np.add(x, n, out=x),
     "reduction": lambda x, view, n: np.cumsum(x, out=x),
     "at": lambda x, view, n: np.add.at(x, [n, 5], 7),
