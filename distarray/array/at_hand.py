@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from distarray.array.base import Base, sequence_like
-from distarray.comm import DeviceMesh
 from distarray.config import in_force
 from distarray.layout import Layout
 from distarray.typing import Array, ArrayLike, Shape
@@ -32,7 +31,10 @@ PLAIN = frozenset(
     | {np.dtype(code).type for code in _CODES if code not in "VO"}
     | {type(np.dtype(code)) for code in _CODES}
 )
+_SINGLE = PLAIN - {np.ndarray}
+_INTEGERS = frozenset({int, np.int64})
 _SEQUENCES = frozenset({tuple, list})
+_NONE: Mapping[str, Any] = {}
 #: Parameters that NumPy's functions do not have, or not in every version of NumPy.
 OURS = frozenset({"mesh", "placements", "device", "like", "ndmax"})
 _METHOD = type(np.ndarray.sum)
@@ -64,7 +66,7 @@ def answer(
         return NotImplemented
     models: list[Any] = []
     given = _bare([*args, *kwargs.values()] if kwargs else args, models, limit, whole)
-    if given is None or not models or not _takes(act, given):
+    if given is None or not models or (len(given) > 1 and not _takes(act, given)):
         return NotImplemented
     if not kwargs:
         found = act(*given)
@@ -77,6 +79,39 @@ def answer(
         return _given_out(found, models[0], limit)
     out = _itself(found, given, models)
     return _laid_out(found, models[0], limit) if out is None else out
+
+
+def answer_for_one(
+    act: Callable[..., Any],
+    x: Base,
+    args: tuple[Any, ...] = (),
+    kwargs: Mapping[str, Any] = _NONE,
+    whole: bool = False,
+) -> Any:
+    """As :func:`answer`, for one array and arguments that are no arrays."""
+    settings = in_force()
+    limit = settings.replicate_below
+    block = None if settings.reproducible else _block(x, limit, whole)
+    if block is None or not _are_single(args):
+        return NotImplemented
+    if not kwargs:
+        found = act(block, *args)
+    elif OURS.isdisjoint(kwargs) and _are_single(kwargs.values()):
+        found = act(block, *args, **kwargs)
+    else:
+        return NotImplemented
+    if found is block:
+        return x
+    return _given_out(found, x, limit)
+
+
+def _are_single(values: Iterable[Any]) -> bool:
+    """Whether arguments are no arrays, nor hold any."""
+    for value in values:
+        kind = type(value)
+        if kind not in _SINGLE and not (kind is tuple and _INTEGERS.issuperset(map(type, value))):
+            return False
+    return True
 
 
 def _bare(
@@ -92,11 +127,8 @@ def _bare(
         if kind in PLAIN:
             given.append(value)
         elif isinstance(value, Base):
-            layout = value.layout
-            fits = layout.is_whole if whole else layout.is_replicated
-            if value.waits or not fits or not _is_small(block := value.block, limit):
-                return None
-            if not (value.mesh is models[0].mesh if models else _is_here(value.mesh)):
+            block = _block(value, limit, whole)
+            if block is None or (models and value.mesh is not models[0].mesh):
                 return None
             models.append(value)
             given.append(block)
@@ -110,13 +142,21 @@ def _bare(
     return given
 
 
-def _is_small(block: Array, limit: int) -> bool:
-    return type(block) is _array and block.nbytes < limit and block.dtype.char in ELEMENTS
-
-
-def _is_here(mesh: DeviceMesh) -> bool:
-    """Whether NumPy can compute with this rank's blocks on a mesh."""
-    return mesh.coords is not None and mesh.device_type == "cpu"
+def _block(x: Base, limit: int, whole: bool) -> Any:
+    """The block of an array that is small, and that every rank has whole; None for others."""
+    layout, mesh = x.layout, x.mesh
+    if x.waits or not (layout.is_whole if whole else layout.is_replicated):
+        return None
+    block = x.block
+    if (
+        type(block) is _array
+        and block.nbytes < limit
+        and block.dtype.char in ELEMENTS
+        and mesh.coords is not None
+        and mesh.device_type == "cpu"
+    ):
+        return block
+    return None
 
 
 def _takes(act: Callable[..., Any], given: list[Any]) -> bool:
@@ -192,13 +232,24 @@ def _given_out(found: Any, model: Base, limit: int) -> Any:
 
 def answer_to_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
     """As :func:`answer`, for a ufunc whose result is not much larger than its operands."""
+    if len(inputs) == 1:
+        return answer_for_one(ufunc, inputs[0], whole=True)
     if len(inputs) == 2:
         first, second = inputs
         if isinstance(first, Base) and isinstance(second, Base):
-            grows = _grows if ufunc.signature is None else _multiplies
-            if grows(first.layout.shape, second.layout.shape):
-                return NotImplemented
+            return answer_to_two(ufunc, first, second)
     return answer(ufunc, inputs, {}, whole=True)
+
+
+def answer_to_two(ufunc: np.ufunc, x: Base, y: Base) -> Any:
+    """As :func:`answer_to_ufunc`, for two arrays."""
+    grows = _grows if ufunc.signature is None else _multiplies
+    settings = in_force()
+    limit = settings.replicate_below
+    if settings.reproducible or x.mesh is not y.mesh or grows(x.layout.shape, y.layout.shape):
+        return NotImplemented
+    a, b = _block(x, limit, whole=True), _block(y, limit, whole=True)
+    return NotImplemented if a is None or b is None else _given_out(ufunc(a, b), x, limit)
 
 
 def _grows(a: Shape, b: Shape) -> bool:

@@ -46,10 +46,7 @@ _array = np.ndarray
 
 def _kinds(key: tuple[Any, ...]) -> tuple[type, ...] | None:
     """The types of the entries of a basic key that is a tuple; None for other keys."""
-    if len(key) == 2:  # written out: half the time, and matrices are what programs have
-        first, second = key
-        return _BASIC.get((type(first), type(second)))
-    return _BASIC.get(tuple(map(type, key)))
+    return _BASIC.get((type(key[0]), type(key[1])) if len(key) == 2 else tuple(map(type, key)))
 
 
 def _as_it_is(value: ArrayLike, mesh: DeviceMesh) -> Any:
@@ -148,18 +145,28 @@ class Items(Base):
         block = self.block
         if (
             layout.is_whole
-            and type(block) is np.ndarray
+            and type(block) is _array
             and (error_state() is usual[0] or is_free(operator.setitem, layout))
         ):
             kinds = _kinds(key) if type(key) is tuple else _BASIC.get(type(key))
-            given = NotImplemented if kinds is None else self._at_hand_for(block, value)
-            if given is NotImplemented:
-                if at_once(operator.setitem, (self, key, value), {}) is None:
-                    return
-            elif given is not None:
-                block[key] = given
+            if kinds is not None and type(value) in _VALUES and self._at_hand():
+                block[key] = value
+                return
+            if self._set_at_hand(kinds, key, value):
                 return
         self._assign(plain_key(key), value)
+
+    def _set_at_hand(self, kinds: tuple[type, ...] | None, key: Any, value: ArrayLike) -> bool:
+        """Let NumPy set elements of the block of a whole array; False if it cannot in its place.
+
+        `kinds` are the types of the entries of a basic key.
+        """
+        if kinds is not None and self._at_hand():
+            given = _as_it_is(value, self.mesh)
+            if given is not None:
+                self.block[key] = given
+            return given is not None
+        return at_once(operator.setitem, (self, key, value), {}) is None
 
     def _assign(self, key: Key, value: ArrayLike) -> None:
         act = self._set_scalar if isinstance(self.block, np.generic) else self._set
@@ -169,15 +176,6 @@ class Items(Base):
         """Whether the elements take what an array waits for, which has this reference count."""
         waits = isinstance(value, Base) and value.waits
         return waits and temporaries.assigned(self, key, count, value)
-
-    def _at_hand_for(self, block: Array, value: Any) -> Any:
-        """A value that NumPy copies into the block of a whole array as we do; None for others.
-
-        NotImplemented where it cannot index the block in the array's place.
-        """
-        if self.mesh.coords is None or block.dtype.kind in _SPECIAL:
-            return NotImplemented
-        return value if type(value) in _VALUES else _as_it_is(value, self.mesh)
 
     def _set(self, key: Key, value: ArrayLike) -> None:
         if self.layout.partials:
@@ -234,9 +232,10 @@ class Items(Base):
         raise ValueError("cannot delete array elements")
 
     def __len__(self) -> int:
-        if not self.shape:
+        shape = self.layout.shape
+        if not shape:
             raise TypeError("len() of unsized object")
-        return self.shape[0]
+        return shape[0]
 
     def __iter__(self) -> Iterator[Any]:
         if not self.layout.shape:

@@ -23,8 +23,9 @@ go straight to the blocks if :func:`is_free` says that no rung has anything to d
 """
 
 from collections.abc import Callable, Iterable
+from functools import wraps
 from threading import local
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -42,13 +43,16 @@ __all__ = [
     "call",
     "call_ufunc",
     "is_free",
+    "numpys_at_once",
     "on_objects",
     "passed",
+    "two_at_once",
     "ufunc_at_once",
     "usual",
     "watched",
 ]
 
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 #: Types of arguments that need no settling.
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, type})
 #: Calls NumPy on whole arrays of Python objects; set by :mod:`distarray.array.fallback`.
@@ -129,6 +133,28 @@ def ufunc_at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
     if error_state() is usual[0]:
         return at_hand.answer_to_ufunc(ufunc, inputs)
     return NotImplemented
+
+
+def two_at_once(ufunc: np.ufunc, x: Base, y: Base) -> Any:
+    """As :func:`ufunc_at_once`, for two arrays."""
+    if error_state() is usual[0]:
+        return at_hand.answer_to_two(ufunc, x, y)
+    return NotImplemented
+
+
+def numpys_at_once(method: _Method) -> _Method:
+    """Decorate a method of arrays that small arrays which every rank has whole leave to NumPy's."""
+    act: Any = getattr(np.ndarray, method.__name__)
+
+    @wraps(method)
+    def first(self: Base, *args: Any, **kwargs: Any) -> Any:
+        if error_state() is usual[0]:
+            found = at_hand.answer_for_one(act, self, args, kwargs)
+            if found is not NotImplemented:
+                return found
+        return method(self, *args, **kwargs)
+
+    return cast("_Method", first)
 
 
 def is_free(function: Callable[..., Any], layout: Layout) -> bool:

@@ -14,7 +14,7 @@ from distarray.array.assigning import one_element
 from distarray.array.casting import cast
 from distarray.array.exporting import gathered
 from distarray.array.flags import Flags
-from distarray.array.ladder import call, is_free, passed, watched
+from distarray.array.ladder import call, is_free, numpys_at_once, passed, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.reductions import Reductions
 from distarray.array.retyping import viewed, whole_block
@@ -43,34 +43,41 @@ class Methods(Reductions):
 
     # -- shape ----------------------------------------------------------------------------------
 
+    @numpys_at_once
     def reshape(
         self, *shape: int | Sequence[int], order: str = "C", copy: bool | None = None
     ) -> Self:
         """As :func:`numpy.reshape`; a view if no element has to change rank, else a copy."""
         return call(np.reshape, self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
 
+    @numpys_at_once
     def ravel(self, order: str = "C") -> Self:
         """As :func:`numpy.ravel`."""
         return call(np.ravel, self, order=order)
 
+    @numpys_at_once
     def flatten(self, order: str = "C") -> Self:
         """A copy collapsed into one dimension."""
         if order in ("K", "k"):
             return call(np.copy, call(np.ravel, self, order))
         return call(np.reshape, self, (self.layout.size,), order, copy=True)
 
+    @numpys_at_once
     def transpose(self, *axes: int | Sequence[int] | None) -> Self:
         """As :func:`numpy.transpose`; a view."""
         return call(np.transpose, self, axes[0] if len(axes) == 1 else (axes or None))
 
+    @numpys_at_once
     def swapaxes(self, axis1: int, axis2: int) -> Self:
         """As :func:`numpy.swapaxes`; a view."""
         return call(np.swapaxes, self, axis1, axis2)
 
+    @numpys_at_once
     def squeeze(self, axis: Axes = None) -> Self:
         """As :func:`numpy.squeeze`; a view."""
         return call(np.squeeze, self, axis=axis)
 
+    @numpys_at_once
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
         """As :func:`numpy.diagonal`."""
         return call(np.diagonal, self, offset=offset, axis1=axis1, axis2=axis2)
@@ -86,7 +93,7 @@ class Methods(Reductions):
     @property
     def T(self) -> Self:
         """The transposed array; a view."""
-        return call(np.transpose, self)
+        return self.transpose()
 
     @property
     def mT(self) -> Self:
@@ -105,6 +112,7 @@ class Methods(Reductions):
     def take(
         self, indices: ArrayLike, axis: int | None = None, out: Out = None, mode: str = "raise"
     ) -> Self: ...
+    @numpys_at_once
     def take(
         self,
         indices: ArrayLike,
@@ -119,6 +127,7 @@ class Methods(Reductions):
         """As :func:`numpy.put`."""
         call(np.put, self, indices, values, mode=mode)
 
+    @numpys_at_once
     def nonzero(self) -> tuple[Self, ...]:
         """As :func:`numpy.nonzero`."""
         return call(np.nonzero, self)
@@ -134,12 +143,14 @@ class Methods(Reductions):
         listed = choices[0] if len(choices) == 1 else choices
         return call(np.choose, self, listed, out=out, mode=mode)
 
+    @numpys_at_once
     def searchsorted(
         self, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None
     ) -> Any:
         """As :func:`numpy.searchsorted`."""
         return call(np.searchsorted, self, v, side=side, sorter=sorter)
 
+    @numpys_at_once
     def argsort(
         self,
         axis: Axes = -1,
@@ -189,6 +200,7 @@ class Methods(Reductions):
 
     # -- elementwise ----------------------------------------------------------------------------
 
+    @numpys_at_once
     def clip(
         self,
         min: ArrayLike | None = None,
@@ -199,6 +211,7 @@ class Methods(Reductions):
         """As :func:`numpy.clip`."""
         return call(np.clip, self, min, max, out=out, **kwargs)
 
+    @numpys_at_once
     def round(self, decimals: int = 0, out: Out = None) -> Self:
         """As :func:`numpy.round`."""
         return call(np.round, self, decimals=decimals, out=out)
@@ -233,6 +246,7 @@ class Methods(Reductions):
             raise TypeError("array does not have imaginary part to set")
         _assign_part(call(np.imag, self), value, self.block.dtype)
 
+    @numpys_at_once
     def astype(
         self,
         dtype: DTypeLike,
@@ -254,6 +268,7 @@ class Methods(Reductions):
             return cast(self, *how)
         return watched(np.astype, (self, *how), {}, cast, (self, *how))
 
+    @numpys_at_once
     def copy(self, order: str = "C") -> Self:
         """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""
         return call(np.copy, self, order)
@@ -363,7 +378,7 @@ class Methods(Reductions):
 
     def dot(self, b: ArrayLike, out: Out = None) -> Any:
         """As :func:`numpy.dot`."""
-        return call(np.dot, self, b, out=out)
+        return call(np.dot, self, b) if out is None else call(np.dot, self, b, out=out)
 
     # -- bytes ----------------------------------------------------------------------------------
 

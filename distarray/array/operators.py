@@ -16,7 +16,7 @@ import numpy as np
 from distarray.array import temporaries
 from distarray.array.base import Base, is_subclass
 from distarray.array.floaterrors import error_state
-from distarray.array.ladder import call, is_free, passed, ufunc_at_once, usual, watched
+from distarray.array.ladder import call, is_free, passed, two_at_once, usual, watched
 from distarray.array.registry import is_overridden
 from distarray.array.temporaries import LARGE, put_off_or_done
 from distarray.typing import ArrayLike, Binary, Unary
@@ -84,7 +84,7 @@ def _asking(ufunc: np.ufunc, reflected: bool = False) -> Binary:
 
 def _of_two(ufunc: np.ufunc, first: Base, second: Base) -> Any:
     """The result of a ufunc for two arrays, without NumPy's dispatch if they are small."""
-    found = ufunc_at_once(ufunc, (first, second))
+    found = two_at_once(ufunc, first, second)
     return ufunc(first, second) if found is NotImplemented else found
 
 

@@ -10,7 +10,7 @@ from typing import Any, Self, Unpack, overload
 import numpy as np
 
 from distarray.array.base import Base
-from distarray.array.ladder import call
+from distarray.array.ladder import call, numpys_at_once
 from distarray.typing import ArrayLike, Axes, DTypeLike, Out, Reducing
 
 __all__ = ["Reductions"]
@@ -37,6 +37,7 @@ class Reductions(Base):
         out: Out = None,
         **kwargs: Unpack[Reducing],
     ) -> Any: ...
+    @numpys_at_once
     def sum(
         self,
         axis: Axes = None,
@@ -64,6 +65,7 @@ class Reductions(Base):
         out: Out = None,
         **kwargs: Unpack[Reducing],
     ) -> Any: ...
+    @numpys_at_once
     def prod(
         self,
         axis: Axes = None,
@@ -91,6 +93,7 @@ class Reductions(Base):
         out: Out = None,
         **kwargs: Unpack[Reducing],
     ) -> Any: ...
+    @numpys_at_once
     def mean(
         self,
         axis: Axes = None,
@@ -108,6 +111,7 @@ class Reductions(Base):
     ) -> Self: ...
     @overload
     def max(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
+    @numpys_at_once
     def max(
         self, axis: Axes = None, out: Out = None, *more: ArrayLike, **kwargs: Unpack[Reducing]
     ) -> Any:
@@ -120,6 +124,7 @@ class Reductions(Base):
     ) -> Self: ...
     @overload
     def min(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
+    @numpys_at_once
     def min(
         self, axis: Axes = None, out: Out = None, *more: ArrayLike, **kwargs: Unpack[Reducing]
     ) -> Any:
@@ -132,6 +137,7 @@ class Reductions(Base):
     ) -> Self: ...
     @overload
     def any(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
+    @numpys_at_once
     def any(
         self,
         axis: Axes = None,
@@ -152,6 +158,7 @@ class Reductions(Base):
     ) -> Self: ...
     @overload
     def all(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
+    @numpys_at_once
     def all(
         self,
         axis: Axes = None,
@@ -184,6 +191,7 @@ class Reductions(Base):
         ddof: float = 0,
         **kwargs: Unpack[Reducing],
     ) -> Any: ...
+    @numpys_at_once
     def std(
         self,
         axis: Axes = None,
@@ -214,6 +222,7 @@ class Reductions(Base):
         ddof: float = 0,
         **kwargs: Unpack[Reducing],
     ) -> Any: ...
+    @numpys_at_once
     def var(
         self,
         axis: Axes = None,
@@ -230,6 +239,7 @@ class Reductions(Base):
     def argmax(self, axis: int, out: Out = None, **kwargs: Unpack[Reducing]) -> Self: ...
     @overload
     def argmax(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
+    @numpys_at_once
     def argmax(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
         """As :func:`numpy.argmax`."""
         return call(np.argmax, self, axis, out, **kwargs)
@@ -238,18 +248,22 @@ class Reductions(Base):
     def argmin(self, axis: int, out: Out = None, **kwargs: Unpack[Reducing]) -> Self: ...
     @overload
     def argmin(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
+    @numpys_at_once
     def argmin(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
         """As :func:`numpy.argmin`."""
         return call(np.argmin, self, axis, out, **kwargs)
 
+    @numpys_at_once
     def cumsum(self, axis: Axes = None, dtype: DTypeLike = None, out: Out = None) -> Self:
         """As :func:`numpy.cumsum`."""
         return call(np.cumsum, self, axis, dtype, out)
 
+    @numpys_at_once
     def cumprod(self, axis: Axes = None, dtype: DTypeLike = None, out: Out = None) -> Self:
         """As :func:`numpy.cumprod`."""
         return call(np.cumprod, self, axis, dtype, out)
 
+    @numpys_at_once
     def trace(
         self,
         offset: int = 0,
