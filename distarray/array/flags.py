@@ -4,14 +4,16 @@ The flags of one block may differ: one row of a matrix is contiguous in both ord
 branches on flags must take the same branch on all ranks.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from distarray.array.base import Base
 from distarray.array.storage import is_contiguous, owns_memory
+from distarray.comm.agree import agreed
 
-__all__ = ["Flags"]
+__all__ = ["Flags", "set_flags"]
 
 #: NumPy's keys of the flags that any block gives for the array -> their attribute.
 _OF_BLOCKS = {
@@ -28,6 +30,7 @@ class Flags:
 
     Cost
     ----
+    Setting one to True is agreed on: one allreduce of an integer. Reading:
     None for `writeable` and `aligned`. For the stored order that of
     :func:`~distarray.array.storage.is_contiguous`; for all other flags also one allreduce of an
     integer.
@@ -64,14 +67,14 @@ class Flags:
         return getattr(self._told(), name) if order is None else self._is_stored(order)
 
     def __setattr__(self, name: str, value: bool) -> None:
-        setattr(self._array.block.flags, name, value)
+        set_flags(self._array, lambda block: setattr(block.flags, name, value), bool(value))
 
     def __getitem__(self, name: str) -> Any:
         known = _OF_BLOCKS.get(name)
         return self._told()[name] if known is None else getattr(self, known)
 
     def __setitem__(self, name: str, value: bool) -> None:
-        self._array.block.flags[name] = value
+        set_flags(self._array, lambda block: block.flags.__setitem__(name, value), bool(value))
 
     def __eq__(self, other: object) -> bool:
         return bool(self.num == getattr(other, "num", None))
@@ -81,3 +84,27 @@ class Flags:
 
     def __repr__(self) -> str:
         return repr(self._told())
+
+
+def set_flags(x: Base, act: Callable[[Any], None], allows: bool) -> None:
+    """Change flags of all blocks of an array, or of none if one rank's NumPy refuses.
+
+    Parameters
+    ----------
+    x : DistArray
+    act : callable
+        Takes the block, and changes its flags.
+    allows : bool
+        Whether it may be refused for some blocks: it allows what is forbidden. Then the ranks
+        agree.
+    """
+    block = x.block
+    if not allows or x.layout.is_whole or x.mesh.coords is None:
+        act(block)
+        return
+    before = block.flags.writeable
+    try:
+        agreed(x.mesh.group, lambda: act(block))
+    except Exception:
+        block.flags.writeable = before
+        raise

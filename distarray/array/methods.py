@@ -13,7 +13,7 @@ import numpy as np
 from distarray.array.assigning import one_element
 from distarray.array.casting import cast
 from distarray.array.exporting import gathered
-from distarray.array.flags import Flags
+from distarray.array.flags import Flags, set_flags
 from distarray.array.ladder import call, is_free, numpys_at_once, passed, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.reductions import Reductions
@@ -358,9 +358,14 @@ class Methods(Reductions):
     ) -> None:
         """Forbid writing to the array, or allow it; see :meth:`numpy.ndarray.setflags`.
 
-        Every rank calls it, and none sends anything.
+        Every rank calls it. If one may not write to its block, it is refused on all.
+
+        Cost
+        ----
+        None to forbid it; one allreduce of an integer to allow it.
         """
-        self.block.setflags(write=write, align=align, uic=uic)
+        given = {"write": write, "align": align, "uic": uic}
+        set_flags(self, lambda block: block.setflags(**given), any(given.values()))
 
     def byteswap(self, inplace: bool = False) -> Self:
         """The bytes of each element in the opposite order."""

@@ -70,13 +70,9 @@ class Group(Subsets):
             The purpose, for the ledger.
         """
         if ledger.watching and sends:
-            ledger.record(
-                "exchange",
-                sum(view.nbytes for _, view in sends),
-                len(sends),
-                tuple(peer for peer, _ in sends),
-                note,
-            )
+            peers = tuple(peer for peer, _ in sends)
+            nbytes = sum(view.nbytes for _, view in sends)
+            ledger.record("exchange", nbytes, len(sends), peers, note, self._away(peers))
         if self.watched:
             remember(self, "exchange", note, 0)
         for _, view in sends:
@@ -420,7 +416,13 @@ class Group(Subsets):
 
     def _write(self, kind: str, nbytes: int, note: Note) -> None:
         if self.size > 1:
-            ledger.record(kind, nbytes, 1, range(self.size), note)
+            away = int(self.nodes is not None)
+            ledger.record(kind, nbytes, 1, range(self.size), note, away)
+
+    def _away(self, peers: Sequence[int]) -> int:
+        """How many of these ranks are on other nodes."""
+        nodes = self.nodes
+        return 0 if nodes is None else sum(nodes[peer] != nodes[self.rank] for peer in peers)
 
     def _staged(
         self, method: Callable[[Array, *Given], Result], block: Array, *args: *Given

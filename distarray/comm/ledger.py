@@ -58,6 +58,8 @@ class Event(NamedTuple):
         Its purpose, such as the placements from and to; empty if none was given.
     where : str
         ``file:line`` of the user's program.
+    away : int
+        Of the messages, those to other nodes; a collective of ranks on several nodes counts as one.
 
     Examples
     --------
@@ -76,6 +78,7 @@ class Event(NamedTuple):
     peers: Sequence[int]
     note: str
     where: str
+    away: int = 0
 
     def __str__(self) -> str:
         return (
@@ -120,6 +123,11 @@ class Trace:
         """Bytes sent by this rank."""
         return sum(event.bytes for event in self.events)
 
+    @property
+    def away(self) -> int:
+        """Messages sent by this rank to other nodes; a collective counts as one."""
+        return sum(event.away for event in self.events)
+
     def count(self, kind: str) -> int:
         """How many events of one kind there were."""
         return sum(event.kind == kind for event in self.events)
@@ -133,6 +141,8 @@ class Trace:
     def __str__(self) -> str:
         head = f"{'kind':<16} {'sent':>10} {'msgs':>4}  line  note"
         total = f"{'total':<16} {_size(self.bytes):>10} {self.messages:>4}"
+        if self.away:
+            total += f"  {self.away} to other nodes"
         return "\n".join([head, *map(str, self.events), total])
 
     def __repr__(self) -> str:
@@ -224,7 +234,14 @@ def check_allowed(kind: str, nbytes: int, text: Note = None) -> None:
         )
 
 
-def record(kind: str, nbytes: int, messages: int, peers: Sequence[int], text: Note = None) -> None:
+def record(
+    kind: str,
+    nbytes: int,
+    messages: int,
+    peers: Sequence[int],
+    text: Note = None,
+    away: int = 0,
+) -> None:
     """Write one event into the open traces, or refuse it; called only if :data:`watching`."""
     if text is None:
         text = _note.get()
@@ -232,7 +249,7 @@ def record(kind: str, nbytes: int, messages: int, peers: Sequence[int], text: No
     traces = _traces.get()
     if traces:
         words = "" if text is None else str(text)
-        event = Event(kind, int(nbytes), messages, peers, words, user_line())
+        event = Event(kind, int(nbytes), messages, peers, words, user_line(), away)
         for book in traces:
             if not book._over:
                 book.events.append(event)

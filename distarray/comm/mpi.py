@@ -1,6 +1,7 @@
 """Groups of MPI processes, on mpi4py. Importing this module starts MPI."""
 
 import os
+from array import array
 from collections.abc import Sequence
 from threading import Lock
 from typing import Any, TypeVar, cast
@@ -198,6 +199,8 @@ class MPIGroup(MPIFolds):
             group = MPIGroup(self.comm.Create_group(members, _SUBSET_TAG), self.talker)
             group._comm.Set_errhandler(MPI.ERRORS_RETURN)  # MPICH does not inherit it
             group.among = None if self.among is None else self.among.part(ranks)
+            if self.nodes is not None:
+                group.nodes = _several([self.nodes[rank] for rank in ranks])
             return group
         finally:
             members.Free()
@@ -266,9 +269,24 @@ def _made(comm: MPI.Intracomm, talker: Talker) -> MPIGroup:
     group._comm.Set_errhandler(MPI.ERRORS_RETURN)
     group.is_world = comm == MPI.COMM_WORLD
     comm.Set_attr(_keyval, group)
+    group.nodes = _nodes_of(group._comm)
     tune.start(group._comm)
     watch.join(group)
     return group
+
+
+def _nodes_of(comm: MPI.Intracomm) -> Sequence[int] | None:
+    """The node of each rank, which is the number of its first rank; None if all are on one."""
+    near = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    first = near.allreduce(comm.rank, MPI.MIN)
+    near.Free()
+    found = np.empty(comm.size, np.int32)
+    comm.Allgather(np.array([first], np.int32), found)
+    return _several(found.tolist())
+
+
+def _several(nodes: Sequence[int]) -> Sequence[int] | None:
+    return array("i", nodes) if len(set(nodes)) > 1 else None
 
 
 def _in_forked_child() -> None:

@@ -96,14 +96,10 @@ class MPIFolds(Group):
 
     # -- memory that the ranks share ------------------------------------------------------------
 
-    @cached_property
+    @property
     def _on_one_node(self) -> bool:
-        """Whether there are several ranks, all on one node; collective the first time."""
-        near = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
-        try:
-            return near.size == self.size > 1
-        finally:
-            near.Free()
+        """Whether there are several ranks, all on one node."""
+        return self.size > 1 and self.nodes is None
 
     @property
     def _shared(self) -> SharedMemory | None:

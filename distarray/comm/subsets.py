@@ -19,6 +19,8 @@ class Subsets(Transport):
 
     #: Whether its conversations are recorded (:mod:`distarray.comm.calls`), to explain long waits.
     watched: bool = False
+    #: The node that each rank is on, by number; None if all are on one.
+    nodes: Sequence[int] | None = None
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank = rank

@@ -4,6 +4,7 @@ Both cut as ``torch.chunk`` does and name meshes and placements alike, so that a
 has a DTensor's counterpart, block for block. What has none is refused.
 """
 
+import os
 import socket
 from collections.abc import Sequence
 from datetime import timedelta
@@ -18,7 +19,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor import placement_types as theirs
 
 from distarray.array import DistArray, from_local
-from distarray.comm import DeviceMesh, Group, current_world, world_group
+from distarray.comm import DeviceMesh, Group, current_world, network, world_group
 from distarray.comm.agree import agree, agreed
 from distarray.errors import LayoutError, MeshError
 from distarray.layout import Fold, Layout, Partial, Placement, Replicate, Shard
@@ -101,8 +102,9 @@ def ensure_process_group(mesh: DeviceMesh | None = None, backend: str | None = N
 def _join(group: Group, rank: int, backend: str) -> None:
     """Meet the others at a TCP store of the first rank's, and make the process group."""
     patience = timedelta(seconds=_PATIENCE)
-    hosts = group.allgather_object(socket.gethostname())
-    host = "127.0.0.1" if len(set(hosts)) == 1 else hosts[0]
+    hosts = group.allgather_object((socket.gethostname(), network.addresses()))
+    host = "127.0.0.1" if len({name for name, _ in hosts}) == 1 else _address(*hosts[0])
+    _choose_device(hosts)
     store, failure = None, None
     if group.rank == 0:
         try:
@@ -115,6 +117,27 @@ def _join(group: Group, rank: int, backend: str) -> None:
     if store is None:
         store = dist.TCPStore(host, port, group.size, False, patience)
     dist.init_process_group(backend, store=store, rank=rank, world_size=group.size)
+
+
+def _address(name: str, addresses: Sequence[str]) -> str:
+    """Where a host is reached: its name if it means something here, else an address."""
+    return name if network.name_is_known(name) or not addresses else addresses[0]
+
+
+def _choose_device(hosts: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """Name the network device to Gloo where it would take the one that stays on this host.
+
+    It takes the one of this host's name, which on many machines stands for 127.0.1.1, or for
+    nothing.
+    """
+    own = socket.gethostname()
+    others = [addresses for name, addresses in hosts if name != own]
+    if not others or network.name_is_known(own):
+        return
+    devices = map(network.device_towards, others[0])
+    device = next((name for name in devices if name is not None), None)
+    if device is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", device)
 
 
 def _other_ranks(members: tuple[int, ...]) -> MeshError | None:

@@ -54,3 +54,30 @@ def test_set_and_compared(world, ranks):
         return x.flags == x.T.flags
 
     assert set(world.run(ranks, program)) == {False}
+
+
+ALLOWING = {
+    "attribute": lambda x: setattr(x.flags, "writeable", True),
+    "item": lambda x: x.flags.__setitem__("WRITEABLE", True),
+    "method": lambda x: x.setflags(write=True),
+}
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("how", ALLOWING)
+def test_refused_on_all_ranks(world, ranks, how):
+    """Also on those that have nothing of the view."""
+
+    def program(group):
+        x = distribute(PLANE, DeviceMesh(group), [Shard(0)], src=None)
+        x.setflags(write=False)
+        view = x[:1, ...]
+        with pytest.raises(ValueError, match="cannot set WRITEABLE flag"):
+            ALLOWING[how](view)
+        assert not view.flags.writeable
+        x.setflags(write=True)
+        ALLOWING[how](view)
+        view[...] = 7
+        assert float(x.sum()) == PLANE[1:].sum() + 7 * PLANE.shape[1]
+
+    world.run(ranks, program)

@@ -146,6 +146,8 @@ def test_much_data_that_is_not_alike(world, ranks, monkeypatch):
 
     def program(group):
         shared = large.shared_by(group.comm) if ranks > 1 else None
+        if ranks > 1 and shared is None:
+            return  # ranks of several nodes share no memory, and leave it to MPI
         monkeypatch.setattr(group, "_memory", shared, raising=False)
         last = group.rank == ranks - 1
         mine = np.ones(large.FROM // 8, "f8")

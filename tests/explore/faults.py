@@ -20,7 +20,8 @@ elements, if they are no arrays of its own, for integers; text that is to be wri
 condition is read as numbers. The last digit of arctan2 depends on the steps of its operands. Text
 that is assigned to records is written until a number cannot be read. Which complex NaN stands for
 all of a set is as it happens. `broadcast_arrays` refuses what is a view of what has become
-read-only.
+read-only. A real element of its own arrays takes the real part of its own complex 0-d arrays, and
+refuses those of others.
 """
 
 from __future__ import annotations
@@ -136,6 +137,8 @@ def _assigned_wrongly(line: str, env: dict[str, Any]) -> bool:
     into = _value(target.value, env)
     if isinstance(into, np.generic):  # refused; the array API standard has 0-d arrays here
         return True
+    if _is_complex_element(_value(target, env), value):
+        return True
     if isinstance(key, (bool, np.bool_)) and _are_records(value):
         return True
     if _is_mask(key) or (isinstance(key, tuple) and any(map(_is_mask, key))):
@@ -143,6 +146,13 @@ def _assigned_wrongly(line: str, env: dict[str, Any]) -> bool:
         return _are_records(value) or any(_tangled(into, read) for read in (value, *masks))
     is_read = _are_records(into) and getattr(value, "dtype", np.dtype(int)).kind in "SU"
     return is_read or _is_skewed(_value(target, env), value)
+
+
+def _is_complex_element(into: Any, value: Any) -> bool:
+    """Whether a real element gets a complex 0-d array."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind != "c" or np.ndim(into):
+        return False
+    return getattr(into, "dtype", value.dtype).kind != "c"
 
 
 def _are_records(value: Any) -> bool:

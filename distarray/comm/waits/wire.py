@@ -7,7 +7,6 @@ the job.
 """
 
 import contextlib
-import fcntl
 import hashlib
 import hmac
 import json
@@ -20,7 +19,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["WORDS", "Node", "Wire", "addresses", "listener"]
+from distarray.comm import network
+
+__all__ = ["WORDS", "Node", "Wire", "listener"]
 
 _SEAL = 32
 _NONCE = 16
@@ -79,7 +80,7 @@ class Wire:
         self._secret = secret
         self._answer = answer
         self._heed = heed
-        self._own = addresses()
+        self._own = network.addresses()
         self._thread: threading.Thread | None = None
         self._stopping = False
 
@@ -205,20 +206,6 @@ def _ear(door: socket.socket) -> socket.socket:
     with contextlib.suppress(OSError):
         ear.bind(("", door.getsockname()[1]))
     return ear
-
-
-def addresses() -> list[str]:
-    """The addresses of this host, those of its own network devices first."""
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):
-                asked = struct.pack("256s", name.encode()[:15])
-                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, asked)
-                found.append(socket.inet_ntoa(answer[20:24]))
-    with contextlib.suppress(OSError):
-        found += [str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None)]
-    return [address for address in dict.fromkeys(found) if not address.startswith(("127.", "::1"))]
 
 
 def _exactly(line: socket.socket, count: int) -> bytes:

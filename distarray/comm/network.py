@@ -1,0 +1,57 @@
+"""The network devices of this host, and by which of them other hosts are reached."""
+
+import contextlib
+import fcntl
+import ipaddress
+import socket
+import struct
+
+__all__ = ["addresses", "device_towards", "name_is_known"]
+
+#: Linux's request for the address of a network device.
+_SIOCGIFADDR = 0x8915
+
+
+def _devices() -> dict[str, str]:
+    """The devices that have an address, and their addresses."""
+    found = {}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            with contextlib.suppress(OSError):
+                asked = struct.pack("256s", name.encode()[:15])
+                answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, asked)
+                found[name] = socket.inet_ntoa(answer[20:24])
+    return found
+
+
+def _of_name(name: str) -> list[str]:
+    """The addresses that a host name stands for here."""
+    with contextlib.suppress(OSError):
+        return [str(entry[4][0]) for entry in socket.getaddrinfo(name, None)]
+    return []
+
+
+def _is_outward(address: str) -> bool:
+    return not ipaddress.ip_address(address.partition("%")[0]).is_loopback
+
+
+def addresses() -> list[str]:
+    """The addresses of this host, those of its own network devices first."""
+    found = [*_devices().values(), *_of_name(socket.gethostname())]
+    return [address for address in dict.fromkeys(found) if _is_outward(address)]
+
+
+def name_is_known(name: str) -> bool:
+    """Whether a host name stands for an address here that other hosts can reach."""
+    return any(map(_is_outward, _of_name(name)))
+
+
+def device_towards(address: str) -> str | None:
+    """The device by which an address is reached; None if there is none. Sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+        try:
+            line.connect((address, 9))
+        except OSError:
+            return None
+        own = line.getsockname()[0]
+    return next((name for name, known in _devices().items() if known == own), None)
