@@ -26,10 +26,10 @@ def apply_along_axis(
     ----------
     func1d : callable
         Called once for each line, on one rank, with the line as a NumPy (or CuPy) array. It must
-        not need other ranks; a replicated array from outside may be used in it. If it draws from
-        a random generator from outside, every rank makes all calls, with a copy of `arr`.
+        not communicate; it may use a replicated array from outside. If it draws from a random
+        generator from outside, every rank makes all calls, on a copy of `arr`.
     axis : int
-        The axis along which the lines are.
+        The axis along which the lines run.
     arr : DistArray
         Any placement.
     *args, **kwargs
@@ -38,8 +38,8 @@ def apply_along_axis(
     Returns
     -------
     DistArray
-        Type and shape of the first line's result decide, as in NumPy. The lines are divided among
-        the ranks; a small result of a replicated array is replicated.
+        Type and shape are those of the first line's result, as in NumPy. The lines are divided
+        among the ranks; a small result of a replicated array is replicated.
 
     Raises
     ------
@@ -50,9 +50,9 @@ def apply_along_axis(
 
     Cost
     ----
-    Where the axis is cut, the array is redistributed so that it is whole: an all-to-all. The only
-    line of a 1-d array goes to one rank. Then one broadcast and two allreduces of a few bytes, and
-    an exchange that lays out a small result as `arr` is.
+    If the axis is cut, one all-to-all makes it whole. The only line of a 1-d array goes to one
+    rank. Then one broadcast and two allreduces of a few bytes, and an exchange that gives a small
+    result the layout of `arr`.
     """
     x = as_distarray(arr)
     axis = normalize_axis_index(axis, x.ndim)
@@ -93,7 +93,7 @@ def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Axes) -> DistA
 
     Cost
     ----
-    That of `func`, which is called on every rank with the distributed array, once an axis.
+    That of `func`, which every rank calls with the distributed array, once per axis.
     """
     value = as_distarray(a)
     ndim = value.ndim

@@ -1,6 +1,7 @@
 """packbits and unpackbits: eight elements along an axis make one byte.
 
-An axis that is cut is cut anew where bytes begin; then each rank packs its own part.
+If the axis is cut, the cuts are first moved to where bytes begin; then each rank packs its own
+part.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def packbits(a: ArrayLike, /, axis: Axis = None, bitorder: str = "big") -> Any:
 
     Cost
     ----
-    If the axis is cut, one message to a neighbour of the few elements that belong to its last or
-    first byte; for ``axis=None``, that of :func:`numpy.ravel` before.
+    If the axis is cut, one message to a neighbour, with the few elements that belong to its last
+    or first byte; for ``axis=None``, also that of :func:`numpy.ravel`.
     """
     x, axis = _line(np.packbits, a, axis, bitorder)
     cut, mesh = x.layout.cuts[axis], x.mesh
@@ -59,7 +60,7 @@ def unpackbits(
     Returns
     -------
     DistArray
-        The bits are where their byte is.
+        The bits stay on the rank of their byte.
 
     Cost
     ----

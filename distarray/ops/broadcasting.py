@@ -96,7 +96,7 @@ def _stretched_layout(x: DistArray, shape: tuple[int, ...]) -> Layout:
 
 @lru_cache(maxsize=2048)
 def _kept_layout(layout: Layout, shape: tuple[int, ...]) -> Layout:
-    """The layout with new dimensions whole, and dimensions that change their extent."""
+    """The layout, in which new dimensions and those that change their extent are whole."""
     lead = len(shape) - layout.ndim
     cuts = [Cut.whole(extent) for extent in shape[:lead]]
     for cut, extent in zip(layout.cuts, shape[lead:], strict=True):
@@ -105,7 +105,7 @@ def _kept_layout(layout: Layout, shape: tuple[int, ...]) -> Layout:
 
 
 def _part_of_stretched(x: DistArray, layout: Layout, lead: int) -> Any:
-    """This rank's block of `x`; where only the result is cut, the part that it needs."""
+    """This rank's block of `x`; if only the result is cut, the part that this rank needs."""
     if not layout.holds(x.mesh.coords):
         return x.mesh.xp.empty((), x.dtype)
     if not x.layout.is_replicated:

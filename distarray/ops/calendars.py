@@ -23,9 +23,9 @@ def _days(
     out: Out,
     settings: dict[str, Any],
 ) -> Any:
-    """A function of business days; every rank gets the holidays and the days of a week."""
+    """A function of business days; every rank gets the holidays and the week mask."""
     settings = {k: v.full() if isinstance(v, DistArray) else v for k, v in settings.items()}
-    # NumPy's functions read lists as dates, and text as well; arrays stay as they are.
+    # NumPy's functions read lists as dates, and text as well; arrays stay unchanged.
     given = [x if hasattr(x, "dtype") or np.isscalar(x) else np.asarray(x) for x in inputs]
     (result,) = by_element(lambda *blocks: function(*blocks, **settings), given, [dtype])
     return result if out is None else write(result.block, result.layout, result.mesh, out)
@@ -44,8 +44,8 @@ def busday_count(
 
     Cost
     ----
-    That of aligning the dates, and one allreduce of a number to agree on errors; `holidays` are
-    every rank's.
+    That of aligning the dates, and one allreduce of a number to agree on errors; every rank gets
+    `holidays`.
     """
     settings = {"weekmask": weekmask, "holidays": holidays, "busdaycal": busdaycal}
     return _days(np.busday_count, (begindates, enddates), np.int64, out, _given(settings))
@@ -61,7 +61,7 @@ def busday_offset(
     busdaycal: np.busdaycalendar | None = None,
     out: Out = None,
 ) -> Any:
-    """The business day some business days on; see :func:`numpy.busday_offset`.
+    """The business day a number of business days later; see :func:`numpy.busday_offset`.
 
     Cost
     ----
@@ -90,7 +90,7 @@ def is_busday(
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings that are not defaults: NumPy takes a calendar only without those two."""
+    """The settings that are not defaults: NumPy takes a calendar only without the other two."""
     found = dict(settings)
     if isinstance(found["weekmask"], str) and found["weekmask"] == "1111100":
         del found["weekmask"]

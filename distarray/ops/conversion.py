@@ -1,7 +1,7 @@
 """Arrays from other arrays, lists, buffers and iterables.
 
-Input that is not distributed counts as equal on every rank; each rank keeps its part of it, and
-nothing is sent.
+Input that is not distributed is taken to be equal on every rank; each rank keeps its part of it,
+and nothing is sent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-#: How many dimensions NumPy allows.
+#: The most dimensions that NumPy allows.
 MOST_DIMENSIONS = 64
 
 _LISTS = frozenset({list, tuple})
@@ -43,7 +43,7 @@ _NUMBERS = frozenset({int, float, complex, bool, np.float64, np.int64, np.bool_}
 
 
 def _of_list(values: Any, *_: object, **__: object) -> int:
-    """The number of elements of a list of numbers, or of lists of them; -1 of anything else."""
+    """The number of elements of a list of numbers, or of lists of them; -1 for anything else."""
     if type(values) not in _LISTS:
         return -1
     kinds = set(map(type, values))
@@ -68,22 +68,22 @@ def array(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array of anything that NumPy makes one of; see :func:`numpy.array`.
+    """An array from anything that NumPy accepts; see :func:`numpy.array`.
 
     Parameters
     ----------
     object : array_like
         Lists may contain DistArrays, which are then stacked. A DistArray is copied in its layout.
     copy : bool or None
-        Of a NumPy array, None copies this rank's part unless that is the whole (as on one rank),
-        which is shared as NumPy shares it; False makes a view of the part.
+        For a NumPy array: None copies this rank's part, unless that is the whole array (as on one
+        rank), whose memory is then shared as in NumPy; False gives a view of the part.
     mesh, placements
         As :func:`distarray.distribute` takes them.
 
     Cost
     ----
-    No message, unless a DistArray is placed otherwise or several are stacked. To copy one only if
-    it is not stored in some order costs what :func:`ascontiguousarray` does.
+    No message, unless a DistArray gets another placement or several are stacked. Copying one only
+    if it is not stored in a given order costs what :func:`ascontiguousarray` does.
     """
     return _made(object, dtype, copy, order, like, mesh, placements, ndmin, ndmax)
 
@@ -122,7 +122,7 @@ def _made(
 
 
 def _as_copied(copy: Any) -> bool | None:
-    """What `copy` says: NumPy has names for it, too."""
+    """`copy` as True, False or None; NumPy also has an enumeration for it."""
     mode = getattr(copy, "name", None)
     if mode in _COPY_MODES:
         return _COPY_MODES[mode]
@@ -135,7 +135,7 @@ _COPY_MODES = {"ALWAYS": True, "IF_NEEDED": None, "NEVER": False}
 
 
 def _by_protocol(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
-    """NumPy's array of a value; or a DistArray where that is what its ``__array__`` gives."""
+    """NumPy's array of a value, or the DistArray that its ``__array__`` gives."""
     try:
         return np.array(source, dtype, **keywords)
     except ValueError:
@@ -160,7 +160,7 @@ def _from_distarray(
     if copy is True or not suits(x, dtype, letter):
         if copy is False:
             np.array([0], copy=False)  # raises what NumPy raises
-        array = x.like(x.mesh.asarray(x.block))  # a scalar becomes one of no dimensions
+        array = x.like(x.mesh.asarray(x.block))  # a scalar becomes a 0-d array
         result = array.astype(x.dtype if dtype is None else dtype, letter)
     if result.ndim < ndmin:
         result = result[(None,) * (ndmin - result.ndim) + (...,)]
@@ -169,10 +169,10 @@ def _from_distarray(
 
 
 def _is_copied(copy: bool | None, values: Array, source: ArrayLike, layout: Layout) -> bool:
-    """Whether parts have to be copied: on demand, or so that the whole is not kept in memory."""
+    """Whether parts must be copied: on demand, or so that the whole is not kept in memory."""
     if copy is False:
         return False
-    if copy is True and (values is source or values.base is not None):  # others have them too
+    if copy is True and (values is source or values.base is not None):  # others share them
         return True
     return not layout.is_whole
 
@@ -196,7 +196,7 @@ def asarray(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array of anything, itself if it is one; see :func:`numpy.asarray`.
+    """An array from anything; a DistArray is returned itself; see :func:`numpy.asarray`.
 
     Cost
     ----
@@ -218,7 +218,7 @@ def asanyarray(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array of anything, itself if it is one; see :func:`numpy.asanyarray`.
+    """An array from anything; a DistArray is returned itself; see :func:`numpy.asanyarray`.
 
     Cost
     ----
@@ -246,7 +246,7 @@ def asarray_chkfinite(
     Raises
     ------
     ValueError
-        If any element on any rank is not finite; on every rank.
+        On every rank, if any element on any rank is not finite.
     """
     x = asarray(a, dtype, order)
     if x.dtype.char in np.typecodes["AllFloat"] and not bool(np.all(np.isfinite(x))):
@@ -267,7 +267,8 @@ def ascontiguousarray(
 
     Cost
     ----
-    As :func:`array`, and one allreduce of an integer where a rank alone cannot say whether it is.
+    As :func:`array`, and one allreduce of an integer if a rank alone cannot tell whether the array
+    is contiguous.
     """
     return array(
         a, dtype, copy=None, order="C", ndmin=1, like=like, mesh=mesh, placements=placements
@@ -304,7 +305,7 @@ def require(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array whose blocks have the properties asked for; see :func:`numpy.require`.
+    """An array whose blocks have the required properties; see :func:`numpy.require`.
 
     Cost
     ----
@@ -360,10 +361,10 @@ def frombuffer(
 
     Notes
     -----
-    The array shows what every rank writes to its buffer later, and is read-only where the buffer
-    is. A write to the array reaches only the part of a rank's buffer that is its block: on one
-    rank, or with `Replicate`, all of it. The array keeps the whole buffer in memory; its ``copy()``
-    does not.
+    What a rank later writes to its buffer shows in the array, which is read-only if the buffer is.
+    A write to the array reaches only the part of a rank's buffer that is its block: on one rank,
+    or with `Replicate`, all of it. The array keeps the whole buffer in memory; its ``copy()`` does
+    not.
     """
     values = np.frombuffer(buffer, float if dtype is None else dtype, count, offset)
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
@@ -428,16 +429,16 @@ def from_dlpack(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array of another library, equal on every rank; see :func:`numpy.from_dlpack`.
+    """An array from another library, equal on every rank; see :func:`numpy.from_dlpack`.
 
     Cost
     ----
-    No message. A rank that keeps all of `x` shares its memory where the libraries allow it.
+    No message. A rank that keeps all of `x` shares its memory if the libraries allow it.
     """
     if isinstance(x, DistArray):
         if x.mesh.device_type == "cpu":
             lent: Any = x.to_local() if x.layout.is_whole else np.empty(1, x.dtype)
-            lent.__dlpack__(max_version=(1, 0))  # NumPy's error for what the protocol cannot say
+            lent.__dlpack__(max_version=(1, 0))  # NumPy's error for what DLPack cannot express
         return asarray(x, copy=copy, device=device, mesh=mesh, placements=placements)
     read: Any = np.from_dlpack
     return _distributed(read(x, device=device, copy=copy), None, mesh, placements)

@@ -1,8 +1,8 @@
-"""convolve, correlate and sliding windows, of blocks and the elements beside them.
+"""convolve, correlate and sliding windows, of blocks and their neighbours' adjacent elements.
 
-A correlation is the convolution with the reversed conjugate. The longer operand stays where it
-is; the shorter one is gathered, in pieces if it is long itself, and meets the stretch of the
-longer one from which the outputs of this rank are made.
+A correlation is the convolution with the reversed conjugate. The longer operand stays in place;
+the shorter one is gathered (in pieces if it is long itself) and convolved with the stretch of the
+longer one that this rank's outputs depend on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["convolve", "correlate", "sliding_window_view"]
 
 #: Elements of the shorter operand that every rank holds at a time.
 PIECE = 1 << 16
-#: Operands of fewer bytes together are gathered on every rank, for NumPy's own function.
+#: Operands with fewer bytes in total are gathered on every rank, for NumPy's own function.
 REPLICATED_BELOW = 1 << 14
 
 
@@ -46,14 +46,14 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Any:
     Parameters
     ----------
     a, v : array_like
-        The longer one stays where it is; every rank gets the shorter one.
+        The longer one stays in place; every rank gets the shorter one.
     mode : {"full", "same", "valid"}
         As in :func:`numpy.convolve`.
 
     Returns
     -------
     DistArray
-        Cut by the ranks that cut the longer operand.
+        Cut along the mesh dimensions that cut the longer operand.
 
     Cost
     ----
@@ -62,8 +62,8 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Any:
 
     Notes
     -----
-    Integers agree with NumPy bit for bit; floating-point results to rounding, where a rank has
-    the end of an operand.
+    Integers agree with NumPy bit for bit; floating-point results agree only to rounding on ranks
+    that hold an end of an operand.
     """
     return _convolved(np.convolve, a, v, mode)
 
@@ -82,7 +82,7 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Any:
 def _convolved(function: Callable[..., Any], a: ArrayLike, v: ArrayLike, mode: str) -> Any:
     mesh = common_mesh(a, v)
     long, short = as_distarray(a, mesh), as_distarray(v, mesh)
-    # NumPy's complaints about emptiness, dimensions and mode; the data type of the result.
+    # Raises NumPy's errors about empty operands, dimensions and mode; gives the result's dtype.
     kind = function(*[tiny(x.shape, x.dtype) for x in (long, short)], mode).dtype
     if long.nbytes + short.nbytes < REPLICATED_BELOW or not long.ndim or not short.ndim:
         return as_distarray(function(long.full(), short.full(), mode), mesh)
@@ -105,8 +105,8 @@ def _outputs(n: int, m: int, mode: str, backwards: bool) -> Interval:
         return 0, n + m - 1
     if kind == 0:
         return short - 1, long
-    # The middle of an even number of outputs is on one side, and a correlation of a shorter
-    # operand with a longer one is reversed.
+    # If the number of outputs to drop is odd, one side drops one more. Correlating a shorter
+    # operand with a longer one reverses the result, so it is the other side there.
     start = short // 2 if backwards and n < m else short - 1 - short // 2
     return start, start + long
 
@@ -115,12 +115,12 @@ _MODES = {"valid": 0, "same": 1, "full": 2}
 
 
 class _Outputs(NamedTuple):
-    """The outputs of a full convolution, of a long operand and a short one, that are wanted.
+    """The wanted stretch of the full convolution of a long operand with a short one.
 
     Attributes
     ----------
     kept : tuple of int
-        Where they start and stop.
+        Start and stop of the stretch.
     long, short : int
         Lengths of the operands.
     source : Cut
@@ -141,7 +141,7 @@ class _Outputs(NamedTuple):
         return Cut.chunked(self.kept[1] - self.kept[0], self.source.mesh_dims, self.source.radix)
 
     def of(self, a: DistArray, v: DistArray) -> DistArray:
-        """The outputs, of the long operand and the short one."""
+        """The outputs, computed from the long operand and the short one."""
         mesh = a.mesh
         layout = Layout.from_cuts([self.cut], mesh.shape)
         result = mesh.xp.zeros(layout.local_shape(mesh.coords), self.dtype)
@@ -156,7 +156,7 @@ class _Outputs(NamedTuple):
         return wrap(result, layout, mesh)
 
     def _with_piece(self, a: DistArray, piece: Array, first: int) -> Array:
-        """This rank's outputs for a piece of the short operand, which begins at an index."""
+        """This rank's outputs for the piece of the short operand that starts at index `first`."""
         last = first + len(piece) - 1 if a.mesh.coords is not None else first
 
         def needs(part: int) -> Interval:
@@ -207,7 +207,7 @@ def sliding_window_view(
     subok: bool = False,
     writeable: bool = False,
 ) -> Any:
-    """Every window of a shape; see :func:`numpy.lib.stride_tricks.sliding_window_view`.
+    """Every window of a given shape; see :func:`numpy.lib.stride_tricks.sliding_window_view`.
 
     Parameters
     ----------
@@ -216,24 +216,24 @@ def sliding_window_view(
     window_shape, axis, subok
         As in NumPy's function.
     writeable : bool
-        Possible where no window reaches to another rank.
+        Allowed only if no window reaches into another rank's block.
 
     Returns
     -------
     DistArray
-        The dimensions of `x`, each cut where it was cut, and those of the windows. A view of `x`
-        where no windowed axis is cut; else of a copy of the block and of its neighbours' elements
-        beside it, which later changes of `x` do not reach.
+        The dimensions of `x`, cut as before, followed by those of the windows. A view of `x` if no
+        windowed axis is cut; else a view of a copy of the block and its neighbours' adjacent
+        elements, in which later changes of `x` do not show.
 
     Raises
     ------
     ValueError
-        NumPy's own; and if the windows are to be written to, and reach across ranks.
+        NumPy's own; also with `writeable`, if windows reach across ranks.
 
     Cost
     ----
-    For each windowed axis that is cut, one message to a neighbour, of a slab one shorter than the
-    window.
+    For each windowed axis that is cut, one message to a neighbour: a slab one element shorter than
+    the window.
     """
     x = as_distarray(x)
     listed: Any = window_shape
@@ -268,17 +268,17 @@ def _windows(
     found = block.block
     if not all(local) or mesh.coords is None:
         view = mesh.xp.empty(local, x.dtype)
-        if mesh.device_type == "cpu":  # a view whose flag cannot be set again, as NumPy's
+        if mesh.device_type == "cpu":  # a view whose flag cannot be set later, as in NumPy
             view = np.lib.stride_tricks.as_strided(view, writeable=writeable)
     else:
-        # On a device every view can be written to, and the function has no such parameter.
+        # On a device every view is writeable, and the function has no such parameter.
         named: Any = {"writeable": writeable} if mesh.device_type == "cpu" else {}
         view = np.lib.stride_tricks.sliding_window_view(found, shape, axes, **named)
     return wrap(view, layout, mesh)
 
 
 def _beyond(x: DistArray, dim: int, windows: Cut, beyond: int) -> Array:
-    """The block with the elements behind it that its windows along a dimension reach to."""
+    """The block, extended by the elements after it that its windows along a dimension reach."""
 
     def needs(part: int) -> Interval:
         start, stop = windows.interval(part)

@@ -14,7 +14,7 @@ from distarray.typing import ArrayLike, DTypeLike
 
 __all__ = ["corrcoef", "cov"]
 
-#: Operands of fewer bytes together are gathered on every rank, for NumPy's own function.
+#: Operands with fewer bytes in total are gathered on every rank, for NumPy's own function.
 REPLICATED_BELOW = 1 << 17
 
 
@@ -39,19 +39,19 @@ def cov(
     rowvar, bias, ddof, dtype
         As in :func:`numpy.cov`.
     fweights, aweights : array_like
-        One an observation; brought to the ranks of the observations.
+        One per observation; sent to the ranks that hold the observations.
 
     Returns
     -------
     DistArray
-        Pending if it is large.
+        A pending sum if it is large.
 
     Cost
     ----
     Small operands are gathered. Cut along the observations: one allreduce of the means and one of
-    the matrix; with weights those of :func:`numpy.average`, and a few of one number each. Cut
-    along the variables: that of the product of a matrix with its transpose. At most two copies of
-    the block.
+    the matrix; with weights, those of :func:`numpy.average` and a few more of one number each. Cut
+    along the variables: that of the product of a matrix with its transpose. Memory for at most two
+    copies of the block.
     """
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
@@ -115,7 +115,7 @@ def _matrix(name: str, given: ArrayLike, mesh: DeviceMesh) -> DistArray:
 
 
 def _weights(name: str, given: ArrayLike | None, x: DistArray) -> Any:
-    """Weights of the observations as numbers, or NumPy's complaint about them on every rank."""
+    """Weights of the observations as numbers; raises NumPy's errors about them on every rank."""
     if given is None:
         return None
     weights: Any = as_distarray(given, x.mesh).astype(float)
@@ -153,7 +153,7 @@ def corrcoef(
 
     Cost
     ----
-    As :func:`cov`, and the diagonal of the matrix on every rank.
+    As :func:`cov`; every rank also gets the diagonal of the matrix.
     """
     matrix = cov(x, y, rowvar, dtype=dtype)
     if not matrix.ndim:

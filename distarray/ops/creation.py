@@ -1,8 +1,8 @@
 """NumPy's functions that make arrays of a given shape; each rank makes only its own part.
 
 All take NumPy's parameters, and `mesh` and `placements` as :func:`distarray.distribute` does.
-Without them large arrays are cut along one dimension and small ones replicated
-(`config.replicate_below`). ``like=`` names an array whose mesh to use. None of them communicates,
+Without these two, large arrays are cut along one dimension and small ones replicated
+(`config.replicate_below`). ``like=`` gives an array whose mesh to use. No function communicates,
 unless it is given values that are on other ranks.
 """
 
@@ -51,7 +51,7 @@ _SIDES = (int, type(None))
 
 
 def _of_shape(shape: Any, *_: object, **__: object) -> int:
-    """The number of elements of an array of a shape; -1 where it is no int and no tuple of them."""
+    """The number of elements of an array of a shape; -1 unless it is an int or a tuple of ints."""
     if type(shape) is int:
         return shape
     if type(shape) is tuple and _INT.issuperset(map(type, shape)) and min(shape, default=0) >= 0:
@@ -147,11 +147,11 @@ def full(
     Parameters
     ----------
     fill_value : scalar or array_like
-        A DistArray of one dimension or more is brought to the layout of the result.
+        A DistArray of one dimension or more is redistributed to the layout of the result.
 
     Cost
     ----
-    No message, unless `fill_value` is distributed otherwise than the result.
+    No message, unless `fill_value` is distributed differently from the result.
     """
     shape, fill_value = as_shape(shape), plain(fill_value)
     if like is None and isinstance(fill_value, DistArray):
@@ -181,9 +181,9 @@ def _alike(
     placements: Placements | None,
     dtype: DTypeLike,
 ) -> tuple[Layout, DeviceMesh, Array]:
-    """Layout and mesh of an array like another, and a block to make its blocks like.
+    """Layout and mesh of an array like another, and a prototype for its block.
 
-    The layout is that of the prototype if nothing else is asked.
+    The layout is that of the prototype unless something else is asked for.
     """
     if not isinstance(prototype, DistArray):
         model = np.asarray(prototype)
@@ -204,7 +204,7 @@ def _alike(
 
 
 def _of_other_shape(*args: Any, shape: Any = None, **_: Any) -> int:
-    """The number of elements where the shape is not the prototype's; a large one if unsure."""
+    """The number of elements if a shape is given, else 0; a large number if it is unknown."""
     elements = 0 if shape is None else _of_shape(shape)
     return elements if elements >= 0 and len(args) <= 4 else 1 << 62
 
@@ -314,7 +314,7 @@ def full_like(
 
     Cost
     ----
-    No message, unless `fill_value` is distributed otherwise than the result.
+    No message, unless `fill_value` is distributed differently from the result.
     """
     layout, mesh, model = _alike(a, shape, device, mesh, placements, dtype)
     local = layout.local_shape(mesh.coords)
@@ -323,7 +323,7 @@ def full_like(
     return result
 
 
-# -- diagonals: blocks of these matrices are such matrices, too ----------------------------------
+# -- diagonals: blocks of these matrices are matrices of the same kind ---------------------------
 
 
 @creates(np.eye, computes=False, alone=MadeAlone(), elements=_of_square)
@@ -406,13 +406,13 @@ def tri(
 def triangle(
     rows: slice, columns: slice, width: int, k: float, dtype: DTypeLike, xp: ModuleType
 ) -> Array:
-    """A section of the matrix that :func:`numpy.tri` makes, of so many columns."""
+    """A section of the matrix with `width` columns that :func:`numpy.tri` makes."""
     whole = floor(k)
     if whole == k:
         extents = rows.stop - rows.start, columns.stop - columns.start
         part: Array = xp.tri(*extents, whole + rows.start - columns.start, dtype)
         return part
-    # NumPy counts the columns from -k on in integers: several get the same number.
+    # NumPy numbers the columns from -k on in integers, so several get the same number.
     numbers = np.arange(-k, width - k, dtype=np.intp)[columns]
     part = xp.asarray(np.arange(rows.start, rows.stop)[:, None] >= numbers)
     return part.astype(dtype)

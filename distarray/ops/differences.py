@@ -1,6 +1,6 @@
-"""Differences of neighbouring elements, and functions made of them.
+"""Differences of neighbouring elements, and functions built on them.
 
-They are written with slices, so that only the few elements beside a cut of the axis move.
+They are written with slices, so only the few elements next to a block boundary move.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def diff(
 
     Cost
     ----
-    Where the axis is cut, one message a neighbour and order, of one slab of extent 1. With
-    `prepend` or `append`, a concatenation.
+    If the axis is cut, one message per neighbour and order: a slab of extent 1. With `prepend` or
+    `append`, a concatenation.
     """
     if n == 0:
         return a
@@ -116,11 +116,11 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
         if x.ndim == 1:
             widths = widths[_alone(y.ndim, axis)]
     heights = y[_at(y.ndim, axis, _AFTER)] + y[_at(y.ndim, axis, _BEFORE)]
-    return np.sum(widths * heights / 2.0, given)  # it may have more dimensions than `y`
+    return np.sum(widths * heights / 2.0, given)  # the product may have more dimensions than `y`
 
 
 def _alone(ndim: int, axis: int) -> tuple[Any, ...]:
-    """An index that gives a 1-d array `ndim` dimensions, its own as one axis of them."""
+    """An index that gives a 1-d array `ndim` dimensions, with its own at `axis`."""
     return (None,) * axis + (slice(None),) + (None,) * (ndim - axis - 1)
 
 
@@ -132,8 +132,7 @@ def unwrap(
 
     Cost
     ----
-    As :func:`diff` and :func:`numpy.cumsum`, and one message to a neighbour, of one slab of
-    extent 1.
+    As :func:`diff` and :func:`numpy.cumsum`, and one message to a neighbour: a slab of extent 1.
     """
     p = as_distarray(p)
     axis = normalize_axis_index(axis, p.ndim)
@@ -163,7 +162,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: i
 
     Cost
     ----
-    For each axis that is cut, two messages a rank, of one slab of extent 1 each; those of the
+    For each axis that is cut: two messages per rank, each a slab of extent 1; messages for the
     points at an end that are on another rank; and small broadcasts of uneven distances.
     """
     x = as_distarray(f, common_mesh(f, *varargs))
@@ -179,7 +178,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: i
     if x.dtype.kind == "M":
         x = x.view(x.dtype.str.replace("M8", "m8"))
     elif x.dtype.kind not in "mfc":
-        np.gradient(np.zeros(3, x.dtype))  # NumPy's complaints about what cannot be subtracted
+        np.gradient(np.zeros(3, x.dtype))  # NumPy's errors about what cannot be subtracted
         x = x.astype(np.float64)
     found = [
         _gradient(x, along, step, edge_order) for along, step in zip(axes, spacings, strict=True)
@@ -242,7 +241,7 @@ def _gradient(f: DistArray, axis: int, step: float | DistArray, edge_order: int)
 
 
 def _slab(point: int) -> slice:
-    """The slab of one point: a view on its rank, where an element would be sent to every rank."""
+    """The slab of one point: a view, which stays on its rank; an element would go to every rank."""
     return slice(point, point + 1 or None)
 
 

@@ -1,4 +1,4 @@
-"""insert, delete and trim_zeros: indices added and removed where the elements are."""
+"""insert, delete and trim_zeros: indices added and removed; the elements stay on their ranks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Chosen(Protocol):
         """The number of indices before a position."""
 
     def within(self, start: int, stop: int) -> slice | Array:
-        """The indices in an interval, from its start on, as :func:`numpy.delete` takes them."""
+        """The indices in an interval, relative to its start, as :func:`numpy.delete` takes them."""
 
 
 class _Stride:
@@ -92,13 +92,13 @@ def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> D
     Returns
     -------
     DistArray
-        The elements that are left stay on their ranks, so that blocks may differ in length. If one
-        then is more than twice as long as an even cut makes it, the result is cut anew.
+        The remaining elements stay on their ranks, so blocks may differ in length. If one is more
+        than twice as long as in an even cut, the result is cut evenly.
 
     Cost
     ----
-    None where `obj` is known on all ranks. A sharded mask is brought to where the elements are,
-    and one integer a rank is gathered along the mesh dimensions that cut `axis`.
+    None if `obj` is known on all ranks. A sharded mask is sent to where the elements are, and one
+    integer per rank is gathered along the mesh dimensions that cut `axis`.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> D
 
 
 def _cut_anew(arr: DistArray, block: Array, axis: int, lengths: list[int]) -> DistArray:
-    """The result with these lengths of its blocks along an axis, cut anew if they are uneven."""
+    """The result with these lengths of its blocks along an axis, evenly cut if they differ much."""
     layout = _with_lengths(arr.layout, axis, lengths)
     return balanced(wrap(block, layout, arr.mesh), axis)
 
@@ -167,7 +167,7 @@ def _counted_from_front(numbers: Array, extent: int, axis: int) -> Array:
 
 
 def _as_mask(obj: DistArray, arr: DistArray, axis: int) -> DistArray:
-    """The mask of the indices to delete; of integers one is made, cut as the dimension is."""
+    """The mask of the indices to delete; for integers one is made, cut as the dimension is."""
     extent = arr.shape[axis]
     if obj.dtype == bool:
         if obj.shape != (extent,):
@@ -213,13 +213,12 @@ def insert(
     Returns
     -------
     DistArray
-        The elements of `arr` stay on their ranks and the values join them, so that blocks may
-        differ in length. If one then is more than twice as long as an even cut makes it, the result
-        is cut anew.
+        The elements of `arr` stay on their ranks and the values join them, so blocks may differ in
+        length. If one is more than twice as long as in an even cut, the result is cut evenly.
 
     Cost
     ----
-    None for values that all ranks know. Sharded values are sent to the ranks that receive them.
+    None for values that all ranks know. Sharded values are sent to where they are inserted.
 
     Raises
     ------
@@ -368,11 +367,11 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes = None) -> DistArra
     Returns
     -------
     DistArray
-        A view, where the elements are.
+        A view; the elements stay on their ranks.
 
     Cost
     ----
-    One allreduce of two integers a dimension.
+    One allreduce of two integers per dimension.
     """
     x = as_distarray(filt)
     ends = trim.lower()

@@ -1,7 +1,7 @@
 """NumPy's elementwise functions that are not ufuncs.
 
-Each calls NumPy's own function on the blocks where they are; answers about whole arrays
-(`allclose`, `array_equal`) take one small reduction more.
+Each calls NumPy's own function on each rank's blocks; answers about whole arrays (`allclose`,
+`array_equal`) take one more small reduction.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def clip(
 
     Cost
     ----
-    No message, unless a limit is distributed otherwise than `a`.
+    No message, unless a limit is distributed differently from `a`.
     """
     low, high = _limits(a_min, a_max, min, max)
     x: Any = a if hasattr(a, "dtype") else as_distarray(a, common_mesh(low, high, out))
@@ -111,7 +111,7 @@ def _within(low: int | ArrayLike, high: int | ArrayLike, info: np.iinfo[Any]) ->
 
 
 def _limits(a_min: ArrayLike, a_max: ArrayLike, low: ArrayLike, high: ArrayLike) -> tuple[Any, Any]:
-    """The two limits, which have two names each; None where there is none."""
+    """The two limits, which have two names each; None if there is none."""
     if a_min is _NO_VALUE and a_max is _NO_VALUE:
         return None if low is _NO_VALUE else low, None if high is _NO_VALUE else high
     for name, value in (("a_min", a_min), ("a_max", a_max)):
@@ -131,7 +131,7 @@ def round(a: ArrayLike, decimals: int = 0, out: UfuncOut = None) -> Any:
 
     Cost
     ----
-    No message, unless `out` is distributed otherwise than `a`.
+    No message, unless `out` is distributed differently from `a`.
     """
     x: Any = a
     given: Any = out[0] if isinstance(out, tuple) else out
@@ -151,7 +151,7 @@ def fix(x: ArrayLike, out: UfuncOut = None) -> Any:
 
     Cost
     ----
-    No message, unless `out` is distributed otherwise than `x`.
+    No message, unless `out` is distributed differently from `x`.
     """
     ufunc: Any = np.trunc
     return ufunc(x, out=out)
@@ -169,7 +169,7 @@ def nan_to_num(
 
     Cost
     ----
-    No message, unless replacements are arrays that are distributed otherwise than `x`.
+    No message, unless replacements are arrays that are distributed differently from `x`.
     """
     if not copy and isinstance(x, DistArray) and x.dtype.kind not in "fc":
         return x if x.ndim else x[()]  # nothing to replace, and nothing is written
@@ -268,7 +268,7 @@ def isneginf(x: ArrayLike, out: UfuncOut = None) -> Any:
 
     Cost
     ----
-    No message, unless `out` is distributed otherwise than `x`.
+    No message, unless `out` is distributed differently from `x`.
     """
     _check_signs(x, out)
     return _blockwise(np.isneginf, [x], out)
@@ -280,14 +280,14 @@ def isposinf(x: ArrayLike, out: UfuncOut = None) -> Any:
 
     Cost
     ----
-    No message, unless `out` is distributed otherwise than `x`.
+    No message, unless `out` is distributed differently from `x`.
     """
     _check_signs(x, out)
     return _blockwise(np.isposinf, [x], out)
 
 
 def _check_signs(x: ArrayLike, out: UfuncOut) -> None:
-    """Raise what NumPy raises for another shape: it combines two conditions on `x`."""
+    """Raise what NumPy raises for an `out` of another shape: it combines two conditions on `x`."""
     if out is not None:
         check_shapes([x, x], out if isinstance(out, tuple) else (out,))
 

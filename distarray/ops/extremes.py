@@ -1,7 +1,7 @@
 """Indices of the largest and smallest elements: argmax, argmin, nanargmax, nanargmin.
 
-Ranks exchange only one pair (value, index) each, that of their own best element. Of the best values
-the lowest index is taken, since NumPy takes the first occurrence in C order, and NaN before all.
+Each rank sends only one pair (value, index), that of its own best element. Among equal best values
+the lowest index is taken, since NumPy takes the first occurrence in C order; NaN wins over all.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def argmax(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool =
 
     Cost
     ----
-    Nothing if `axis` is not cut; else one pair (value, index) for each element of the result: an
-    allgather of small results, an exchange of pieces and a gather of the winners of large ones.
+    Nothing if `axis` is not cut; else one pair (value, index) for each element of the result: in
+    an allgather if it is small, in an exchange of pieces and a gather of the winners if large.
     """
     return _search(np.argmax, a, axis, out, keepdims)
 
@@ -163,7 +163,7 @@ def _local(
 
 
 def _records(value: Array, index: Array) -> Array:
-    """Pairs (value, index) as rows of bytes, one an element."""
+    """Pairs (value, index) as rows of bytes, one row per element."""
     count, width = index.size, value.dtype.itemsize
     rows = np.empty((count, width + _INDEX.itemsize), np.uint8, like=index)
     rows[:, :width] = contiguous(value).reshape(count, 1).view(np.uint8)
@@ -172,14 +172,14 @@ def _records(value: Array, index: Array) -> Array:
 
 
 def _pick(function: Callable[..., Any], dtype: np.dtype[Any], rows: Array) -> Array:
-    """Of the ranks' records, the index of the best value, the lowest one among equals."""
+    """The index of the best value among the ranks' records; of equal values, the lowest index."""
     width = dtype.itemsize
     value = contiguous(rows[..., :width]).view(dtype)[..., 0]
     index = contiguous(rows[..., width:]).view(_INDEX)[..., 0]
     order = np.argsort(index, axis=0, kind="stable")
     columns = np.arange(index.shape[1], like=index)
     index, value = index[order, columns], value[order, columns]
-    # A rank without elements is last, and gets the value of the first, which precedes it.
+    # A rank without elements sorts last. It gets the value of the first one, which wins a tie.
     value = np.where(index == _NOWHERE, value[:1], value)
     best = function(value, axis=0)
     picked: Array = index[best, columns]

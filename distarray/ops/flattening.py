@@ -24,14 +24,14 @@ from distarray.typing import Array, ArrayLike, DTypeLike, Key, Shape
 __all__ = ["FlatIterator", "flat"]
 
 
-#: Entries that are what they are.
+#: Types of entries that need no conversion.
 _PLAIN = (DistArray, np.ndarray, slice, EllipsisType)
-#: How many dimensions NumPy's own have at most.
+#: The most dimensions that NumPy's flat iterators support.
 _MOST = 32
 
 
 def _elements(base: DistArray) -> Iterator[Any]:
-    """The elements in C order, each as it is when it is asked for."""
+    """The elements in C order, each read when it is asked for."""
     if base.mesh.coords is None or not base.layout.is_whole or base.mesh.device_type != "cpu":
         return fetched(lambda: ravel(base), base.size)
     block: Any = base.block
@@ -41,8 +41,8 @@ def _elements(base: DistArray) -> Iterator[Any]:
 class FlatIterator(NDArrayOperatorsMixin):
     """The counterpart of :attr:`numpy.ndarray.flat`, with the same rules.
 
-    Indexing gives copies; assignment changes the array, and repeats values that are too few. NumPy
-    functions take it as the flattened array.
+    Indexing gives copies; assignment changes the array, and repeats values if there are too few.
+    NumPy functions treat it as the flattened array.
 
     Parameters
     ----------
@@ -51,9 +51,9 @@ class FlatIterator(NDArrayOperatorsMixin):
 
     Notes
     -----
-    Where the flattened array is a view (see :func:`~distarray.ops.reshape.ravel`), the view is
-    read and written. Otherwise reading redistributes the array once, and writing once more to
-    bring it back.
+    If the flattened array is a view (see :func:`~distarray.ops.reshape.ravel`), the view is
+    read and written. Otherwise reading redistributes the array once, and writing redistributes it
+    a second time, back.
     """
 
     __slots__ = ("_index", "_values", "base")
@@ -70,7 +70,7 @@ class FlatIterator(NDArrayOperatorsMixin):
 
     @property
     def index(self) -> int:
-        """How many elements have been passed."""
+        """The number of elements that iteration has passed."""
         return self._index
 
     @property
@@ -138,7 +138,8 @@ class FlatIterator(NDArrayOperatorsMixin):
         elif values.size and getattr(entry, "dtype", np.dtype(bool)).kind != "b":
             if base.layout.partials:
                 base.settle()
-            # Not NumPy's own put on one rank: if that raises, it has written to a copy of gaps.
+            # Not NumPy's own put on one rank: for an array with gaps it writes to a copy, which is
+            # lost if it raises.
             watched(np.put, (base, entry, values), {}, put, (base, entry, values))
         elif values.size:
             self._set_many(entry, _repeated(values, _selected(entry, base.size)))
@@ -147,7 +148,7 @@ class FlatIterator(NDArrayOperatorsMixin):
         raise TypeError("Cannot delete iterator elements")
 
     def _set_many(self, entry: slice | EllipsisType | ArrayLike, values: DistArray) -> None:
-        """Assign to a stretch, or to the elements that a mask selects."""
+        """Assign to a slice, or to the elements that a mask selects."""
         base = self.base
         try:
             line = reshaped(base, (base.size,), copy=False)
@@ -175,7 +176,7 @@ def _one_object(value: Any) -> Any:
 
 
 def _single(key: Key, size: int) -> Any:
-    """The one entry of a key; a list as the array of positions, or mask, that it stands for."""
+    """The one entry of a key; a list becomes the array of positions that it stands for."""
     entry: Any = key
     if isinstance(key, tuple):
         if len(key) > 1:
@@ -198,13 +199,13 @@ def _single(key: Key, size: int) -> Any:
 
 
 def _positions(key: Key) -> Key:
-    """A list of integers as an array: what is written comes before what is out of bounds."""
+    """A list of integers as an array, so that positions before one out of bounds are written."""
     found = np.asarray(key) if isinstance(key, list) else np.empty(0)
     return found if found.dtype.kind in "iu" else key
 
 
 def _ask(key: Any, size: int) -> None:
-    """Have NumPy look at the key of a flat iterator: its exceptions and its warnings."""
+    """Let NumPy check the key of a flat iterator, for its exceptions and warnings."""
     np.broadcast_to(np.zeros(()), (size,)).flat[key]
 
 

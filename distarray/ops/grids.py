@@ -57,8 +57,8 @@ def indices(
     Parameters
     ----------
     placements : sequence of Placement, optional
-        Of the result, whose first dimension numbers the grid's dimensions. With `sparse` of the
-        grid; each array of the tuple extends along one dimension of it.
+        Of the result, whose first dimension numbers the grid's dimensions. With `sparse`, of the
+        grid; each array of the tuple extends along one of its dimensions.
 
     Cost
     ----
@@ -102,7 +102,7 @@ def _axis_array(dim: int, grid: Layout, mesh: DeviceMesh, dtype: DTypeLike) -> D
     def block(section: Sequence[slice]) -> Any:
         values = mesh.asarray(positions(section[dim].start, section[dim].stop, dtype))
         values = values.reshape([-1 if d == dim else 1 for d in range(len(section))])
-        # A dimension of extent 1 may be cut as well, and its only index be on another rank.
+        # A dimension of extent 1 may be cut, too, with its only index on another rank.
         return values[tuple([slice(part.stop - part.start) for part in section])]
 
     return from_section(block, layout, mesh)
@@ -121,7 +121,7 @@ def fromfunction(
 ) -> Any:
     """A function of the indices of each point; see :func:`numpy.fromfunction`.
 
-    The function is called once on every rank, with one distributed array a dimension.
+    The function is called once on every rank, with one distributed array per dimension.
 
     Cost
     ----
@@ -160,7 +160,7 @@ def meshgrid(
 
     Cost
     ----
-    No message where `xi` are replicated; else those that bring each to the layout of the grid.
+    No message if `xi` are replicated; else those that bring each to the layout of the grid.
     """
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")

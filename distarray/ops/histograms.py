@@ -103,8 +103,9 @@ def histogram(
     wanted, limits = _settings(x, bins, range, weights)
     edges = _listed_edges(x, wanted, limits)
     found, layout, mesh = _operands(x, weights)
-    # NumPy is given the number of bins, not the edges: it then finds the bin by a division. GPUs'
-    # blocks are counted on the host: CuPy finds the bin in another way, and counts edges elsewhere.
+    # NumPy is given the number of bins, not the edges: it then finds the bin by a division. Blocks
+    # on GPUs are counted on the host: CuPy finds the bin in another way, and counts elements on
+    # edges in other bins.
     counts, _ = on_host(np.histogram, found[0], wanted, limits, weights=_rest(found))
     total = _added(counts, layout, mesh)
     if not density:
@@ -137,14 +138,14 @@ def histogram_bin_edges(
 def _settings(
     a: DistArray, bins: _Bins, limits: _Range | None, weights: ArrayLike | None
 ) -> tuple[Any, Any]:
-    """Edges, or a number of bins and the outer edges; a rule for the number is carried out."""
+    """Edges, or a number of bins and the outer edges; a rule for the number is evaluated."""
     given: Any = bins
     if np.ndim(given):
         return np.asarray(given), limits
     if isinstance(given, DistArray):
         given = bins = np.asarray(given)[()]  # a number of bins, or the name of a rule
     probe = np.empty((0,), a.dtype)
-    # NumPy's complaints about a number of bins, a range, or a rule and weights.
+    # NumPy's errors about a number of bins, a range, or a rule and weights.
     np.histogram_bin_edges(probe, given, limits, None if weights is None else np.empty((0,)))
     outer = _limits(a, limits)
     if isinstance(bins, str):
@@ -209,7 +210,7 @@ def histogramdd(
 
 
 def _coordinates(sample: ArrayLike | Sequence[ArrayLike]) -> list[Any]:
-    """One array a coordinate: the columns of an array, or a sequence of arrays."""
+    """One array per coordinate: the columns of an array, or a sequence of arrays."""
     given: Any = sample
     if hasattr(given, "ndim"):
         columns = given if given.ndim == 2 else np.atleast_2d(given).T
@@ -280,7 +281,7 @@ def histogram2d(
     """
     if np.shape(x) != np.shape(y):
         raise ValueError("x and y must have the same length.")
-    # Edges for both axes, unless there are so few entries that they are one for each axis.
+    # A sequence gives edges for both axes, unless its one or two entries are one for each axis.
     wanted: Any = bins if _length(bins) in (None, 1, 2) else [bins, bins]
     counts, edges = histogramdd([x, y], wanted, range, density, weights)
     return counts, *edges
@@ -300,7 +301,7 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
     One allreduce to agree on errors, one of the length, and one of the counts when they are read.
     """
     array = as_distarray(x, common_mesh(x, weights))
-    np.bincount(np.zeros((0,) * array.ndim, array.dtype), minlength=minlength)  # NumPy's complaints
+    np.bincount(np.zeros((0,) * array.ndim, array.dtype), minlength=minlength)  # NumPy's errors
     if weights is not None and np.shape(weights) != array.shape:
         raise ValueError("The weights and list don't have the same length.")
     found, layout, mesh = _operands(array, weights)
@@ -308,12 +309,12 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
     error = None
     try:
         counts = np.bincount(found[0], _rest(found), minlength)
-    except (ValueError, MemoryError) as caught:  # of negative elements, and of very great ones
+    except (ValueError, MemoryError) as caught:  # for negative elements, and for very large ones
         error = caught
     agree(mesh.group, error)
     length = int(mesh.group.allreduce(np.array(len(counts)), Fold.MAX))
     if len(counts) < length:
         counts = np.concatenate([counts, np.zeros(length - len(counts), counts.dtype, like=counts)])
     if array.size and weights is not None:
-        counts = counts.astype(np.float64)  # NumPy gives integers where a rank has no element
+        counts = counts.astype(np.float64)  # NumPy gives integers if a rank has no element
     return _added(counts, layout, mesh)

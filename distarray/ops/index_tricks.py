@@ -15,15 +15,15 @@ from distarray.typing import ArrayLike
 __all__ = ["c_", "r_"]
 
 
-#: An item between the brackets: an interval, values, or the directive in front of all.
+#: An item between the brackets: an interval, values, or the directive, which comes first.
 _Item: TypeAlias = "slice | str | ArrayLike"
 
 
 class _Concatenator:
     """Joins the items between the brackets; see :class:`numpy.lib.index_tricks.AxisConcatenator`.
 
-    A first item like ``"0,2,1"`` sets the axis, the least number of dimensions, and the place of
-    the dimensions of items that have fewer.
+    A first item like ``"0,2,1"`` sets the axis, the minimum number of dimensions, and where the
+    dimensions of items with fewer go.
     """
 
     def __init__(self, axis: int, ndmin: int = 1, trans1d: int = -1) -> None:

@@ -18,7 +18,7 @@ from distarray.typing import Array, ArrayLike
 __all__ = ["interp"]
 
 
-#: Sample points of fewer bytes are gathered on every rank.
+#: Sample points with fewer bytes are gathered on every rank.
 GATHERED_BELOW = 1 << 22
 
 
@@ -50,21 +50,21 @@ def interp(
     Cost
     ----
     Few sample points, or a `period`, which mixes them: that of gathering `xp` and `fp`, within
-    `config.gather_limit`; `x` stays where it is. Many: they stay where they are, and each element
-    of `x` travels to the rank with the points around it, and its value back, in two exchanges.
+    `config.gather_limit`; `x` stays in place. Many: they stay in place, and each element of `x` is
+    sent to the rank with the points around it, and its value back, in two exchanges.
     """
     mesh = common_mesh(x, xp, fp)
     x = as_distarray(x, mesh)
     if period is None:
-        np.interp(np.empty(0, x.dtype), [0.0], [0.0])  # NumPy's complaints about its kind
+        np.interp(np.empty(0, x.dtype), [0.0], [0.0])  # NumPy's errors about its kind
     if period is None and isinstance(xp, DistArray) and _are_many(xp) and np.shape(fp) == xp.shape:
         heights = as_distarray(fp, mesh)
         kind = np.interp(np.zeros(1), np.zeros(1), np.zeros(1, heights.dtype), left, right).dtype
         return _sent_around(x, xp, heights, (left, right), kind)
     points, values = np.asarray(xp), np.asarray(fp)
-    if mesh.coords is None and not (points.size and values.size):  # outside there are no elements
+    if mesh.coords is None and not (points.size and values.size):  # ranks outside the mesh get none
         points, values = np.zeros(1), np.zeros(1, values.dtype)
-    np.interp(np.empty(0), points, values, left, right, period)  # NumPy's complaints, on every rank
+    np.interp(np.empty(0), points, values, left, right, period)  # NumPy's errors, on every rank
 
     def local(block: Array) -> Array:
         at, heights = beside(points, block), beside(values, block)
@@ -119,7 +119,7 @@ def _with_next(line: DistArray, cut: Cut) -> Array:
 
 
 def _by_owner(asked: Array, points: Array, group: Group) -> tuple[Array, Array]:
-    """The order that sorts positions by their owners, and the number of each owner's.
+    """The order that sorts positions by their owners, and how many each owner has.
 
     The owner of a position has the last block that begins at or before it, or the first block if
     none does.

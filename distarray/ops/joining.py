@@ -1,8 +1,8 @@
 """concatenate, stack and their relatives.
 
-The layout of the result is the one for which least has to move
-(:func:`~distarray.plan.joining.joined_layout`), and each operand is assigned to its box of it, so
-that only elements that change rank are sent.
+The layout of the result is the one for which the least data has to move
+(:func:`~distarray.plan.joining.joined_layout`). Each operand is assigned to its box of the result,
+so only elements that change rank are sent.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def concatenate(
     Parameters
     ----------
     arrays : sequence of array_like
-        DistArrays of any placement, and other arrays, which count as replicated.
+        DistArrays of any placement; other arrays count as replicated.
     axis : int or None
         The dimension to join along. None flattens all arrays first, in C order.
     out : DistArray, optional
@@ -68,14 +68,14 @@ def concatenate(
     Returns
     -------
     DistArray
-        Where the arrays are not cut along `axis`, it has the layout of the operand for which least
-        has to move. Otherwise it gets the canonical cut along `axis`.
+        If the arrays are not cut along `axis`, it has the layout of the operand for which the least
+        data has to move. Otherwise it gets the canonical cut along `axis`.
 
     Cost
     ----
-    Nothing for arrays laid out alike that are whole along `axis`. Otherwise, for each array, each
-    rank sends its part of another's new block: one message a pair of ranks; and one allreduce for
-    the order in memory, unless it is known that an array is in C order.
+    Nothing for arrays with equal layouts that are whole along `axis`. Otherwise, for each array,
+    one message per pair of ranks, with one's part of the other's new block; and one allreduce for
+    the order in memory, unless an array is known to be in C order.
 
     Raises
     ------
@@ -142,9 +142,9 @@ def _joined(
 
 
 def _read(operands: Sequence[DistArray], dtype: DType) -> Sequence[DistArray]:
-    """The operands; text among them is read as numbers if the result is of numbers.
+    """The operands; text is converted to numbers if the result is numeric.
 
-    If one rank's text does not name numbers, all ranks raise.
+    If one rank's text cannot be converted, all ranks raise.
     """
     if dtype.kind in "SU":
         return operands
@@ -267,7 +267,7 @@ def stack(
 ) -> DistArray:
     """The arrays side by side along a new dimension. See :func:`numpy.stack`.
 
-    Parameters and cost are those of :func:`concatenate`; where the arrays are laid out alike,
+    Parameters and cost are those of :func:`concatenate`; if the arrays are laid out alike,
     nothing is sent.
     """
     operands = _operands(arrays, out)
@@ -292,7 +292,7 @@ def vstack(
 def hstack(
     tup: Sequence[ArrayLike], *, dtype: DTypeLike = None, casting: Casting = "same_kind"
 ) -> DistArray:
-    """The arrays beside one another. See :func:`numpy.hstack`; costs as :func:`concatenate`."""
+    """The arrays side by side. See :func:`numpy.hstack`; costs as :func:`concatenate`."""
     operands = [atleast_1d(x) for x in _operands(tup)]
     axis = 0 if operands and operands[0].ndim == 1 else 1
     return _joined(operands, axis, None, dtype, casting)

@@ -13,7 +13,7 @@ __all__ = ["joined"]
 
 
 def joined(value: ArrayLike, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
-    """Nested lists that contain DistArrays, stacked; as objects they need not be of one shape."""
+    """Nested lists that contain DistArrays, stacked; as objects their shapes may differ."""
     if dtype is not None and np.dtype(dtype).names is not None:
         return _gathered(value)  # a tuple is a record
     objects = dtype is not None and np.dtype(dtype) == object
@@ -22,7 +22,7 @@ def joined(value: ArrayLike, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
             return _stacked(value)
         except ValueError:
             if not objects:
-                np.array(_hollow(value), dtype)  # NumPy's words
+                np.array(_hollow(value), dtype)  # NumPy's error
                 raise
     return _of_objects(value, keywords)
 
@@ -34,7 +34,7 @@ def _gathered(value: Any) -> Any:
 
 
 def _of_objects(value: Any, keywords: dict[str, Any]) -> Any:
-    """The array of objects that NumPy makes of ragged lists with DistArrays in them."""
+    """The array of objects that NumPy makes from ragged lists with DistArrays in them."""
     limit = {name: value for name, value in keywords.items() if name == "ndmax"}
     shape = np.array(_hollow(value), object, **limit).shape
     found = np.empty(shape, object)
@@ -54,7 +54,7 @@ def _hollow(value: Any) -> Any:
 
 
 def _stacked(value: ArrayLike) -> Any:
-    """Nested lists that contain DistArrays, stacked; other input as it is.
+    """Nested lists that contain DistArrays, stacked; other input unchanged.
 
     Lists of 0-d arrays (results of reductions) become lists of NumPy's scalars.
     """

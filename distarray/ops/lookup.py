@@ -25,13 +25,13 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Any:
 
     Cost
     ----
-    That of gathering `bins` if they are distributed; `x` stays where it is.
+    That of gathering `bins` if they are distributed; `x` stays in place.
     """
     edges = np.asarray(bins)
     x = as_distarray(x, common_mesh(x))
     if x.dtype.kind == "c":
         raise TypeError("x may not be complex")
-    np.digitize(np.empty(0, x.dtype), edges, right)  # NumPy's complaints
+    np.digitize(np.empty(0, x.dtype), edges, right)  # NumPy's errors
     return apply_blockwise(lambda block: np.digitize(block, beside(edges, block), right), [x])
 
 
@@ -41,7 +41,7 @@ def polyval(p: ArrayLike, x: ArrayLike) -> Any:
 
     Cost
     ----
-    That of gathering the coefficients `p` if they are distributed; `x` stays where it is.
+    That of gathering the coefficients `p` if they are distributed; `x` stays in place.
     """
     mesh = common_mesh(p, x)
     coefficients = np.asarray(p)

@@ -28,13 +28,13 @@ _ANY_FOLD = tuple(Fold)
 
 
 def _typed(value: ArrayLike | DTypeLike) -> Any:
-    """The data type of a distributed operand; another operand as it is, for NumPy to read."""
+    """The data type of a distributed operand; another operand unchanged, for NumPy to read."""
     return value.dtype if isinstance(value, DistArray) else value
 
 
 @implements(np.result_type, through=_ANY_FOLD, at=True, computes=False)
 def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> np.dtype[Any]:
-    """The data type that operands give together; see :func:`numpy.result_type`."""
+    """The data type that operands promote to; see :func:`numpy.result_type`."""
     return np.result_type(*[_typed(value) for value in arrays_and_dtypes])
 
 
@@ -51,7 +51,7 @@ def min_scalar_type(a: DistArray, /) -> np.dtype[Any]:
 
     Cost
     ----
-    No message, save for a 0-d array that one rank alone holds.
+    No message, except for a 0-d array that only one rank holds.
     """
     return np.min_scalar_type(plain(a)) if a.ndim == 0 else a.dtype
 
@@ -83,8 +83,8 @@ def isscalar(element: ArrayLike) -> bool:
 def may_share_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = 0) -> bool:
     """Whether the bounds of two arrays' memory overlap; see :func:`numpy.may_share_memory`.
 
-    A read-only NumPy array may be what `__array__` lent of a cut one. Libraries ask this function
-    whether they have to copy before they write, so the answer for such a pair is yes.
+    A read-only NumPy array may be the copy of a cut array that its `__array__` returned. Libraries
+    ask this function whether they must copy before they write, so it says yes for such a pair.
 
     Cost
     ----
@@ -108,7 +108,7 @@ def shares_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = -1) -> bool:
 
 
 def _may_be_lent(whole: ArrayLike, x: ArrayLike) -> bool:
-    """Whether one can be the read-only NumPy array of the other, a cut array."""
+    """Whether `whole` can be the read-only NumPy array that `__array__` of a cut `x` returned."""
     if not (isinstance(whole, np.ndarray) and isinstance(x, DistArray)):
         return False
     return not (whole.flags.writeable or x.layout.is_replicated) and whole.nbytes == x.nbytes
@@ -130,10 +130,10 @@ def _on_any_rank(here: bool, a: ArrayLike, b: ArrayLike) -> bool:
 def _to_device(x: DistArray, device: str, /, *, stream: None = None) -> DistArray:
     kind = str(device).partition(":")[0]
     if kind not in ("cpu", "cuda"):
-        raise ValueError(f"unknown device {device!r}; it is 'cpu', 'cuda' or 'cuda:N'")
+        raise ValueError(f"unknown device {device!r}; expected 'cpu', 'cuda' or 'cuda:N'")
     if stream is not None:
         raise ValueError(
-            "The stream argument in to_device() is not supported: the copy is in the current one"
+            "The stream argument in to_device() is not supported: the copy uses the current stream"
         )
     if device in (kind, x.device) and kind == x.mesh.device_type:
         return x

@@ -1,10 +1,9 @@
-"""The namespace of an array: NumPy's names as a program has them, or as the standard has them.
+"""The namespace of an array: NumPy's names, for programs or for libraries that use the standard.
 
-A program gets :mod:`distarray.numpy`, in which results of no dimension are NumPy's scalars.
-Libraries that are written to the array API standard pass such results back to themselves, and
-`array_api_compat` counts NumPy's scalars as arrays of NumPy's: installed libraries get the same
-functions with results of no dimension as distributed arrays. What is computed with these alone is
-again of their kind.
+A program gets :mod:`distarray.numpy`, in which 0-d results are NumPy's scalars. Libraries that are
+written to the array API standard pass such results on to other functions, and `array_api_compat`
+counts NumPy's scalars as NumPy's arrays. So installed libraries get the same functions with 0-d
+results as distributed arrays; what is computed from these alone is distributed again.
 """
 
 import sys
@@ -37,7 +36,7 @@ def _array_namespace(api_version: str | None = None) -> Any:
 
 
 class Standard(ModuleType):
-    """A module's names; functions give arrays of no dimension where the module gives scalars."""
+    """A module's names; functions give 0-d arrays where the module's give scalars."""
 
     def __init__(self, module: ModuleType) -> None:
         super().__init__(module.__name__, module.__doc__)
@@ -71,7 +70,7 @@ def _keeping_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _as_arrays(result: Any, values: list[Any]) -> Any:
-    """A result of a function of NumPy's with its scalars as arrays of no dimension."""
+    """A result of a function of NumPy's, with its scalars as 0-d arrays."""
     if isinstance(result, np.generic):
         mesh: DeviceMesh = next((x.mesh for x in operands_in(values)), None) or default_mesh()
         return wrap(result, Layout.replicated((), mesh.shape), mesh)

@@ -1,4 +1,4 @@
-"""Reductions that leave NaN out: nansum, nanprod, nanmax, nanmin, nanmean, nanvar, nanstd."""
+"""Reductions that ignore NaN: nansum, nanprod, nanmax, nanmin, nanmean, nanvar, nanstd."""
 
 import warnings
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def nanmax(
 ) -> Any:
     """Largest element that is not NaN; see :func:`numpy.nanmax`.
 
-    A slice of nothing but NaN gives NaN, with a RuntimeWarning on the ranks that hold its result.
+    An all-NaN slice gives NaN, with a RuntimeWarning on the ranks that hold its result.
 
     Cost
     ----
@@ -103,7 +103,7 @@ def _extreme(
 ) -> Any:
     result = reduce(ufunc, a, axis, None, out, keepdims, initial, where)
     block = result.block if isinstance(result, DistArray) else result
-    kind = getattr(block, "dtype", np.dtype(object)).kind  # a Python object is no array
+    kind = getattr(block, "dtype", np.dtype(object)).kind  # a Python object has no dtype
     if kind in "fcmM" and np.isnan(block).any():
         warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=1)
     return result

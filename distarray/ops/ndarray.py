@@ -14,7 +14,7 @@ __all__ = ["ndarray"]
 
 
 class _Derived(np.ndarray[Any, Any]):
-    """The base of the program's own kinds of arrays: it knows `ndarray` as a type of views."""
+    """The base of a program's own subclasses of `ndarray`: `view` accepts `ndarray` as a type."""
 
     def view(self, *args: Any, **kwargs: Any) -> Any:
         """As :meth:`numpy.ndarray.view`."""
@@ -26,7 +26,8 @@ class _Derived(np.ndarray[Any, Any]):
 class _EitherArray(type):
     """Distributed arrays and NumPy's are instances; attributes are those of DistArray.
 
-    What a program derives from it is a subclass of NumPy's array, which every rank has whole.
+    A class that a program derives from it becomes a subclass of NumPy's array; every rank has such
+    arrays whole.
     """
 
     def __new__(
@@ -45,12 +46,12 @@ class _EitherArray(type):
         return issubclass(subclass, (DistArray, np.ndarray)) or super().__subclasscheck__(subclass)
 
     def __eq__(cls, other: object) -> bool:
-        """Programs ask ``type(x) == np.ndarray``; ``is`` can be true of one class alone."""
+        """For programs that ask ``type(x) == np.ndarray``; ``is`` holds for one class only."""
         ours = cls.__name__ == "ndarray" and (other == DistArray or other is np.ndarray)
         return ours or cls is other
 
     def __hash__(cls) -> int:
-        """That of the arrays' class, so that a table by types finds them."""
+        """The hash of the arrays' class, so that a table keyed by types finds them."""
         return hash(DistArray) if cls.__name__ == "ndarray" else super().__hash__()
 
     def __getattr__(cls, name: str) -> Any:
@@ -58,7 +59,7 @@ class _EitherArray(type):
 
 
 class ndarray(metaclass=_EitherArray):
-    """An array, distributed or NumPy's; called, it makes one as :class:`numpy.ndarray` does.
+    """An array, distributed or NumPy's; a call makes one as :class:`numpy.ndarray` does.
 
     Use :func:`distarray.numpy.zeros` or :func:`~distarray.numpy.array` instead, as in NumPy.
     """

@@ -1,8 +1,8 @@
 """pad: the array in the middle of a larger one, whose edges are filled from views of it.
 
 As in NumPy, the edges are filled axis by axis, by assignments between views of the padded array.
-The layout of the result leaves the middle where it is, so that a pad is as local as the edge that
-it is made from.
+The layout of the result leaves the middle in place, so a pad is as local as the edge that it is
+made from.
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ def pad(
     DistArray
         The elements of `array` stay on their ranks, and the first and last block of a dimension
         grow by the pads; if one becomes more than twice as long as in an even cut, the dimension
-        is cut anew.
+        is cut evenly.
 
     Cost
     ----
     Along a dimension that is not sharded, and for "constant" and "edge", none. "reflect",
-    "symmetric" and "wrap" send as many rows as the pads have where these come from another rank;
+    "symmetric" and "wrap" send as many rows as the pads have if these come from another rank;
     "linear_ramp" and odd reflections send the edge to all ranks along the dimension, statistics
-    cost a reduction. A function gets whole vectors: the array is redistributed once a dimension.
-    An array in Fortran order stays so: where blocks leave that open, the ranks agree on it by two
-    allreduces of an integer.
+    cost a reduction. A function gets whole vectors: the array is redistributed once per dimension.
+    An array in Fortran order keeps it: if the blocks do not show the order, the ranks agree on it
+    by two allreduces of an integer.
 
     Raises
     ------
@@ -180,8 +180,8 @@ def _place(padded: DistArray, array: DistArray, widths: Sequence[Pair]) -> None:
 def _regions(padded: DistArray, array: DistArray, widths: Sequence[Pair]) -> Any:
     """Each axis, with the part of the padded array in which its pads are set.
 
-    The part is whole along the axes before, which are padded already, and has only the middle of
-    those after.
+    The part is whole along earlier axes, which are padded already, and has only the middle along
+    later ones.
     """
     for axis in range(padded.ndim):
         if not any(widths[axis]):
@@ -250,17 +250,17 @@ def _linear_ramp(
 
 
 def _ramp(end: ArrayLike, edge: DistArray, width: int, axis: int) -> DistArray:
-    """From an end value towards the edge; each rank makes the part beside its part of the edge."""
+    """From an end value towards the edge; each rank makes the part next to its part of the edge."""
     row = to_layout(edge, edge.layout.without_cut((axis,)))
     block = _linspace(end, row, int(width), axis)
     return wrap(block, row.layout.replace(axis, Cut.whole(int(width))), edge.mesh)
 
 
 def _linspace(end: ArrayLike, row: DistArray, width: int, axis: int) -> Any:
-    """NumPy's linspace, to the bit.
+    """NumPy's linspace, bit for bit.
 
-    NumPy takes another formula for all elements if one step is zero. Where another rank has such a
-    step, a rank without one adds one and drops it again.
+    NumPy uses another formula for all elements if one step is zero. If another rank has such a
+    step, a rank without one adds one and drops it afterwards.
     """
     if row.mesh.coords is None:
         return row.block
@@ -312,7 +312,7 @@ def _reflect(
             _set_edges(padded, axis, widths[axis])
             continue
         while left or right:
-            # Several times, where the pad is longer than the part that can be reflected.
+            # Several times, if the pad is longer than the part that can be reflected.
             known = region.shape[axis] - left - right
             if include_edge:
                 known = known // period * period

@@ -1,8 +1,8 @@
 """Polynomials by their coefficients, the highest power first: polyadd, polymul, polyfit, roots.
 
-Arithmetic works on coefficients wherever they are. `polydiv`, `roots` and `poly`, which NumPy
-computes coefficient by coefficient in a fixed order, are done on every rank, of coefficients that
-are gathered within `config.gather_limit`.
+Arithmetic works on distributed coefficients. `polydiv`, `roots` and `poly`, which NumPy computes
+coefficient by coefficient in a fixed order, are computed on every rank, from coefficients that are
+gathered within `config.gather_limit`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def polyadd(a1: ArrayLike, a2: ArrayLike) -> Any:
 
     Cost
     ----
-    That of aligning the coefficients of the lower one with the other's.
+    That of aligning the coefficients of the polynomial of lower degree with the other's.
     """
     return _combined(np.add, a1, a2)
 
@@ -168,14 +168,14 @@ def _replicated(value: Any, mesh: DeviceMesh) -> Any:
     return as_distarray(value, mesh) if known else value
 
 
-# NumPy looks for arrays among the coefficients that it is given, and finds numbers: what programs
-# call is ours.
+# To find overrides of these two, NumPy looks at the elements of the argument, not at the argument,
+# and finds only numbers. So programs get the functions below.
 
 
 def roots(p: ArrayLike) -> Any:
     """Roots of a polynomial; see :func:`numpy.roots`.
 
-    They are the eigenvalues of a matrix with a row for each coefficient, which fits every rank.
+    They are the eigenvalues of a matrix with a row for each coefficient, which fits on every rank.
 
     Cost
     ----
@@ -244,7 +244,7 @@ def polyfit(
     Cost
     ----
     That of :func:`numpy.linalg.lstsq` for a tall matrix with ``deg + 1`` columns, one small
-    allreduce, and an exchange of `y` and `w` where they are not laid out as `x`.
+    allreduce, and an exchange of `y` and `w` if they are not laid out as `x`.
     """
     mesh = common_mesh(x, y, w)
     points, fitted = as_distarray(x, mesh) + 0.0, as_distarray(y, mesh) + 0.0

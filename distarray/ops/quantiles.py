@@ -1,4 +1,4 @@
-"""median, percentile, quantile, and their versions that leave NaN out."""
+"""median, percentile, quantile, and their versions that ignore NaN."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", 
 
 
 class _Median(NamedTuple):
-    """The middle element of a line, or the mean of the two in the middle, as NumPy makes it."""
+    """The middle element of a line, or the mean of the two in the middle, as NumPy computes it."""
 
     function: Callable[..., Any]
     dtype: DType
 
     def wanted(self, n: int) -> list[int]:
-        """The positions needed of a line of n elements."""
+        """The positions needed from a line of n elements."""
         return sorted({(n - 1) // 2, n // 2})
 
     def value(self, n: int, found: dict[int, Any]) -> Any:
@@ -34,7 +34,7 @@ class _Median(NamedTuple):
         return self._of([found[position] for position in self.wanted(n)])
 
     def unknown(self, nan: float) -> Any:
-        """The statistic of a line with NaN, or of nothing but NaN where NaN is left out."""
+        """The statistic of a line with NaN, or of an all-NaN line if NaN is ignored."""
         return self._of([nan])
 
     def _of(self, middle: list[Any]) -> Any:
@@ -50,7 +50,7 @@ class _Quantiles(NamedTuple):
     weak: bool
 
     def wanted(self, n: int) -> list[int]:
-        """The positions needed of a line of n elements."""
+        """The positions needed from a line of n elements."""
         return self._places(n).wanted
 
     def value(self, n: int, found: dict[int, Any]) -> Any:
@@ -62,7 +62,7 @@ class _Quantiles(NamedTuple):
         return interpolated(previous, following, at.gamma)
 
     def unknown(self, nan: float) -> Any:
-        """The statistic of a line with NaN, or of nothing but NaN where NaN is left out."""
+        """The statistic of a line with NaN, or of an all-NaN line if NaN is ignored."""
         if self.function in (np.nanquantile, np.nanpercentile):
             self.function(np.array([nan]), 0)  # warns
         return np.full(self.q.shape, nan)
@@ -97,13 +97,13 @@ def median(
     Returns
     -------
     DistArray
-        The dimensions that stay are cut as in `a`; where lines were brought together, the ranks
-        along `axis` cut another one. A scalar on every rank for ``axis=None``.
+        The remaining dimensions are cut as in `a`; where lines were brought to one rank each, the
+        ranks along `axis` cut another dimension. A scalar on every rank for ``axis=None``.
 
     Cost
     ----
-    Nothing if `axis` is not cut. Long lines, and the whole array: rounds of small allgathers (two
-    as a rule), then one of some thousand candidates, and about two passes over the block. Many
+    Nothing if `axis` is not cut. Long lines, and the whole array: rounds of small allgathers
+    (usually two), then one of a few thousand candidates, and about two passes over the block. Many
     short lines: one exchange of `a` that brings each to one rank. Arrays of a few thousand
     elements are gathered.
     """
@@ -118,7 +118,7 @@ def nanmedian(
     overwrite_input: bool = False,
     keepdims: bool = NoValue,
 ) -> Any:
-    """Median over axes of what is not NaN; see :func:`numpy.nanmedian` and :func:`median`.
+    """Median over axes, ignoring NaN; see :func:`numpy.nanmedian` and :func:`median`.
 
     Cost
     ----
@@ -217,7 +217,7 @@ def nanquantile(
     *,
     weights: ArrayLike | None = None,
 ) -> Any:
-    """Quantiles over axes of what is not NaN; see :func:`numpy.nanquantile`, :func:`quantile`.
+    """Quantiles over axes, ignoring NaN; see :func:`numpy.nanquantile` and :func:`quantile`.
 
     Cost
     ----
@@ -239,7 +239,7 @@ def nanpercentile(
     *,
     weights: ArrayLike | None = None,
 ) -> Any:
-    """Percentiles over axes of what is not NaN; see :func:`numpy.nanpercentile`.
+    """Percentiles over axes, ignoring NaN; see :func:`numpy.nanpercentile`.
 
     Cost
     ----
@@ -258,7 +258,7 @@ def _quantiles(
     keepdims: bool,
     arguments: dict[str, Any],
 ) -> Any:
-    """The work of the four functions of quantiles; `arguments` are the method and the weights."""
+    """What the four functions of quantiles share; `arguments` are the method and the weights."""
     x = as_distarray(a, common_mesh(a, q, out, arguments["weights"]))
     keepdims = keepdims is not NoValue and bool(keepdims)
     q = np.asarray(q) if isinstance(q, DistArray) else q
@@ -294,7 +294,7 @@ def _shape_of(x: DistArray, q: ArrayLike, axis: Axes, keepdims: bool) -> Shape:
 
 
 def _is_spread(shape: Shape, target: Shape) -> bool:
-    """Whether a result fits an `out` of another shape, which it is repeated in, as by a ufunc."""
+    """Whether a result has to be broadcast to fit the shape of an `out`, as by a ufunc."""
     try:
         return shape != target and np.broadcast_shapes(shape, target) == target
     except ValueError:
@@ -319,13 +319,13 @@ def _probed(
     **arguments: ArrayLike | None,
 ) -> DType:
     """The data type of the result; raises what NumPy raises about any of the arguments."""
-    probe = np.zeros((1,) * x.ndim, x.dtype)  # an empty one is warned of twice
+    probe = np.zeros((1,) * x.ndim, x.dtype)  # NumPy warns twice about an empty one
     value = np.asarray(function(probe, *given, axis=axis, keepdims=keepdims, **arguments))
     if out is not None:
         lead = value.shape[: np.ndim(given[0])] if given else ()
         wanted = (*lead, *plan_reduction(x.layout, axis, keepdims, x.dtype).layout.shape)
         if tuple(out.shape) != wanted:
-            raise ValueError(f"the result has shape {wanted}, and `out` has {tuple(out.shape)}")
+            raise ValueError(f"the result has shape {wanted}, but `out` has {tuple(out.shape)}")
         small = np.zeros(value.shape, out.dtype)
         function(probe, *given, axis=axis, out=small, keepdims=keepdims, **arguments)
     return value.dtype

@@ -32,7 +32,7 @@ _COUNTABLE = 1 << 62
 
 
 def _of_range(*limits: Any, **named: object) -> int:
-    """The most elements that a range of plain numbers has; -1 of anything else."""
+    """The most elements that a range of plain numbers has; -1 for anything else."""
     if not _NUMBERS.issuperset(map(type, limits)) or len(limits) > 3 or named.keys() - {"dtype"}:
         return -1
     start, stop = limits[:2] if len(limits) > 1 else (0, limits[0])
@@ -53,13 +53,13 @@ def arange(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """Evenly spaced values of an interval; see :func:`numpy.arange`.
+    """Evenly spaced values in an interval; see :func:`numpy.arange`.
 
     ``arange(stop)``, ``arange(start, stop)`` and ``arange(start, stop, step)``.
 
     Cost
     ----
-    No message; the memory of this rank's block, for dates that of the whole array.
+    No message; the memory of this rank's block, or for dates of the whole array.
     """
     is_length = stop is None
     if stop is None:
@@ -93,14 +93,14 @@ def arange(
 
 
 def _as_given(first: Any, last: Any, step: Any, is_length: bool) -> tuple[Any, ...]:
-    """The arguments of a range as the program gave them: dates have no range to an end alone."""
+    """The arguments of a range as the program gave them: a range of dates needs a start."""
     if step is not None:
         return first, last, plain(step)
     return (last,) if is_length else (first, last)
 
 
 def _arange_dtype(*values: ArrayLike) -> DType:
-    """The data type of a range with such limits: at least the default integer."""
+    """The data type of a range with these limits: at least the default integer."""
     dtype: DType = np.dtype(np.intp)
     for value in values:
         found = np.asarray(value).dtype
@@ -167,7 +167,7 @@ def _float_range(ends: Array, low: int, high: int) -> Any:
 def positions(low: int, high: int, dtype: DTypeLike) -> Any:
     """``numpy.arange(n, dtype=dtype)[low:high]``, without making the rest."""
     dtype = np.dtype(dtype)
-    exact = high <= 1 << 53 and dtype.kind != "O"  # as float64, one rounding away from any other
+    exact = high <= 1 << 53 and dtype.kind != "O"  # in float64, so that casting rounds only once
     values = np.arange(float(low), float(high)) if exact else np.arange(low, high)
     return values.astype(dtype, copy=False)
 
@@ -176,7 +176,7 @@ def positions(low: int, high: int, dtype: DTypeLike) -> Any:
 
 
 def _of_samples(start: Any, stop: Any = None, num: Any = 50, *_: object, **__: object) -> int:
-    """The number of samples between plain numbers; -1 of anything else."""
+    """The number of samples between plain numbers; -1 for anything else."""
     plain_numbers = type(start) in _NUMBERS and type(stop) in _NUMBERS and type(num) is int
     return num if plain_numbers else -1
 
@@ -255,13 +255,13 @@ def _limit(value: ArrayLike) -> Any:
 
 
 def _has_own_kind(limits: list[Any]) -> bool:
-    """Whether a limit is of a program's own kind of array, of which every rank has all."""
+    """Whether a limit is of a program's own subclass of arrays, which every rank has whole."""
     kinds: list[Any] = list(map(type, limits))
     return any(map(is_subclass, kinds))
 
 
 def _probe(limit: Array) -> Any:
-    """A limit without elements but with its data type, to ask NumPy about that of the result."""
+    """A limit's data type without its elements, to ask NumPy about the type of the result."""
     return limit if not np.ndim(limit) else np.empty((0,), limit.dtype)
 
 
@@ -367,7 +367,7 @@ def logspace(
 
 
 def _deepened(value: ArrayLike, ndim: int) -> Any:
-    """The value as an array with so many dimensions, new ones first."""
+    """The value as an array with `ndim` dimensions, new ones first."""
     x = value if isinstance(value, DistArray) else np.asanyarray(value)
     return x[(None,) * (ndim - x.ndim) + (...,)]
 

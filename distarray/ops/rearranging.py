@@ -27,7 +27,7 @@ __all__ = ["balanced", "copy", "is_balanced", "repeat", "resize", "roll", "tile"
 
 @implements(np.roll, at=True, computes=False, alone=Alone())
 def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> DistArray:
-    """The array with its elements shifted along some dimensions, round the end.
+    """The array with its elements shifted along some dimensions, wrapping round the end.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> DistArr
     Cost
     ----
     Along a dimension that is not sharded, nothing. Along a sharded one, the rows that cross the
-    boundaries between blocks: `shift` rows a rank for small shifts. All in one exchange.
+    boundaries between blocks: `shift` rows per rank for small shifts. All in one exchange.
     """
     a = as_distarray(a)
     if axis is None:
@@ -78,7 +78,7 @@ def _rolled(a: DistArray, shifts: dict[int, int]) -> DistArray:
 
 
 def _flat_runs(shape: tuple[int, ...], shift: int) -> list[Any]:
-    """The boxes that a shift of the flattened array moves as wholes."""
+    """The boxes that a shift of the flattened array moves in one piece."""
     found: list[Any] = [((), (), (), 0)]
     row = 1
     for extent in reversed(shape):
@@ -93,7 +93,7 @@ def _flat_runs(shape: tuple[int, ...], shift: int) -> list[Any]:
 
 
 def _assembled(a: DistArray, runs: Sequence[Any], ordered: bool = True) -> DistArray:
-    """Boxes of an array put elsewhere; stored as it is, or in C order."""
+    """The array with its boxes moved; stored in the same order if `ordered`, else in C order."""
     parts: list[Part] = []
     for run in runs:
         origin, starts, lengths = run or ((), (), ())
@@ -103,7 +103,7 @@ def _assembled(a: DistArray, runs: Sequence[Any], ordered: bool = True) -> DistA
 
 
 def _times_all(x: ArrayLike, times: Any, *_: Any, **__: Any) -> int:
-    """The elements of an array times a number, or a large number if it is unsure."""
+    """The elements of an array times a number, or a large number if that is unknown."""
     return np.size(x) * times if type(times) is int and isinstance(x, np.ndarray) else 1 << 62
 
 
@@ -116,7 +116,7 @@ def tile(A: ArrayLike, reps: int | Sequence[int]) -> DistArray:
     A : DistArray
         Any placement.
     reps : int or sequence of int
-        How often along each dimension; fewer numbers are those of the last dimensions.
+        How often along each dimension; fewer numbers apply to the last dimensions.
 
     Returns
     -------
@@ -126,8 +126,8 @@ def tile(A: ArrayLike, reps: int | Sequence[int]) -> DistArray:
 
     Cost
     ----
-    Nothing along dimensions that are not sharded. Along a sharded one, each rank receives what it
-    lacks of its new block, but never more than the whole length of `A`.
+    Nothing along dimensions that are not sharded. Along a sharded one, each rank receives what is
+    missing from its new block, but never more than the whole length of `A`.
     """
     a = as_distarray(A)
     times = _times(reps, a.shape)
@@ -182,14 +182,14 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> DistArr
     Returns
     -------
     DistArray
-        Every element stays on its rank, with its repetitions; blocks differ in length where the
-        counts do. If one is more than twice as long as in an even cut, the result is cut anew.
+        Every element stays on its rank, with its repetitions; blocks differ in length if the
+        counts do. If one is more than twice as long as in an even cut, the result is cut evenly.
 
     Cost
     ----
-    None where `repeats` is known on all ranks. A sharded `repeats` is brought to where the
-    elements are, the ranks agree that no count is negative, and one integer a rank is gathered
-    along the mesh dimensions that cut `axis`.
+    None if `repeats` is known on all ranks. A sharded `repeats` is sent to where the elements are,
+    the ranks agree that no count is negative, and one integer per rank is gathered along the mesh
+    dimensions that cut `axis`.
 
     Raises
     ------
@@ -200,9 +200,9 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> DistArr
     axis = axis if axis is None else as_axis(axis)
     counts = _as_counts(repeats)
     if axis is None:
-        x, axis = in_line(x).plain(), 0  # a short one may lie on one rank
+        x, axis = in_line(x).plain(), 0  # a short one may be on one rank
     elif not x.ndim:
-        x = in_line(x)  # NumPy takes a number for a line of one
+        x = in_line(x)  # NumPy treats a number as a line of one
     axis = normalize_axis_index(axis, x.ndim)
     _check_counts(counts, x.shape[axis])
     if isinstance(counts, DistArray):
@@ -246,7 +246,7 @@ def _as_counts(repeats: ArrayLike) -> Any:
     if isinstance(repeats, np.ndarray):
         _check_depth(repeats)
         return repeats.astype(np.intp, casting="safe", copy=False)
-    counts = np.asarray(repeats, np.intp)  # Python's numbers, and lists of them, are rounded down
+    counts = np.asarray(repeats, np.intp)  # Python's numbers, and lists of them, are truncated
     _check_depth(counts)
     return counts
 
@@ -275,7 +275,7 @@ def _repeated_by_distributed(a: DistArray, repeats: DistArray, axis: int) -> Dis
 
 
 def shared_lengths(length: int, cut: Cut, mesh: DeviceMesh) -> list[int]:
-    """The length of each block of a dimension, where every rank knows the length of its own."""
+    """The lengths of all blocks of a dimension, gathered from ranks that know only their own."""
     if not cut.mesh_dims:
         return [length]
     group = mesh.subgroup(cut.mesh_dims)
@@ -283,7 +283,7 @@ def shared_lengths(length: int, cut: Cut, mesh: DeviceMesh) -> list[int]:
 
 
 def balanced(x: DistArray, axis: int) -> DistArray:
-    """`x` itself, or cut anew if a block along `axis` is much longer than it need be.
+    """`x` itself, or `x` evenly cut if a block along `axis` is much longer than necessary.
 
     Ragged blocks cost nothing to keep, but later work takes as long as the longest of them.
     """
@@ -304,12 +304,12 @@ def is_balanced(cut: Cut) -> bool:
 
 @implements(np.resize, at=True, computes=False, alone=Alone(), small=False)
 def resize(a: ArrayLike, new_shape: ShapeLike) -> DistArray:
-    """The array's elements in C order, over and over, in another shape. See :func:`numpy.resize`.
+    """The array's elements in C order, repeated to fill a new shape. See :func:`numpy.resize`.
 
     Cost
     ----
-    One message a pair of ranks for what changes rank, two where the array is repeated more than
-    twice, and what :func:`reshape` costs.
+    One message per pair of ranks for elements that change rank, two if the array is repeated more
+    than twice, and what :func:`reshape` costs.
     """
     shape = (new_shape,) if isinstance(new_shape, (int, np.integer)) else tuple(new_shape)
     if any(extent < 0 for extent in shape):
@@ -323,7 +323,7 @@ def resize(a: ArrayLike, new_shape: ShapeLike) -> DistArray:
         return wrap(block, layout, flat.mesh)
     if total <= flat.size:
         part = flat[:total]
-        if flat.dtype.names is not None:  # joined records have no gaps
+        if flat.dtype.names is not None:  # NumPy joins here, which drops the padding of records
             part = part.astype(np.concatenate([np.empty(0, flat.dtype)]).dtype)
         return reshaped(part, shape, copy=True)
     times, rest = divmod(total, flat.size)
@@ -350,7 +350,8 @@ def copy(a: ArrayLike, order: Order = "K", subok: bool = False) -> DistArray:
 
     Cost
     ----
-    None for an array with the canonical cut. For a view, the elements that canonical blocks lack.
+    None for an array with the canonical cut. For a view, the elements that are missing from the
+    canonical blocks.
     """
     a = as_distarray(a)
     layout = a.layout.settled().canonical()
@@ -361,7 +362,7 @@ def copy(a: ArrayLike, order: Order = "K", subok: bool = False) -> DistArray:
 
 
 def _spread(a: DistArray) -> Layout:
-    """The layout of the copy of an array that one coordinate holds: over all coordinates."""
+    """The layout for copying an array that one mesh coordinate holds: spread over all of them."""
     wanted = default_layout(a.shape, a.itemsize, a.mesh)
     settled = a.layout.settled().canonical()
     free = [d for d, cut in enumerate(settled.cuts) if not cut.mesh_dims]

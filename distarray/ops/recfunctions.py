@@ -1,7 +1,7 @@
-"""numpy.lib.recfunctions of one array of records, which NumPy's take for a list of arrays.
+"""Functions of numpy.lib.recfunctions that take a structured array or a sequence of arrays.
 
-They look whether they got an array of NumPy's own. A distributed one is put into a list here, where
-it is an operand as any other.
+They recognize a single array only if it is NumPy's own, and would take a distributed one for a
+sequence. It is put into a tuple here, where it is an operand like any other.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ __all__: list[str] = []
 
 
 def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of NumPy's that takes one distributed array, too."""
+    """A function of NumPy's, which also takes one distributed array."""
 
     @wraps(function)
     def joined(arrays: ArrayLike, *args: object, **kwargs: object) -> Any:

@@ -1,4 +1,4 @@
-"""`==` and `!=` of structured arrays, which NumPy answers without a ufunc."""
+"""`==` and `!=` of structured arrays, which NumPy computes without a ufunc."""
 
 import operator
 from typing import Any
@@ -16,7 +16,8 @@ def equal_records(a: ArrayLike, b: ArrayLike) -> Any:
 
     Cost
     ----
-    Nothing if the operands are laid out alike; else one message a pair of ranks for what moves.
+    Nothing if the operands have the same layout; else one message per pair of ranks, with the
+    elements that move.
     """
     return apply_blockwise(operator.eq, (a, b))
 

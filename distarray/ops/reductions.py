@@ -32,12 +32,12 @@ def sum(
     Returns
     -------
     DistArray
-        The dimensions that stay are cut as in `a`; a full sum is a scalar on every rank.
+        The remaining dimensions are cut as in `a`; a full sum is a scalar on every rank.
 
     Cost
     ----
-    One allreduce of the result if a summed dimension is cut, or none yet if the result is large:
-    it then stays pending. See :func:`distarray.engines.reducing.reduce`.
+    One allreduce of the result if a summed dimension is cut; none yet if the result is large, which
+    stays pending. See :func:`distarray.engines.reducing.reduce`.
     """
     return reduce(np.add, a, axis, dtype, out, keepdims, initial, where)
 

@@ -29,9 +29,10 @@ def reshape(
     shape : int or tuple of int
         The new shape; one extent may be -1 and follows from the others.
     order : {"C", "F", "A"}
-        The order in which elements are read and placed. "A" is "F" if the blocks are stored so.
+        The order in which elements are read and placed. "A" is "F" if the blocks are stored in
+        Fortran order.
     copy : bool, optional
-        True copies always, False never. By default the result is a view where that is possible.
+        True copies always, False never. By default the result is a view if possible.
 
     Returns
     -------
@@ -45,8 +46,8 @@ def reshape(
     Cost
     ----
     None for a view. For a copy that moves, each rank sends what it holds of another's new block
-    and nothing else, in up to 2 k - 1 messages a pair where k dimensions are merged; memory for
-    source and result. Where some rank has a single index of a merged dimension, and for
+    and nothing else, in up to 2 k - 1 messages per pair if k dimensions are merged; memory for
+    source and result. If some rank has a single index of a merged dimension, and for
     ``order="A"``, the ranks agree by one allreduce of an integer on whether it is a view.
 
     Raises
@@ -67,7 +68,7 @@ def reshape(
 
 @implements(np.ravel, at=True, computes=False)
 def ravel(a: ArrayLike, order: Order = "C") -> DistArray:
-    """The array in one dimension; a view where it is contiguous and :func:`reshape` gives one.
+    """The array in one dimension; a view if it is contiguous and :func:`reshape` gives one.
 
     Parameters
     ----------
@@ -75,8 +76,8 @@ def ravel(a: ArrayLike, order: Order = "C") -> DistArray:
         Any placement.
     order : {"C", "F", "A", "K"}
         As for :func:`reshape`; "K" reads the dimensions in the order in which the blocks store
-        them. Where no rank holds two indices of a distributed dimension, results of operations
-        on transposed arrays are stored in C order, which NumPy's are not.
+        them. If no rank holds two indices of a distributed dimension, results of operations on
+        transposed arrays are stored in C order, unlike NumPy's.
 
     Returns
     -------
@@ -106,7 +107,7 @@ def _is_fortran(x: DistArray) -> bool:
 
 
 def _new_shape(size: int, shape: ShapeLike, order: Order) -> Shape:
-    """The new shape with -1 filled in; NumPy is asked about all but the plainest."""
+    """The new shape with -1 filled in; NumPy interprets all but the simplest."""
     dims = (shape,) if type(shape) is int else shape
     found = None
     if type(dims) is tuple and size and order == "C":

@@ -1,4 +1,4 @@
-"""`x.resize`: an array that changes its size in place, its elements in the order of the memory."""
+"""`x.resize`: changes the size of an array in place, with its elements in memory order."""
 
 from math import prod
 from operator import index
@@ -28,13 +28,13 @@ def resize_in_place(x: DistArray, shape: tuple[Any, ...], refcheck: bool = True)
     Parameters
     ----------
     x : DistArray
-        Stored without gaps. Not a view, as long as there is what it is a view of.
+        Contiguous, and not a view of memory that something else still refers to.
     shape : tuple
-        What the method was called with: extents, or one sequence of them. New elements are zero.
+        The method's arguments: extents, or one sequence of them. New elements are zero.
     refcheck : bool
         Whether to refuse if another array is a view of this one. Without the check such views keep
-        the old memory. Another name for the array itself is no reason to refuse: it is the same
-        array, whatever its size.
+        the old memory. Another name for the array itself is no reason to refuse: it still refers
+        to the same array.
 
     Raises
     ------
@@ -66,22 +66,22 @@ def resize_in_place(x: DistArray, shape: tuple[Any, ...], refcheck: bool = True)
 
 
 def _extents(shape: tuple[Any, ...], itemsize: int) -> Shape:
-    """The extents that arguments of the method name; NumPy's exceptions."""
+    """The extents that the method's arguments give; raises NumPy's exceptions."""
     if len(shape) == 1 and not hasattr(shape[0], "__index__"):
         try:
             shape = tuple(shape[0])
         except TypeError:
-            np.empty(0).reshape(shape[0])  # NumPy's words about what is no shape
+            np.empty(0).reshape(shape[0])  # NumPy's error for what is not a shape
     extents = tuple(map(index, shape))
     if any(extent < 0 for extent in extents):
         raise ValueError("negative dimensions not allowed")
     if prod(extents) * itemsize > maxsize:
-        raise MemoryError(f"an array of shape {extents} fits into no memory")
+        raise MemoryError(f"an array of shape {extents} exceeds the address space")
     return extents
 
 
 def _reshaped_in_place(x: DistArray, extents: Shape, straight: bool) -> bool:
-    """Give as many elements another shape in the same memory, if none has to move."""
+    """Give the same elements another shape in the same memory, if none has to move."""
     try:
         if straight:
             found = reshaped(x, extents, copy=False)
@@ -99,7 +99,7 @@ def _turned(x: DistArray) -> DistArray:
 
 
 def _resized(x: DistArray, extents: Shape) -> DistArray:
-    """The elements in C order, and zeros after them or without the last, in another shape."""
+    """The elements in C order, truncated or followed by zeros, in another shape."""
     total, flat = prod(extents), in_line(x)
     if not total:
         return _zeros(flat, extents)
@@ -114,12 +114,12 @@ def _zeros(x: DistArray, shape: Shape) -> DistArray:
 
 
 def _refuse_shared(x: DistArray, refcheck: bool) -> None:
-    """NumPy's ValueError on all ranks, if an array is a view, or has views that are looked at."""
+    """Raise NumPy's ValueError on all ranks if `x` is a view or, with `refcheck`, has views."""
     vote = _seen_by(x)
     if x.mesh.size() > 1:
         vote = int(x.mesh.group.allreduce(np.array(vote), Fold.MAX, "resize"))
     if vote == _BORROWED:
-        np.empty(2)[:1].resize(2)  # NumPy's words
+        np.empty(2)[:1].resize(2)  # NumPy's error
     if vote == _SEEN and refcheck:
         array = np.empty(1)
         view = array[:]
@@ -127,11 +127,11 @@ def _refuse_shared(x: DistArray, refcheck: bool) -> None:
 
 
 def _seen_by(x: DistArray) -> int:
-    """Whether this rank's block is memory of something else, or something else looks at it."""
+    """Whether this rank's block is another owner's memory, or something else refers to it."""
     if not x.block.size:
         return _FREE
     owner = x.block.base
     if owner is None:
-        known = 3 if is_natural(x) else 2  # what `x` refers to it by, and the call
+        known = 3 if is_natural(x) else 2  # the references from `x`, and that of the call
         return _SEEN if getrefcount(x.block) > known else _FREE
     return _BORROWED if getrefcount(owner) > 3 or not isinstance(owner, np.ndarray) else _FREE

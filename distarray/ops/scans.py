@@ -65,7 +65,7 @@ def accumulate(
     ufunc, axis, dtype, out
         As in :meth:`numpy.ufunc.accumulate`.
     a : DistArray or array_like
-        Pending sums pass through cumulative sums.
+        A pending sum stays pending through a cumulative sum.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def accumulate(
 
 
 def _passes(ufunc: np.ufunc, x: DistArray, kind: DType) -> bool:
-    """Whether the scan of a sum that is pending is the sum of the contributions' scans."""
+    """Whether the scan of a pending sum is the sum of the scans of its contributions."""
     layout = x.layout
     sums = all(layout.placements[m] == Partial(Fold.SUM) for m in layout.partials)
     linear = ufunc is np.add and sums and not layout.ats and kind == x.dtype
@@ -106,7 +106,7 @@ def _passes(ufunc: np.ufunc, x: DistArray, kind: DType) -> bool:
 
 
 def order_matters(ufunc: np.ufunc, kind: DType) -> bool:
-    """Whether the result depends on the order of operations, which then is NumPy's."""
+    """Whether the result depends on the order of operations, which must then be NumPy's."""
     rule = RULES.get(ufunc)
     if rule is None:
         return True
@@ -116,9 +116,9 @@ def order_matters(ufunc: np.ufunc, kind: DType) -> bool:
 def _checked(
     ufunc: np.ufunc, x: DistArray, axis: AxisOfUfunc, dtype: DTypeLike | None, out: DistArray | None
 ) -> tuple[DTypeLike | None, DType, int]:
-    """The data types to ask for and of the result, and the axis counted from the front.
+    """The data type to ask for, that of the result, and the axis counted from the front.
 
-    Raises NumPy's errors about them and about an `out`.
+    Raises NumPy's errors about them and about `out`.
     """
     axis = one_axis(axis)
     if out is None:
@@ -141,7 +141,7 @@ def _checked_out(
     probe = tiny(x.shape, x.dtype)
     _accumulate(ufunc, probe, axis, dtype, np.zeros(probe.shape, out.dtype))
     if out.shape != x.shape and x.ndim == 1 and (x.size or not out.ndim):
-        # Not asked of NumPy, which crashes here where there are no elements.
+        # NumPy is not asked: it crashes here if there are no elements.
         raise ValueError("provided out is the wrong size for the accumulation.")
     if out.shape != x.shape:
         _accumulate(ufunc, hollow(x.shape, x.dtype), axis, dtype, np.empty(out.shape, out.dtype))
@@ -213,7 +213,7 @@ def cumsum(
     Returns
     -------
     DistArray
-        Laid out as `a`; for ``axis=None`` in one dimension.
+        Laid out as `a`; 1-d for ``axis=None``.
 
     Cost
     ----
@@ -223,7 +223,7 @@ def cumsum(
     Notes
     -----
     Integers agree with NumPy bit for bit; floats agree to rounding, and bit for bit under
-    ``config.reproducible``, when the ranks take turns.
+    ``config.reproducible``, under which the ranks take turns.
     """
     return _cumulated(np.add, a, axis, dtype, out)
 
@@ -306,7 +306,7 @@ def cumulative_sum(
 
     Cost
     ----
-    As :func:`cumsum`; with `include_initial` also one row a pair of neighbouring ranks, since
+    As :func:`cumsum`; with `include_initial` also one row per pair of neighbouring ranks, since
     every block moves by one index.
     """
     return _cumulative(np.add, x, axis, dtype, out, include_initial)

@@ -1,8 +1,8 @@
 """numpy.polynomial at many points: the values of several series at each point of an array.
 
-These functions of NumPy's are no operations of arrays that others can take over. They look whether
-the points are an array of NumPy's own, and only then evaluate every series at every point. Where
-that is a distributed one, the coefficients are given the shape here that NumPy gives them there.
+Other array types cannot override these functions of NumPy's, which evaluate every series at every
+point only if the points are NumPy's own array. If the points are distributed, the coefficients get
+here the shape that NumPy would give them.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ _VALUES: dict[Any, tuple[str, ...]] = {
 
 
 def _at_points(evaluate: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of NumPy's that takes distributed points, too."""
+    """A function of NumPy's, which also takes distributed points."""
     series = [*signature(evaluate).parameters][1]
 
     @wraps(evaluate)

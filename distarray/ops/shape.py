@@ -40,7 +40,7 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> DistArray:
     a : DistArray
         Any placement; a sharded dimension stays sharded wherever it goes.
     axes : sequence of int, optional
-        The dimensions of `a` in the order they are to have.
+        The dimensions of `a` in their new order.
 
     Returns
     -------
@@ -58,8 +58,8 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> DistArray:
     x = as_distarray(a)
     if axes is None:
         return permuted(x, range(x.ndim)[::-1])
-    # NumPy reads the axes, and raises its errors, of an array without elements; no two of its
-    # extents are equal, so that the new shape says where each dimension went.
+    # NumPy checks the axes on an array without elements. No two of its extents are equal, so the
+    # new shape says where each dimension went.
     order = np.empty(tuple(range(x.ndim)), np.bool_).transpose(axes).shape
     return permuted(x, order)
 
@@ -138,12 +138,12 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> DistArray:
 
 @implements(np.squeeze, at=True, computes=False)
 def squeeze(a: ArrayLike, axis: int | tuple[int, ...] | None = None) -> DistArray:
-    """The array without dimensions of extent 1: a view, or `a` itself where nothing is dropped.
+    """The array without dimensions of extent 1: a view, or `a` itself if nothing is dropped.
 
     Parameters
     ----------
     a : DistArray
-        Where a dropped dimension is sharded, the result stays on the ranks that hold its one index.
+        If a dropped dimension is sharded, the result stays on the ranks that hold its one index.
     axis : int or tuple of int, optional
         Which dimensions to drop; all of extent 1 by default.
 

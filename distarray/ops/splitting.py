@@ -39,7 +39,7 @@ def array_split(
     None.
     """
     ary = as_distarray(ary)
-    given: Any = indices_or_sections  # which of the two it is, NumPy too finds out by trying
+    given: Any = indices_or_sections  # NumPy, too, finds out by trying which of the two it is
     total = ary.shape[axis]
     try:
         points = [0, *list(given), total]
@@ -90,7 +90,7 @@ dsplit = implements(np.dsplit, at=True)(_split_along("dsplit", 3, 2))
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[DistArray, ...]:
     """The subarrays along a dimension, without it; views. See :func:`numpy.unstack`.
 
-    Costs nothing; but the elements of a 1-d array are scalars, which every rank receives.
+    Costs nothing, except that the elements of a 1-d array are scalars, which every rank receives.
     """
     x = as_distarray(x)
     if x.ndim == 0:

@@ -1,7 +1,7 @@
 """Names of the array API standard that NumPy lacks, or gives another signature.
 
 NumPy's names, data types and signatures satisfy the standard, except for the keyword `descending`
-of sort and argsort, and for devices, of which NumPy knows one.
+of sort and argsort, and for devices: NumPy knows only one.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class NamespaceInfo(_Info):  # type: ignore[misc]
     def _check(self, device: str | None) -> None:
         if device not in (None, *self.devices()):
             raise ValueError(
-                f"Device not understood. There is {', '.join(map(repr, self.devices()))}, but "
+                f"Device not understood. Available: {', '.join(map(repr, self.devices()))}; "
                 f"received: {device}"
             )
 
@@ -103,7 +103,7 @@ def argsort(
 
     Cost
     ----
-    That of :func:`numpy.argsort`; with `descending`, of reversing an array twice as well.
+    That of :func:`numpy.argsort`; with `descending`, also that of reversing an array twice.
     """
     if not descending:
         return _argsort(a, axis, kind, order, stable=stable)

@@ -2,8 +2,8 @@
 
 Variances take two passes, as NumPy's do: the mean over all ranks first, then the sum of squared
 deviations from it, each with one small allreduce. Chan's formulas would merge the ranks' own means
-and deviations in one round, but the deviations of a pass about the global mean need no correction
-however large the offset of the data is, and the second message is small against the two passes.
+and deviations in one round, but deviations from the global mean need no correction, however large
+the offset of the data, and the second message costs little compared with the two passes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike
 
 __all__ = ["average", "mean", "std", "var", "variance"]
 
-#: Up to so many bytes of a block, NumPy's variance, which copies it, takes less time than ours.
+#: For blocks of up to this many bytes, NumPy's variance, which copies the block, beats ours.
 _LONG = 1 << 22
 
 
@@ -142,7 +142,7 @@ def root(variance: DistArray, out: DistArray | None) -> Any:
 
 
 def cast_for(total: DistArray, out: DistArray) -> DistArray:
-    """A sum in the data type of `out`, in which NumPy would have added up."""
+    """A sum in the data type of `out`, in which NumPy would have added."""
     total = total.plain()
     return total.like(total.mesh.asarray(total.block).astype(out.dtype))
 
@@ -181,7 +181,7 @@ def kind_of(
 
 
 def counted(x: DistArray, axis: Axes, keepdims: bool, where: ArrayLike) -> DistArray | np.intp:
-    """How many elements go into a result: one number for all, or an array where there is a mask."""
+    """How many elements go into a result: one number for all, or an array if there is a mask."""
     if where is NoValue or where is True:
         plan = plan_reduction(x.layout, axis, keepdims, x.dtype)
         return np.intp(prod([x.layout.shape[dim] for dim in plan.axes]))
@@ -193,7 +193,7 @@ def counted(x: DistArray, axis: Axes, keepdims: bool, where: ArrayLike) -> DistA
 
 
 def warn_if(count: DistArray | np.intp, limit: float, text: str) -> None:
-    """Warn where no more than `limit` elements go into a result that this rank holds."""
+    """Warn if no more than `limit` elements go into a result that this rank holds."""
     if isinstance(count, DistArray) and count.mesh.coords is None:
         return
     block = count.block if isinstance(count, DistArray) else count
@@ -204,7 +204,7 @@ def warn_if(count: DistArray | np.intp, limit: float, text: str) -> None:
 def divided(total: DistArray, count: DistArray | Array | np.intp) -> DistArray:
     """A sum divided by a count, in the sum's data type and memory.
 
-    A pending sum stays pending, unless it is divided by zero: a share of nothing would be NaN.
+    A pending sum stays pending, unless it is divided by zero: a contribution of 0 would become NaN.
     """
     if isinstance(count, DistArray) or (not count.ndim and not count):
         total = total.plain()
@@ -227,7 +227,7 @@ def variance(
     where: ArrayLike,
     mean: ArrayLike | None,
 ) -> DistArray:
-    """The variance, in the data type of `out` if there is one; `function` is what was called."""
+    """The variance, in the data type of `out` if there is one, for a call of `function`."""
     x = as_distarray(a, common_mesh(a, out, where, mean)).plain()
     keepdims = keepdims is not NoValue and bool(keepdims)
     kind = kind_of(function, x.dtype, x.ndim, axis, dtype)  # type: ignore[arg-type]
@@ -275,7 +275,7 @@ def _in_two_passes(
 
 
 def _is_numpys(x: DistArray, plan: ReductionPlan) -> bool:
-    """Whether one call of NumPy's is all: no slice is cut, and a copy of the block is small."""
+    """Whether NumPy's own call suffices: no slice is cut, and a copy of the block is small."""
     block = x.block
     whole = type(block) is np.ndarray and not plan.mesh_dims and 0 < block.nbytes <= _LONG
     return whole and not config.settings.reproducible
@@ -284,7 +284,7 @@ def _is_numpys(x: DistArray, plan: ReductionPlan) -> bool:
 def centre_of(
     x: DistArray, axis: Axes, dtype: DTypeLike | None, where: ArrayLike, count: DistArray | np.intp
 ) -> Array:
-    """The mean that is subtracted from this rank's block, of a plain array."""
+    """The mean to subtract from this rank's block of a plain array."""
     total = reduce(np.add, x, axis, dtype, None, True, where=where)
     return part_beside(divided(total, count), x)
 

@@ -50,11 +50,11 @@ def by_element(
     Parameters
     ----------
     function : callable
-        Takes blocks that broadcast, one for each operand; gives an array, or a tuple of them.
+        Takes blocks that broadcast, one for each operand; returns an array, or a tuple of them.
     operands : sequence
-        Arrays, which are brought to one layout, and single texts and numbers.
+        Arrays, which are redistributed to one layout, and single texts and numbers.
     types : sequence of dtype
-        The data types of the results; where one is text, the ranks agree on its length.
+        The data types of the results; if one is text, the ranks agree on its length.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def _text(kind: DType, width: int) -> DType:
 
 
 def _widened(part: Any, dtype: DType) -> Any:
-    """A text block with room for longer texts; any other block, or a scalar, as it is."""
+    """A text block with room for longer texts; any other block, or a scalar, unchanged."""
     if isinstance(part, np.generic) or part.dtype.kind not in "US":
         return part
     result = np.empty(part.shape, dtype)
@@ -192,7 +192,7 @@ def rjust(a: ArrayLike, width: ArrayLike, fillchar: ArrayLike = " ") -> Any:
 
 
 def _zero_filled(a: ArrayLike, width: ArrayLike) -> Array:
-    """Texts with leading zeros; NumPy reads and writes behind a text that is empty."""
+    """Texts with leading zeros; NumPy reads and writes past the end of an empty text."""
     texts, widths = np.asarray(a), np.asarray(width)
     is_empty = np.strings.str_len(texts) == 0
     if texts.dtype.kind not in "US" or not is_empty.any():
@@ -225,7 +225,7 @@ def replace(a: ArrayLike, old: ArrayLike, new: ArrayLike, count: ArrayLike = -1)
     """Parts of text replaced; see :func:`numpy.strings.replace`."""
     a = a if hasattr(a, "dtype") else np.asarray(a)
     parts = [_operand(part) for part in (old, new)]
-    # NumPy cuts texts without a data type of their own to the length of the elements of `a`.
+    # NumPy truncates texts without a data type of their own to the length of the elements of `a`.
     parts = [
         part.astype(a.dtype) if given is not part else part
         for given, part in zip((old, new), parts, strict=True)

@@ -47,7 +47,7 @@ def outer(
     return ufunc(first[(..., *(None,) * second.ndim)], second, **kwargs)
 
 
-#: More than NumPy's arrays have.
+#: The most dimensions that NumPy's arrays have.
 _MOST_DIMENSIONS = 64
 
 
@@ -67,9 +67,9 @@ def reduceat(
     ufunc, axis, dtype, out
         As in :meth:`numpy.ufunc.reduceat`.
     a : DistArray or array_like
-        The slices may cross the borders of the blocks.
+        The slices may cross the boundaries between blocks.
     indices : array_like of int
-        Of the size of the result along `axis`; distributed ones are gathered on every rank.
+        One for each index of the result along `axis`; distributed ones are gathered on every rank.
 
     Returns
     -------
@@ -140,10 +140,10 @@ def _checked_dtype(
 
 
 def _may_be_split(ufunc: np.ufunc, kind: DType) -> bool:
-    """Whether a slice can be folded from the parts of it that several ranks have.
+    """Whether a slice can be folded from its parts on several ranks.
 
-    Not where the order of operations matters, nor where folding in the identity changes a number:
-    hypot and gcd take magnitudes, and an infinite complex number times one has a NaN in it.
+    Not if the order of operations matters, nor if folding in the identity changes a number: hypot
+    and gcd take magnitudes, and an infinite complex number times one contains a NaN.
     """
     changes = ufunc in (np.hypot, np.gcd) or (ufunc is np.multiply and kind.kind == "c")
     return not (changes or order_matters(ufunc, kind))
@@ -187,7 +187,7 @@ def _pieces(
     ends = np.stack([low[own], high[own]], axis=1).reshape(-1)
     if ends[-1] == block.shape[axis]:
         ends = ends[:-1]
-    # Starts and stops alternate, so that every second result is one between two slices.
+    # Starts and stops alternate, so every second result is of a gap between slices.
     found: Array = ufunc_method(ufunc, "reduceat", block, ends, axis, dtype)
     head: tuple[Any, ...] = (slice(None),) * axis
     result[(*head, x.mesh.asarray(own))] = found[(*head, slice(None, None, 2))]

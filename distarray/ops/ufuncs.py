@@ -1,4 +1,4 @@
-"""The call of NumPy's ufuncs, and the calls through which a fold stays pending."""
+"""Calls of NumPy's ufuncs, among them the calls that leave a fold pending."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _settled(x: ArrayLike) -> Any:
 
 @lru_cache(maxsize=256)
 def _is_foreign(kind: Hashable) -> bool:
-    """Whether a type carries out ufuncs itself, and is not an array that we compute with."""
+    """Whether a type implements ufuncs itself, and is not an array that we compute with."""
     override = getattr(kind, "__array_ufunc__", None)
     known = (np.ndarray.__array_ufunc__, DistArray.__array_ufunc__)
     return override not in (None, *known) and not hasattr(kind, "__cuda_array_interface__")
@@ -146,7 +146,7 @@ def _refuse_negative_powers(
 
 
 def _integer_exponents(inputs: Sequence[Any], asked: DTypeLike | None) -> Any:
-    """The exponents of a power of integers, in the type that is asked for; None of any other."""
+    """The exponents of a power of integers, in the type asked for; None for any other power."""
     if len(inputs) < 2:
         return None
     exponent = inputs[1]
@@ -156,7 +156,7 @@ def _integer_exponents(inputs: Sequence[Any], asked: DTypeLike | None) -> Any:
 
 
 def _kind(x: ArrayLike) -> str:
-    """The letter of NumPy's for an operand's kind of data type."""
+    """NumPy's letter for the kind of an operand's data type."""
     known = _KINDS.get(type(x))
     if known is not None:
         return known
@@ -211,7 +211,7 @@ def _into_numpy(
     _check_operands(ufunc, inputs, outs, where, kwargs)
     if any(out is None for out in outs):
         inputs = _as_wide(inputs, next(out.shape for out in outs if out is not None))
-    # With a mask NumPy reads what is in an `out`, too: a text may be no number.
+    # With a mask NumPy also reads the elements of an `out`, whose text may not be a number.
     masked = where if is_masked and any(o is not None for o in ours) else True
     value = apply_blockwise(ufunc, inputs, ours, masked, **kwargs)
     values = value if isinstance(value, tuple) else (value,)
@@ -266,7 +266,7 @@ def _copy_to_numpy(
 
 
 def _as_wide(inputs: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """The inputs, of which one has the shape of the results: what is given to write to has it."""
+    """The inputs, one of them broadcast to the shape of the results, which is that of the outs."""
     wide = next(number for number, x in enumerate(inputs) if isinstance(x, DistArray))
     return (*inputs[:wide], np.broadcast_to(inputs[wide], shape), *inputs[wide + 1 :])
 

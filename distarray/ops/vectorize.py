@@ -33,8 +33,8 @@ class vectorize(np.vectorize):
     """A Python function made to work element by element; see :class:`numpy.vectorize`.
 
     With a DistArray among the arguments the calls are divided among the ranks, and each is made
-    on one rank: the function must not communicate, and arrays that it makes are its rank's own. If
-    it draws from a random generator from outside, every rank makes all calls instead.
+    on one rank: the function must not communicate, and arrays that it makes are local to the rank.
+    If it draws from a random generator from outside, every rank makes all calls instead.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ class vectorize(np.vectorize):
 
     Cost
     ----
-    Arguments that are laid out otherwise than the rest are moved, and so are those that are cut
-    along a dimension of `signature`. Then one broadcast and two allreduces of a few bytes. Small
+    Arguments with another layout than the rest are moved, and so are those that are cut along a
+    dimension of `signature`. Then one broadcast and two allreduces of a few bytes. Small
     results of replicated arguments are gathered. For results that are text or dates, an allgather
     of their types.
     """
@@ -90,7 +90,7 @@ class vectorize(np.vectorize):
 def _note_sizes(
     sizes: dict[str, int], shape: Sequence[int], ndim: int, names: Sequence[str]
 ) -> None:
-    """Record the core dimensions of one array; the errors are NumPy's."""
+    """Record the core dimensions of one array; raises NumPy's errors."""
     if not names:
         return
     if ndim < len(names):
@@ -171,7 +171,7 @@ def _elementwise(
 
 
 def _types(func: Function, blocks: list[Array], loop: Loop, cache: bool) -> tuple[str, Function]:
-    """The types of the results, from the first element's, and the function for the others."""
+    """The types of the results, from those of the first element, and the function for the rest."""
     mesh, kept = loop.mesh, []
 
     def call() -> str:
@@ -195,12 +195,12 @@ def _types(func: Function, blocks: list[Array], loop: Loop, cache: bool) -> tupl
 
 
 def _is_open(kind: str | DType) -> bool:
-    """Whether a type is a letter alone, which leaves size or unit to the elements."""
+    """Whether a type is a bare letter, so that the elements determine its size or unit."""
     return isinstance(kind, str) and kind in _FLEXIBLE
 
 
 def _agreed_type(block: Array, mesh: DeviceMesh) -> Array:
-    """The block in the type that the elements of all ranks need."""
+    """The block in a type that fits the elements of all ranks."""
     texts = mesh.group.allgather_object(block.dtype.str if block.size else None)
     needed = [np.dtype(text) for text in texts if text is not None]
     return block.astype(np.result_type(*needed)) if needed else block

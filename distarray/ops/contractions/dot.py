@@ -33,17 +33,17 @@ __all__ = ["dot", "inner", "kron", "outer", "tensordot", "vdot"]
 
 #: Pairs of dimensions of the first and of the second operand that are summed over.
 Pairs = tuple[tuple[int, int], ...]
-#: Types of elements that NumPy multiplies by BLAS.
+#: Types of elements that NumPy multiplies with BLAS.
 _OF_BLAS = "fdFD"
 _PLANE = (1, 2)
-#: Elements of a product that is small whatever its type.
+#: The most elements of a product that is small whatever its type.
 _MOST = 1 << 14
 
 
 def _paired(
     a: DistArray, b: DistArray, pairs: Pairs, dtype: DType, scalar: bool = True
 ) -> DistArray:
-    """Sum of products over pairs of dimensions; the dimensions left follow in order."""
+    """Sum of products over pairs of dimensions; the remaining dimensions follow in order."""
     small = config.settings.replicate_below
     types = a.block.dtype, b.block.dtype
     program = _program(a.layout, b.layout, *types, pairs, dtype, scalar, small)
@@ -80,7 +80,7 @@ def _spec(a: Shape, b: Shape, pairs: Pairs) -> Contraction:
 
 
 def _are_not_vectors(a: ArrayLike, b: ArrayLike, out: Out = None) -> bool:
-    """Whether a product is not left to NumPy, whose products of integers are slower than ours."""
+    """Whether not to leave a product to NumPy, whose products of integers are slower than ours."""
     operands: tuple[Any, Any] = (a, b)
     return any(getattr(x, "ndim", 0) != 1 or x.dtype.kind not in "fc" for x in operands)
 
@@ -100,8 +100,8 @@ def dot(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
 
     Cost
     ----
-    As :func:`numpy.matmul`. NumPy wants `out` stored in C order without gaps: one allreduce of an
-    integer where a block of `out` does not show this.
+    As :func:`numpy.matmul`. NumPy requires `out` to be contiguous in C order: one allreduce of an
+    integer if a block of `out` does not show this.
     """
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.dot, x.dtype, y.dtype)
@@ -172,7 +172,7 @@ def inner(a: ArrayLike, b: ArrayLike, /) -> Any:
 def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
     """As :func:`numpy.vdot`: sum of ``conj(a) * b`` over all elements; one allreduce.
 
-    Operands of equal shape are not flattened, so nothing moves where they are laid out alike.
+    Operands of equal shape are not flattened, so nothing moves if they are laid out alike.
     """
     (x, y), _ = read(a, b)
     dtype = probe(np.vdot, x.dtype, y.dtype)
@@ -180,7 +180,7 @@ def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
         raise ValueError(f"cannot reshape array of size {y.size} into shape ({x.size},)")
     if x.shape != y.shape:
         x, y = in_line(x), in_line(y)
-    x = as_distarray(conjugated(x), x.mesh)  # of no dimension it is a number
+    x = as_distarray(conjugated(x), x.mesh)  # conjugating a 0-d array gives a number
     return _paired(x, y, tuple([(d, d) for d in range(x.ndim)]), dtype)
 
 
@@ -217,7 +217,7 @@ def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2) -> Any:
     pairs = _pairs(x, y, axes)
     result = _paired(x, y, pairs, dtype, scalar=False)
     if not pairs and dtype.kind in "fc":
-        result += 0.0  # NumPy adds the products up, from 0: none is -0.0
+        result += 0.0  # NumPy sums the products from 0, so none is -0.0
     return result
 
 
@@ -255,9 +255,9 @@ def kron(a: ArrayLike, b: ArrayLike) -> Any:
 
     Cost
     ----
-    `a` stays where it is and `b` becomes whole on every rank, which is less than a rank's part of
-    the result. If `a` has fewer elements than there are ranks, `b` stays where it is and the
-    result is put in order by one exchange.
+    `a` stays in place and `b` becomes whole on every rank, which is less than a rank's part of the
+    result. If `a` has fewer elements than there are ranks, `b` stays in place and one exchange puts
+    the result in order.
     """
     (x, y), mesh = read(a, b)
     dtype = probe(np.multiply, x.dtype, y.dtype)
@@ -276,7 +276,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Any:
 
 @lru_cache(maxsize=1024)
 def _crossed(a: Shape, b: Shape) -> Contraction:
-    """The labels of all products, with the dimensions of the operands in turns."""
+    """The labels of all products, in which the dimensions of the two operands alternate."""
     first = tuple(range(0, 2 * len(a), 2))
     second = tuple(range(1, 2 * len(a), 2))
     extents = tuple([extent for pair in zip(a, b, strict=True) for extent in pair])

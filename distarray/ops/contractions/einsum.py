@@ -34,7 +34,7 @@ def einsum(
     """As :func:`numpy.einsum`, with its keywords; integers are exact.
 
     More than two operands are contracted pair by pair, in the order that
-    :func:`numpy.einsum_path` finds or `optimize` gives. Without a sum, one operand gives a view.
+    :func:`numpy.einsum_path` finds or `optimize` gives. One operand without a sum gives a view.
 
     Cost
     ----

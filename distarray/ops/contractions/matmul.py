@@ -74,7 +74,7 @@ def _with_keywords(
 
 
 def _targeted(inputs: Sequence[Any], out: UfuncOut) -> tuple[Sequence[Any], Any]:
-    """The two operands, and what is to be written to if anything is; raises as NumPy does."""
+    """The two operands, and the array to write to, if there is one."""
     if len(inputs) > 2:
         inputs, out = inputs[:2], inputs[2]
     if isinstance(out, tuple):
@@ -186,7 +186,7 @@ def _delivered(
 def _along_axes(
     ufunc: np.ufunc, a: DistArray, b: DistArray, dtype: DType, how: dict[str, Any]
 ) -> DistArray:
-    """The product over dimensions that `axes` or `axis` name, with the result's where they say."""
+    """The product over the dimensions that `axes` or `axis` name, which also place the result's."""
     # NumPy raises if wrong dimensions are named, which does not depend on extents.
     made = ufunc(np.ones((1,) * a.ndim), np.ones((1,) * b.ndim), **how)
     core = _core(ufunc, a.ndim, b.ndim)
@@ -221,8 +221,8 @@ def matmul(*args: ArrayLike, **kwargs: Any) -> Any:
     ----
     Nothing where the operands' cuts already fit (rows of `x1` cut, `x2` whole; equal stacks cut
     alike) or make partial products (columns of `x1` and rows of `x2` cut alike), which are then
-    folded: one allreduce of a small result, one reduce-scatter of a large one, which comes out
-    cut. Otherwise the operand that is cheaper to move is sent, in panels if it is large.
+    folded: one allreduce of a small result, one reduce-scatter of a large one, which is then cut.
+    Otherwise the operand that is cheaper to move is sent, in panels if it is large.
     """
     return _gufunc(np.matmul, *args, **kwargs)
 

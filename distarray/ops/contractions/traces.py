@@ -22,8 +22,8 @@ def merged(x: DistArray, first: int, second: int) -> DistArray:
     """The diagonal of two dimensions of equal extent, in the place of the first.
 
     Each rank keeps its elements of the diagonal, as a view of its block; nothing moves unless both
-    dimensions are cut and one of them in reverse. What has moved is a copy, which is read-only:
-    what is written to it would not reach the array.
+    dimensions are cut and one of them in reverse. If elements have moved, the result is a read-only
+    copy: what is written to it would not reach the array.
     """
     cuts = x.layout.cuts
     steps = [cuts[dim].step for dim in (first, second) if cuts[dim].parts > 1]
@@ -45,14 +45,14 @@ def merged(x: DistArray, first: int, second: int) -> DistArray:
     block = x.block[tuple(key)]
     if isinstance(block, np.ndarray):
         return wrap(np.einsum(block, labels, out), layout, x.mesh)  # unlike diagonal, writeable
-    diagonal = block.diagonal(0, first, second)  # as its last dimension
+    diagonal = block.diagonal(0, first, second)  # which is the last dimension of the result
     rest = [d for d in out if d != first]
     order = [len(rest) if d == first else rest.index(d) for d in out]
     return wrap(diagonal.transpose(order), layout, x.mesh)
 
 
 def _merged_in_reverse(x: DistArray, first: int, second: int, both: bool) -> DistArray:
-    """As :func:`merged`, where one of the dimensions is cut in reverse, or both are."""
+    """As :func:`merged`, if one of the dimensions is cut in reverse, or both are."""
     if both:
         diagonal = merged(flipped(x, [first, second]), first, second)
         return flipped(diagonal, [first - (second < first)])
@@ -63,7 +63,7 @@ def _merged_in_reverse(x: DistArray, first: int, second: int, both: bool) -> Dis
 
 
 def _common(a: Cut, b: Cut) -> Cut:
-    """The blocks in which the blocks of two cuts meet."""
+    """The cut whose blocks are the intersections of the blocks of two cuts."""
     if b.parts == 1:
         return a
     if a.parts == 1:
@@ -78,7 +78,7 @@ def _common(a: Cut, b: Cut) -> Cut:
 
 
 def _diagonal(x: DistArray, offset: int, axis1: int, axis2: int) -> DistArray:
-    """The diagonal as the last dimension, as :func:`numpy.diagonal` has it."""
+    """The diagonal as the last dimension, as in :func:`numpy.diagonal`."""
     entries: list[Any] = [(0, 1, extent) for extent in x.shape]
     below, right = max(0, -offset), max(0, offset)
     length = max(0, min(x.shape[axis1] - below, x.shape[axis2] - right))
@@ -91,7 +91,7 @@ def _diagonal(x: DistArray, offset: int, axis1: int, axis2: int) -> DistArray:
 
 
 def _keeps_dimensions(a: DistArray, *_: Any, **__: Any) -> bool:
-    """Whether the result keeps dimensions, cut as those of the array, or there is an error."""
+    """Whether the result keeps dimensions, cut as those of the array, or the call is an error."""
     return np.ndim(a) != 2 or a.dtype.kind not in "biufc"
 
 

@@ -64,7 +64,7 @@ _REAL, _REAL_INVERSE = (Kind.FFT, Kind.RFFT), (Kind.IFFT, Kind.IRFFT)
 
 
 def _lengthened(a: ArrayLike, n: int | Dims = None, *_: Any, s: Dims = None, **__: Any) -> int:
-    """The elements of a transform, or more; many of none, of which NumPy's irfft reads one."""
+    """An upper bound on a transform's elements; a large one if empty: NumPy's irfft reads one."""
     asked = s if n is None else n
     lengths = asked if isinstance(asked, (tuple, list)) else (asked,)
     return np.size(a) * prod([length or 1 for length in lengths]) or 1 << 62
@@ -85,7 +85,7 @@ def fft(
     Parameters
     ----------
     a : DistArray
-        Any placement; small pending sums are transformed as they are if `axis` is whole.
+        Any placement; small sums are transformed while pending if `axis` is whole.
     n : int, optional
         Length of the transform; the dimension is cropped or padded with zeros to it.
     axis : int
@@ -99,16 +99,16 @@ def fft(
     -------
     DistArray
         Laid out as `a` if the dimension is whole. If it is cut, another dimension is cut instead;
-        where none is long enough, the same one is. Small arrays may come out replicated.
+        if none is long enough, the same one. Small arrays may become replicated.
 
     Cost
     ----
     None if the dimension is whole; else one redistribution. If there is no other dimension to cut:
-    three, each of which sends all but one p-th of the array, and twice the memory of the block.
-    Dims without suitable factors (large primes) take a detour over transforms of more than
-    twice the length, about five times as long (Bluestein). Under ``config.reproducible`` an array
-    with no other dimension to cut is brought to every rank, since a line transformed in parts does
-    not give NumPy's last bits.
+    three, each of which sends all but one p-th of the array; also twice the memory of the block.
+    Lengths without suitable factors (large primes) are transformed by means of transforms of more
+    than twice the length, which takes about five times as long (Bluestein). Under
+    ``config.reproducible`` an array with no other dimension to cut is gathered on every rank, since
+    a line transformed in parts does not give NumPy's last bits.
 
     Raises
     ------
@@ -153,7 +153,7 @@ def rfft(
 def irfft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """Real numbers of half of their spectrum; see :func:`numpy.fft.irfft`.
+    """Real numbers from half of their spectrum; see :func:`numpy.fft.irfft`.
 
     Placements and cost are those of :func:`fft`.
     """
@@ -191,10 +191,10 @@ def fftn(
     Parameters
     ----------
     a : DistArray
-        Any placement; small pending sums are transformed as they are if `axes` are whole.
+        Any placement; small sums are transformed while pending if `axes` are whole.
     s : sequence of int, optional
-        Length of each transform; the dimension is cropped or padded with zeros to it. -1 takes it
-        as it is.
+        Length of each transform; the dimension is cropped or padded with zeros to it. -1 keeps the
+        dimension's length.
     axes : sequence of int, optional
         The dimensions; all by default.
     norm : {"backward", "ortho", "forward"}, optional
@@ -206,13 +206,13 @@ def fftn(
     -------
     DistArray
         Dimensions that are whole are transformed first. Then cuts are moved to those, and the
-        others are transformed; the result stays cut so, since the way back would cost as much
-        again. The inverse, or another transform, moves the cuts back again.
+        others are transformed; the result keeps these cuts, since moving them back would cost as
+        much again. The inverse, or another transform, moves the cuts back.
 
     Cost
     ----
     None if all dimensions are whole. One redistribution for each set of dimensions that are made
-    whole together: one on a 1-d mesh, one or two on a 2-d mesh, by which is cheaper. Real
+    whole together: one on a 1-d mesh, one or two on a 2-d mesh, whichever is cheaper. Real
     transforms begin (or end) with the last dimension, and so need one more if that is cut.
     Dimensions too long for any other to be cut instead are transformed in steps, as by :func:`fft`.
 

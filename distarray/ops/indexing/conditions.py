@@ -57,12 +57,12 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: O
     Returns
     -------
     DistArray
-        Every slice stays where it is.
+        Every slice stays on its rank.
 
     Cost
     ----
-    The condition is brought to the cut of the axis; one allgather of a number. With ``axis=None``
-    and an array of several dimensions, as :func:`numpy.take`.
+    The condition is redistributed to the cut of the axis; one allgather of a number. With
+    ``axis=None`` and an array of several dimensions, as :func:`numpy.take`.
     """
     mesh = common_mesh(condition, a, out)
     axis = axis if axis is None else as_axis(axis)
@@ -76,7 +76,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: O
     extent = x.shape[axis]
     if mask.size > extent:
         beyond = flatnonzero(mask[extent:])
-        if beyond.size and 0 in x.shape[:axis]:  # NumPy does not look at the indices then
+        if beyond.size and 0 in x.shape[:axis]:  # NumPy does not check the indices then
             shape = (*x.shape[:axis], int(np.count_nonzero(mask)), *x.shape[axis + 1 :])
             return finished(
                 wrap(np.empty(shape, x.dtype), Layout.replicated(shape, mesh.shape), mesh), out
@@ -97,7 +97,7 @@ def extract(condition: ArrayLike, arr: ArrayLike) -> DistArray:
     Parameters
     ----------
     condition : array_like or DistArray of bool
-        If its shape is another, both are read in C order.
+        If its shape differs, both are read in C order.
     arr : DistArray or array_like
         The array.
 

@@ -100,7 +100,7 @@ def _geometry(
 
 
 def _of_square(v: ArrayLike, k: Any = 0) -> int:
-    """The elements of a matrix with a diagonal."""
+    """The number of elements of the matrix with a given diagonal."""
     return int((np.size(v) + abs(k)) ** 2)
 
 
@@ -118,13 +118,13 @@ def diag(v: ArrayLike, k: int = 0) -> DistArray:
     Returns
     -------
     DistArray
-        A diagonal is as :func:`numpy.diagonal` gives it. A matrix has its rows cut as `v` is, or
-        over all ranks if `v` is replicated and the matrix is large.
+        A diagonal as from :func:`numpy.diagonal`. A matrix has its rows cut as `v` is, or over all
+        ranks if `v` is replicated and the matrix is large.
 
     Cost
     ----
-    None for a matrix of a replicated or main diagonal; otherwise one exchange of at most `k`
-    elements a rank. For a diagonal as :func:`numpy.diagonal`.
+    For a matrix, none if its diagonal is replicated or the main one; otherwise one exchange of at
+    most `k` elements per rank. For a diagonal as :func:`numpy.diagonal`.
     """
     x: Any = as_distarray(v)
     if x.ndim == 2:
@@ -169,7 +169,7 @@ def fill_diagonal(a: DistArray, val: ArrayLike, wrap: bool = False) -> None:
     a : DistArray
         At least two dimensions, all of one length if more than two.
     val : scalar or array_like or DistArray
-        Values in turn, in C order; too few are repeated.
+        Values, taken in C order; too few are repeated.
     wrap : bool
         Whether the diagonal begins again below each square of a tall matrix.
 

@@ -54,7 +54,7 @@ def _reads_faster(x: DistArray, key: Key) -> bool:
 
 
 def _elements(block: Array, key: Key) -> int:
-    """The elements that a key of several entries selects, or more."""
+    """The most elements that a key of several entries can select."""
     if type(key) is not tuple:
         return 0
     arrays = [part for part in key if isinstance(part, np.ndarray)]
@@ -90,7 +90,7 @@ def getitem(x: DistArray, key: Key) -> DistArray:
 
     Cost
     ----
-    None where the indexed dimensions are whole. A mask laid out as the array: one allgather of a
+    None if the indexed dimensions are whole. A mask laid out as the array: one allgather of a
     number. Index arrays that every rank has: one exchange of the rows that change rank, or an
     allgather of a small result. Sharded index arrays: an agreement on the bounds, an all-to-all
     and that exchange.
@@ -142,7 +142,7 @@ def _set_at_once(block: Array, key: Key, value: ArrayLike) -> None:
 def setitem(x: DistArray, key: Key, value: ArrayLike) -> None:
     """``x[key] = value`` for a key with masks or index arrays.
 
-    The last of several values for one element, in C order of the index, stays.
+    Of several values for one element, the last one in C order of the index is kept.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def setitem(x: DistArray, key: Key, value: ArrayLike) -> None:
 def ufunc_at(
     ufunc: np.ufunc, a: DistArray | Array, indices: Key, b: ArrayLike | None = None, /
 ) -> None:
-    """``ufunc.at(a, indices, b)``: in place, once for every time an element is named.
+    """``ufunc.at(a, indices, b)``: in place, once for each time that an element is indexed.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def ufunc_at(
 
     Notes
     -----
-    Read-only arrays are refused. NumPy refuses them for basic keys alone, and writes by others.
+    Read-only arrays are refused. NumPy refuses them only for basic keys, and writes with others.
     """
     _check_at(ufunc, a, b)
     target: Any = a
@@ -257,7 +257,7 @@ def _check_at(ufunc: np.ufunc, a: DistArray | Array, b: ArrayLike | None) -> Non
         raise ValueError("second operand needed for ufunc")
     if ufunc.nin == 1 and b is not None:
         raise ValueError("second operand provided when ufunc is unary")
-    # NumPy raises if the data types do not fit, on every rank; Python objects are not asked.
+    # NumPy raises if the data types do not fit, on every rank; it calls no Python objects here.
     operands = [] if b is None else [np.ones(0, getattr(b, "dtype", None) or np.asarray(b).dtype)]
     ufunc.at(np.ones(0, a.dtype), np.ones(0, np.intp), *operands)
     block = a.block if isinstance(a, DistArray) else a

@@ -47,7 +47,7 @@ def ravel_multi_index(
     mode: str | Sequence[str] = "raise",
     order: str = "C",
 ) -> DistArray:
-    """The positions in a flattened array of elements that have an index for each dimension.
+    """Positions in a flattened array, from an index for each dimension.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def ravel_multi_index(
 
 @implements(np.unravel_index, computes=False)
 def unravel_index(indices: ArrayLike, shape: ShapeLike, order: str = "C") -> tuple[DistArray, ...]:
-    """An index for each dimension, of elements at positions in the flattened array.
+    """An index for each dimension, from positions in the flattened array.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def ix_(*args: ArrayLike) -> tuple[DistArray, ...]:
 
     Cost
     ----
-    None but that of :func:`numpy.nonzero` for booleans.
+    That of :func:`numpy.nonzero` for booleans; else none.
     """
     mesh = common_mesh(*args)
     found = []

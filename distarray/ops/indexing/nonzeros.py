@@ -14,7 +14,7 @@ __all__ = ["argwhere", "flatnonzero", "nonzero"]
 
 @implements(np.nonzero, computes=False)
 def nonzero(a: ArrayLike) -> tuple[DistArray, ...]:
-    """The positions of the elements that are not zero, one array a dimension, in C order.
+    """The positions of the elements that are not zero, one array per dimension, in C order.
 
     Parameters
     ----------
@@ -24,12 +24,12 @@ def nonzero(a: ArrayLike) -> tuple[DistArray, ...]:
     Returns
     -------
     tuple of DistArray
-        If the leading dimension alone is cut, each rank has the positions of its own elements; else
+        If only the leading dimension is cut, each rank has the positions of its own elements; else
         they are cut evenly.
 
     Cost
     ----
-    One allgather of a number if the leading dimension alone is cut. Otherwise the positions are
+    One allgather of a number if only the leading dimension is cut. Otherwise the positions are
     counted and exchanged, see :class:`~distarray.engines.indexing.packing.Packing`.
     """
     x = as_distarray(a)
@@ -63,7 +63,7 @@ def flatnonzero(a: ArrayLike) -> DistArray:
 
     Cost
     ----
-    As :func:`numpy.nonzero`, of as many dimensions.
+    As :func:`numpy.nonzero` of an array with as many dimensions.
     """
     x = as_distarray(a)
     found = coordinates(x if x.ndim else x[None])

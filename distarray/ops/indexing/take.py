@@ -64,7 +64,7 @@ def take(
 
     Cost
     ----
-    As ``a[indices]``: none where the axis is whole, one exchange (or an allgather of a small
+    As ``a[indices]``: none if the axis is whole, one exchange (or an allgather of a small
     result) for indices that every rank has, else an agreement, an all-to-all and an exchange.
     """
     mesh = common_mesh(a, indices, out)
@@ -81,7 +81,7 @@ def take(
         if not x.shape[axis] and outer * inner * index.size:
             raise IndexError("cannot do a non-empty take from an empty axes.")
         if not outer or (mode != "raise" and not x.shape[axis]):
-            mode = "unchecked"  # nothing is taken, and NumPy does not look at the indices
+            mode = "unchecked"  # nothing is taken, and NumPy does not check the indices
         rows = Rows(x, (axis,))
         result = fetch(rows, locate(rows, [index], [axis], mode=mode), axis)
     return finished(result, out)
@@ -147,7 +147,7 @@ def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None
     a : DistArray
         Changed in place; its layout stays.
     ind : int or array of int
-        Positions in C order. The last of several values for one position stays.
+        Positions in C order. Of several values for one position, the last one is kept.
     v : array_like or DistArray
         The values, in C order.
     mode : {"raise", "wrap", "clip"}
@@ -172,7 +172,7 @@ def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None
     try:
         rows, found = flat_rows(x, index, mode, for_writing=True)
     except IndexError:
-        put(a, index[: _first_outside(index, x.size)], v)  # NumPy finds out on its way
+        put(a, index[: _first_outside(index, x.size)], v)  # NumPy writes until it meets the error
         raise
     if 1 < values.size != index.size:
         values = values[np.arange(index.size) % values.size]

@@ -27,7 +27,7 @@ __all__ = ["put_along_axis", "take_along_axis"]
 
 @implements(np.take_along_axis, computes=False)
 def take_along_axis(arr: ArrayLike, indices: DistArray | Array, axis: int | None = -1) -> Any:
-    """Elements of each 1-d slice along an axis by position, as ``argsort`` gives them.
+    """Elements of each 1-d slice along an axis, by positions such as ``argsort`` gives.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ _MISSING: Any = object()
 
 @implements(np.where, computes=False)
 def where(condition: ArrayLike, x: ArrayLike = _MISSING, y: ArrayLike = _MISSING, /) -> Any:
-    """Elements of `x` where a condition holds, of `y` elsewhere; alone, :func:`numpy.nonzero`.
+    """Elements of `x` where a condition holds, else of `y`; without both, :func:`numpy.nonzero`.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def where(condition: ArrayLike, x: ArrayLike = _MISSING, y: ArrayLike = _MISSING
 
     Cost
     ----
-    None where the operands are laid out alike.
+    None if the operands are laid out alike.
     """
     if x is _MISSING and y is _MISSING:
         return nonzero(condition)
@@ -69,7 +69,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: ArrayLik
 
     Cost
     ----
-    None where the operands are laid out alike.
+    None if the operands are laid out alike.
     """
     conditions, choices = list(condlist), list(choicelist)
     if len(conditions) != len(choices):
@@ -85,7 +85,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: ArrayLik
     try:
         return apply_blockwise(chosen, operands)
     except ValueError:
-        refuse_shapes(chosen, operands, (), {})  # NumPy looks at the types of conditions before
+        refuse_shapes(chosen, operands, (), {})  # NumPy checks the types of conditions first
         raise
 
 
@@ -96,12 +96,12 @@ def choose(
     out: DistArray | Array | None = None,
     mode: str = "raise",
 ) -> Any:
-    """Elements of several arrays: at each position, of the array that an index array names.
+    """Elements of several arrays: at each position, from the array that an index array names.
 
     Parameters
     ----------
     a : array of int
-        The number of the array to take each element of.
+        The number of the array to take each element from.
     choices : sequence of array_like
         They broadcast with `a`.
     out : DistArray or ndarray, optional
@@ -116,14 +116,14 @@ def choose(
 
     Cost
     ----
-    None where the operands are laid out alike, but for an agreement that all numbers are valid if
-    `a` is sharded and `mode` is "raise".
+    None if the operands are laid out alike, except for an agreement that all numbers are valid
+    if `a` is sharded and `mode` is "raise".
     """
     mesh = common_mesh(a, *choices, out)
     index, arrays = as_distarray(a, mesh), [plain(choice) for choice in choices]
     if not arrays:
         raise ValueError("0-length sequence.")
-    np.result_type(*map(_typed, arrays))  # NumPy looks at that first
+    np.result_type(*map(_typed, arrays))  # NumPy checks this first
     check_cast(index.dtype, np.dtype(np.intp), "safe")
     np.broadcast_shapes(*map(np.shape, arrays), index.shape)  # raises what NumPy raises
     if mode == "raise":
@@ -143,7 +143,7 @@ def choose(
 
 
 def _typed(x: ArrayLike) -> Any:
-    """A number of Python's itself, and the data type of anything else."""
+    """A Python number itself; the data type of anything else."""
     if type(x) in (bool, int, float, complex):
         return x
     return x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
@@ -178,7 +178,7 @@ def copyto(
 
     Cost
     ----
-    None where the arrays are laid out alike, or every rank has source and condition.
+    None if the arrays are laid out alike, or every rank has source and condition.
     """
     mesh = common_mesh(dst, src, where)
     check_array(dst, "copyto")
@@ -201,7 +201,7 @@ def copyto(
     ]
     if layout.holds(mesh.coords):
         if mesh.device_type != "cpu" or np.may_share_memory(target.block, blocks[1]):
-            blocks[1] = blocks[1].copy()  # NumPy reads its condition while it writes over it
+            blocks[1] = blocks[1].copy()  # NumPy reads the condition while it overwrites it
         np.copyto(target.block, blocks[0], casting="unsafe", where=blocks[1])
 
 

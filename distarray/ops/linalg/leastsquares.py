@@ -52,9 +52,9 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> Any:
 
     Cost
     ----
-    More rows than columns: the triangle of `a` and `b` side by side, by one QR factorization
-    without Q, and the small problem that is left on every rank. Others, and triangles above 32 MiB:
-    that of the singular value decomposition.
+    More rows than columns: one QR factorization, without Q, of `a` and `b` side by side, and the
+    small remaining problem on every rank. Others, and triangles above 32 MiB: that of the singular
+    value decomposition.
     """
     x, y = small.read(a, b)
     vector = y.ndim == 1
@@ -76,7 +76,7 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> Any:
     return (solution[:, 0] if vector else solution), residuals, rank, s
 
 
-#: Problems of fewer bytes are gathered.
+#: Problems with fewer bytes are gathered.
 SMALL_BYTES = 1 << 16
 
 
@@ -91,7 +91,7 @@ def _solved(a: DistArray, b: DistArray, rcond: float, tall: bool) -> Any:
 
 
 def _by_triangle(a: DistArray, b: DistArray, rcond: float) -> Any:
-    """From the triangle of [a b]: R of a, Q^H b, and below it the part of b outside a's range."""
+    """From the triangle of [a b]: R of a, Q^H b, and below that the part of b outside a's range."""
     n, mesh = a.shape[1], a.mesh
     work, dtype = small.common_type(a.dtype, b.dtype)
     block, layout = rows_of(a)

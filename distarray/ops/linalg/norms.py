@@ -1,4 +1,4 @@
-"""norm, vector_norm and matrix_norm: of each rank's block, with one fold across the ranks."""
+"""norm, vector_norm and matrix_norm: of each rank's block, then folded across the ranks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def norm(x: ArrayLike, ord: NormOrder = None, axis: Axes = None, keepdims: bool 
     Returns
     -------
     DistArray
-        The dimensions that stay are cut as in `x`; a 0-d result is a scalar on every rank.
+        The remaining dimensions are cut as in `x`; a 0-d result is a scalar on every rank.
 
     Raises
     ------
@@ -53,8 +53,8 @@ def norm(x: ArrayLike, ord: NormOrder = None, axis: Axes = None, keepdims: bool 
 
     Cost
     ----
-    Nothing if no reduced dimension is cut, else one allreduce of the result. The norms of matrices
-    that need singular values (2, -2, "nuc"): that of :func:`numpy.linalg.svdvals`.
+    Nothing if no reduced dimension is cut, else one allreduce of the result. Norms of matrices that
+    need singular values (2, -2, "nuc"): that of :func:`numpy.linalg.svdvals`.
     """
     (a,) = small.read(x)
     if _is_at_hand(a):
@@ -73,7 +73,7 @@ def norm(x: ArrayLike, ord: NormOrder = None, axis: Axes = None, keepdims: bool 
 
 
 def _is_at_hand(a: DistArray) -> bool:
-    """Whether NumPy computes it at once: not if bits must agree, as its sums have another order."""
+    """Whether NumPy's own call serves; not if bits must agree, as it adds in another order."""
     known = a.layout.is_replicated and isinstance(a.block, (np.ndarray, np.generic))
     return known and not config.reproducible
 
@@ -185,11 +185,11 @@ def vector_norm(
 ) -> Any:
     """As :func:`numpy.linalg.vector_norm`.
 
-    Several axes are reduced as they are, without flattening them, so that nothing moves.
+    Several axes are reduced without flattening them, so nothing moves.
 
     Cost
     ----
-    One allreduce of the result where a reduced dimension is cut.
+    One allreduce of the result if a reduced dimension is cut.
     """
     (a,) = small.read(x)
     if _is_at_hand(a):

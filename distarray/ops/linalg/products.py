@@ -114,7 +114,7 @@ def cross(
     Returns
     -------
     DistArray
-        Cut as the operands' other dimensions are; the components of a vector are on one rank.
+        Cut like the operands' other dimensions; the components of a vector are on one rank.
 
     Cost
     ----
@@ -136,7 +136,7 @@ def cross(
         axisc = normalize_axis_index(axisc, max(x.ndim, y.ndim), msg_prefix="axisc")
     result: DistArray = small.stackwise(_components, x, y, cores=(1, 1), anywhere=True)
     mesh = result.mesh
-    if 3 not in lengths:  # a 0-d result of NumPy's is an array, not a scalar
+    if 3 not in lengths:  # NumPy returns a 0-d result as an array, not as a scalar
         return wrap(mesh.asarray(result.block), result.layout, mesh)
     order = list(range(result.ndim - 1))
     order.insert(axisc, result.ndim - 1)

@@ -1,4 +1,4 @@
-"""qr: at once, stackwise, of tall, of short and of all other matrices."""
+"""qr: of small matrices, stacks, tall, short and all other matrices."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["is_tall", "orthogonal", "qr", "rows_of", "tall_qr", "triangle_of"]
 QRResult: Any = _linalg.QRResult
 
 _MODES = ("reduced", "complete", "r", "raw")
-#: Tall matrices of fewer bytes than this are gathered: a few messages take as long.
+#: Tall matrices with fewer bytes are gathered: the few messages otherwise needed take as long.
 TALL_BYTES = 1 << 16
-#: Short matrices are those whose first, square part has at most so many bytes.
+#: Short matrices are those whose leading square part has at most this many bytes.
 SHORT_BYTES = 1 << 21
 
 
@@ -44,8 +44,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     -------
     QRResult, or an array ("r"), or two arrays ("raw")
         Q is cut along its rows as `a` is, or evenly; R is replicated for a tall matrix, cut along
-        its columns for a short one and evenly along its rows otherwise. Stacks stay cut as they
-        are.
+        its columns for a short one and evenly along its rows otherwise. Stacks keep their cut.
 
     Raises
     ------
@@ -55,11 +54,10 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
     Cost
     ----
     Tall (at most 128 columns, and twice as many rows on each rank): about log2(p) rounds of one
-    message of N**2 elements. Short: a gather of the first M columns. Others: for each 64
-    columns the rounds of a tall matrix and an allreduce of what is on their right
+    message of N**2 elements. Short: a gather of the first M columns. Others: for each panel of 64
+    columns, the rounds of a tall matrix and an allreduce for the columns to the right of the panel
     (:func:`~distarray.engines.factoring.householder.factored`). Stacks of at least as many matrices
-    as ranks: nothing where the stack is cut. Matrices whose columns are cut are redistributed to
-    rows.
+    as ranks: nothing if the stack is cut. Matrices whose columns are cut are redistributed to rows.
     """
     mode = _checked(mode)
     (x,) = small.read(a)
@@ -74,7 +72,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
 
 
 def _checked(mode: str) -> str:
-    """The mode under its present name; the former names warn."""
+    """The mode under its current name; former names warn."""
     if mode in _MODES:
         return mode
     if mode in ("f", "full"):
@@ -108,10 +106,10 @@ def _matrix(x: DistArray, mode: str) -> Any:
 
 
 def is_tall(x: DistArray, extra: int = 0) -> bool:
-    """Whether a matrix with `extra` columns more is factored by :class:`TallQR`.
+    """Whether a matrix with `extra` more columns is factored by :class:`TallQR`.
 
-    Every rank has at least twice as many rows as there are columns, and there are few columns: many
-    are faster in panels.
+    That needs at least twice as many rows on every rank as there are columns, and few columns: many
+    are factored faster in panels.
     """
     m, n = x.shape
     parts = by_rows(x.layout).cuts[0].parts
@@ -159,7 +157,7 @@ def _tall(x: DistArray, mode: str) -> Any:
 
 
 def _short(x: DistArray, mode: str) -> Any:
-    """The factors of a matrix with few rows: Q of its first columns, by which R has the others."""
+    """The factors of a matrix with few rows: Q and R of its first columns, Q^H times the others."""
     m = x.shape[0]
     mesh = x.mesh
     work, dtype = small.common_type(x.dtype)
@@ -192,7 +190,7 @@ def orthogonal(x: DistArray) -> Factored:
 
 
 def triangle_of(form: Factored, dtype: np.dtype[Any]) -> DistArray:
-    """R of a factored matrix, cut evenly along its rows by the dimensions that cut the matrix."""
+    """R of a factored matrix, cut evenly along its rows by the mesh dimensions of the matrix."""
     k = min(form.layout.shape)
     rows, columns = form.layout.cuts
     layout = form.layout.with_cuts([rows.view(0, 1, k), columns])

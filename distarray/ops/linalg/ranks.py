@@ -82,7 +82,7 @@ def cond(x: ArrayLike, p: NormOrder = None) -> Any:
 
 
 def _by_inverse(a: DistArray, p: NormOrder) -> Any:
-    """The product of the norms of a matrix and of its inverse; NaN if it is singular."""
+    """The product of the norms of a matrix and of its inverse; NaN if the matrix is singular."""
     if a.ndim > 2 or small.is_small(a):
         return _at_once(a, p)
     with np.errstate(all="ignore"):

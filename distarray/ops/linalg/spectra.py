@@ -28,7 +28,7 @@ from distarray.typing import Array, ArrayLike
 __all__ = ["HERMITIAN_FROM", "eig", "eigh", "eigvals", "eigvalsh"]
 
 
-#: Hermitian matrices of so many rows are solved by all ranks together.
+#: Hermitian matrices with at least this many rows are solved by all ranks together.
 HERMITIAN_FROM = 2048
 
 
@@ -55,14 +55,14 @@ def eigh(a: ArrayLike, UPLO: str = "L") -> Any:
     -------
     EighResult
         Eigenvalues in ascending order, on every rank, and eigenvectors laid out as `a`;
-        replicated where a single matrix has fewer than `HERMITIAN_FROM` rows. Of a stack both are
+        replicated if a single matrix has fewer than `HERMITIAN_FROM` rows. For a stack, both are
         cut as the stack is.
 
     Raises
     ------
     LinAlgError
-        On all ranks, if a matrix is not square, or the iteration does not converge; of a large
-        matrix that has an infinite element or a NaN.
+        On all ranks, if a matrix is not square, or the iteration does not converge; also if a
+        large matrix has an infinite element or a NaN.
 
     Cost
     ----
@@ -72,7 +72,7 @@ def eigh(a: ArrayLike, UPLO: str = "L") -> Any:
 
     Notes
     -----
-    Eigenvectors are determined up to a factor of size 1, and not at all within the space of
+    Eigenvectors are determined up to a factor of magnitude 1, and not at all within the space of
     eigenvalues that agree to rounding: they may differ from NumPy's.
     """
     lower = _triangle(UPLO) == "L"
@@ -110,7 +110,7 @@ def eigvalsh(a: ArrayLike, UPLO: str = "L") -> Any:
 
 
 def _values(values: Array, made: np.dtype[Any], a: DistArray) -> DistArray:
-    """Eigenvalues that every rank has as a replicated array."""
+    """Eigenvalues, which every rank has, as a replicated array."""
     layout = Layout.replicated(a.shape[-1:], a.mesh.shape)
     return wrap(a.mesh.asarray(values.astype(real_type(made), copy=False)), layout, a.mesh)
 
@@ -128,8 +128,8 @@ def eig(a: ArrayLike) -> Any:
     Returns
     -------
     EigResult
-        Replicated for a single matrix, cut as the stack for a stack. Before NumPy 2.5 real if all
-        eigenvalues are.
+        Replicated for a single matrix; cut as the stack is for a stack. Before NumPy 2.5, real if
+        all eigenvalues are real.
 
     Raises
     ------
@@ -140,10 +140,10 @@ def eig(a: ArrayLike) -> Any:
     Cost
     ----
     A single matrix is gathered (n**2 elements to each rank) and every rank computes the same: after
-    the reduction to Hessenberg form LAPACK chases bulges over a matrix of a few diagonals, one
-    after the other, which gains little from more ranks, and programs whose results must be exact
-    to rounding know no other way. In a stack each rank takes some matrices whole; one small
-    allreduce finds out whether all eigenvalues are real.
+    the reduction to Hessenberg form LAPACK chases bulges down the diagonal, one after another,
+    which gains little from more ranks, and no other known method is exact to rounding. In a stack
+    each rank takes some whole matrices; one small allreduce finds out whether all eigenvalues are
+    real.
     """
     (a,) = read(a)
     check_square(a)
@@ -191,7 +191,7 @@ def _stays_complex(function: Callable[..., Any], a: DistArray, values: DistArray
 
 
 def _any_imaginary(values: DistArray) -> bool:
-    """Whether a value anywhere is not real; one allreduce."""
+    """Whether any value on any rank is not real; one allreduce."""
     mesh = values.mesh
     if mesh.coords is None:
         return False

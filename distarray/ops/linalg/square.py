@@ -41,7 +41,8 @@ __all__ = [
     "tensorsolve",
 ]
 
-#: Matrices of so many rows are factored by all ranks together; smaller ones by every rank at once.
+#: Matrices with at least this many rows are factored by all ranks together; every rank factors the
+#: whole of a smaller one.
 BLOCKED_FROM = 1024
 
 
@@ -51,7 +52,7 @@ def each_matrix(
     a: DistArray,
     blocked_from: int | None = None,
 ) -> Any:
-    """A function of square matrices, computed by one rank or by all, by their size and number.
+    """A function of square matrices, computed by one rank or by all, as size and number require.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def each_matrix(
     a : DistArray
         One matrix, or a stack of them.
     blocked_from : int, optional
-        Rows from which on a matrix is large; `BLOCKED_FROM` by default.
+        A matrix with at least this many rows is large; `BLOCKED_FROM` by default.
     """
     limit = BLOCKED_FROM if blocked_from is None else blocked_from
     alone = a.mesh.size() == 1 or a.shape[-1] < limit
@@ -93,7 +94,7 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Any:
     Returns
     -------
     DistArray
-        Laid out as `a`; replicated where a single matrix has fewer than `BLOCKED_FROM` rows.
+        Laid out as `a`; replicated if a single matrix has fewer than `BLOCKED_FROM` rows.
 
     Raises
     ------
@@ -137,7 +138,7 @@ def inv(a: ArrayLike) -> Any:
     Returns
     -------
     DistArray
-        Laid out as `a`; replicated where a single matrix has fewer than `BLOCKED_FROM` rows.
+        Laid out as `a`; replicated if a single matrix has fewer than `BLOCKED_FROM` rows.
 
     Raises
     ------
@@ -171,8 +172,8 @@ def slogdet(a: ArrayLike) -> Any:
 
     Cost
     ----
-    2/3 n**3 operations, over all ranks where the matrix is large; then each rank receives
-    n**2 / 2 elements in n / 128 broadcasts. Smaller matrices as :func:`cholesky`.
+    Large matrices: 2/3 n**3 operations over all ranks, and each rank receives n**2 / 2 elements in
+    n / 128 broadcasts. Smaller matrices: as :func:`cholesky`, with 2/3 n**3 operations.
     """
     (a,) = read(a)
     check_square(a)
@@ -212,12 +213,12 @@ def solve(a: ArrayLike, b: ArrayLike) -> Any:
     a : DistArray, shape (..., n, n)
         Placed in any way.
     b : DistArray, shape (n,) or (..., n, r)
-        Right-hand sides; a single vector only where `b` has one dimension, as in NumPy 2.
+        Right-hand sides; a single vector only if `b` has one dimension, as in NumPy 2.
 
     Returns
     -------
     DistArray
-        Laid out as `b`; replicated where a single matrix has fewer than `BLOCKED_FROM` rows.
+        Laid out as `b`; replicated if a single matrix has fewer than `BLOCKED_FROM` rows.
 
     Raises
     ------
@@ -278,7 +279,7 @@ def matrix_power(a: ArrayLike, n: int) -> Any:
 
     Cost
     ----
-    At most 2 log2(n) products as :func:`numpy.matmul` makes them.
+    At most 2 log2(n) times that of :func:`numpy.matmul`.
     """
     (x,) = read(a)
     check_square(x)

@@ -1,4 +1,4 @@
-"""svd and svdvals: at once, stackwise, of tall, wide and large square matrices."""
+"""svd and svdvals: of small matrices, stacks, tall, wide and large square matrices."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def svd(
     -------
     SVDResult, or the singular values alone
         For a tall matrix U is cut along its rows as `a` is, singular values and Vh are replicated;
-        for a wide one Vh is cut along its columns. Signs are LAPACK's where one
-        side is twice as long as the other.
+        for a wide one Vh is cut along its columns. Signs are LAPACK's if one side is at least
+        twice as long as the other.
 
     Raises
     ------
@@ -61,8 +61,8 @@ def svd(
     Tall and wide: that of the QR factorization, and the decomposition of the triangle on every
     rank. Square: one gather up to 32 MiB, where a distributed iteration cannot win; above it, the
     QR factorization of the matrix and of its triangle's adjoint, then some six to ten sweeps of
-    block Jacobi rotations, in each of which every rank passes on its block of columns to every
-    other once. Stacks of at least as many matrices as ranks: nothing where the stack is cut.
+    block Jacobi rotations, in each of which every rank's block of columns visits every other rank
+    once. Stacks of at least as many matrices as ranks: nothing if the stack is cut.
     """
     (x,) = small.read(a)
     if hermitian:
@@ -125,12 +125,12 @@ def _transposed(x: DistArray) -> DistArray:
 
 
 def adjoint(x: DistArray) -> DistArray:
-    """The conjugate transpose of each matrix; of real numbers a view."""
+    """The conjugate transpose of each matrix; a view if it is real."""
     return conjugated(_transposed(x))
 
 
 def _tall(x: DistArray, full: bool, vectors: bool, flipped: bool) -> Any:
-    """The decomposition of the triangle, on every rank; its left vectors times Q."""
+    """The decomposition of the triangle, on every rank, with its left vectors multiplied by Q."""
     m, n = x.shape
     mesh = x.mesh
     if full and vectors and m > n:
@@ -153,7 +153,7 @@ def _tall(x: DistArray, full: bool, vectors: bool, flipped: bool) -> Any:
 
 
 def _of_triangle(r: Array, vectors: bool, flipped: bool) -> Any:
-    """The decomposition of R; by that of its adjoint for a wide matrix, as in LAPACK."""
+    """The decomposition of R; for a wide matrix by that of R's adjoint, as in LAPACK."""
     function = partial(np.linalg.svd, compute_uv=vectors)
     if not (flipped and vectors):
         return small.call_linalg(function, r)
@@ -174,7 +174,7 @@ def _completed(x: DistArray) -> Any:
 
 
 def _large(x: DistArray, full: bool, vectors: bool) -> Any:
-    """The triangle's decomposition, by Jacobi's iteration if it is large; then Q times it."""
+    """As :func:`_tall`, but a large triangle is decomposed by all ranks, by Jacobi's iteration."""
     work, dtype = small.common_type(x.dtype)
     form = orthogonal(x)
     r = triangle_of(form, work)

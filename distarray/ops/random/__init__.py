@@ -1,4 +1,4 @@
-"""NumPy's own random numbers in distributed arrays: generators, the legacy functions."""
+"""NumPy's own random numbers in distributed arrays: generators and the legacy functions."""
 
 from distarray.engines.drawing.seeds import (
     MT19937,

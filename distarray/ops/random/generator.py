@@ -1,4 +1,4 @@
-"""The generator: NumPy's own `Generator`, whose arrays are distributed."""
+"""NumPy's own `Generator`, with distributed arrays."""
 
 from typing import Any, cast
 
@@ -20,16 +20,16 @@ _Theirs: Any = np.random.Generator
 class Generator(Ordering, _Theirs, metaclass=Kind):  # type: ignore[misc]
     """NumPy's generator: the same numbers, bit for bit, in distributed arrays.
 
-    Has every method of :class:`numpy.random.Generator`, which draws them: each rank its part, from
-    the place of the stream where the part begins (:mod:`distarray.engines.drawing`). After a call
-    the bit generators of all ranks stand where NumPy's would. What is a scalar in NumPy is a scalar
-    here, the same on all ranks.
+    Has every method of :class:`numpy.random.Generator`, which does the drawing: each rank draws its
+    part, from the position in the stream where the part begins (:mod:`distarray.engines.drawing`).
+    After a call the bit generators of all ranks have the state that NumPy's would have. What is a
+    scalar in NumPy is a scalar here, the same on all ranks.
 
     Parameters
     ----------
     bit_generator : BitGenerator
-        NumPy's own object, or a user's. One that is not of :mod:`distarray.numpy.random` takes the
-        state of rank 0's.
+        NumPy's own object, or a user's. One that is not from :mod:`distarray.numpy.random` gets
+        the state of rank 0's.
     mesh : DeviceMesh, optional
         The mesh of the arrays it makes; the default mesh if not given.
 
@@ -80,12 +80,12 @@ class Generator(Ordering, _Theirs, metaclass=Kind):  # type: ignore[misc]
         return _restored, (self._source.bit_generator,), (self._mesh, self._home is None)
 
     def __setstate__(self, state: Any) -> None:
-        mesh, shared = state if type(state) is tuple else (None, True)  # NumPy's is another one
+        mesh, shared = state if type(state) is tuple else (None, True)  # NumPy's is not a tuple
         self._mesh, self._home = mesh, home_of_copy(shared)
 
 
 def _restored(bits: Any = "MT19937") -> Generator:
-    """A generator of a bit generator, or of the name of one, which old files have."""
+    """A generator from a bit generator, or from the name of one, as in old files."""
     return Generator(named_bits(bits) if isinstance(bits, str) else bits)
 
 
@@ -93,12 +93,12 @@ add_methods(Generator, np.random.Generator, GENERATOR)
 
 
 def default_rng(seed: Seed = None, *, mesh: DeviceMesh | None = None) -> Generator:
-    """NumPy's default generator, of distributed arrays.
+    """NumPy's default generator, with distributed arrays.
 
     Parameters
     ----------
     seed : None, int, array_like of int, SeedSequence, BitGenerator, Generator or RandomState
-        None takes fresh entropy from rank 0. A generator of ours is returned as it is.
+        None takes fresh entropy from rank 0. A generator of ours is returned itself.
     mesh : DeviceMesh, optional
         The mesh of the arrays it makes; the default mesh if not given.
 

@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 _Theirs: Any = np.random.RandomState
 _HERE = Place(None, None)
-#: What a pickled state has besides NumPy's.
+#: The entries of a pickled state besides NumPy's.
 _OURS = frozenset({"mesh", "apart"})
 
 
@@ -63,7 +63,7 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
         super().__init__(self._source._bit_generator)
 
     def _bits_of(self, seed: Seed) -> Any:
-        """What NumPy's state is made of: a seed, or a bit generator alike on all ranks."""
+        """What NumPy's state is made from: a seed, or a bit generator equal on all ranks."""
         if seed is None:
             return MT19937()
         if isinstance(seed, np.random.BitGenerator):
@@ -74,7 +74,7 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
     # -- the state ----------------------------------------------------------------------------
 
     def seed(self, seed: Seed = None) -> None:
-        """Begin anew."""
+        """Restart from a seed."""
         plain = self._plain
         if seed is None and type(plain._bit_generator).__name__ == "MT19937":
             fresh = np.random.RandomState(MT19937())
@@ -91,7 +91,7 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
         self._plain.set_state(state)
 
     def leave(self) -> None:
-        """A draw through the functions is over; see `_Joined`."""
+        """Called after each draw through the functions; see `_Joined`."""
 
     def __getstate__(self) -> Any:
         return self.get_state(legacy=False)
@@ -126,7 +126,7 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
     def random_integers(
         self, low: ArrayLike, high: ArrayLike | None = None, size: ShapeLike | None = None
     ) -> Any:
-        """Integers from `low` to `high`, inclusive; deprecated as NumPy's."""
+        """Integers from `low` to `high`, inclusive; deprecated, as in NumPy."""
         low, high = (1, low) if high is None else (low, high)
         warnings.warn(
             f"This function is deprecated. Please call randint({low}, {high} + 1) instead",
@@ -164,7 +164,7 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
 
 
 def _restored(bits: Any = "MT19937") -> RandomState:
-    """A state of a bit generator, or of the name of one, which old files have."""
+    """A state from a bit generator, or from the name of one, as in old files."""
     return RandomState(named_bits(bits) if isinstance(bits, str) else bits)
 
 
@@ -177,9 +177,9 @@ add_methods(RandomState, np.random.RandomState, LEGACY)
 class _Joined(RandomState):
     """NumPy's own shared state, from which libraries draw as well.
 
-    The memory of MT19937, 624 words and which of them is next, tells whether somebody has. A
-    library may draw on some ranks only. So where it has drawn, the ranks compare places at the next
-    draw here, and go on from rank 0's.
+    The memory of MT19937, 624 words and the index of the next one, tells whether a library has
+    drawn. It may have drawn on some ranks only, so at the next draw here the ranks compare their
+    positions, and continue from rank 0's.
     """
 
     def __init__(self, settle: Callable[[Any], Any]) -> None:
@@ -189,7 +189,7 @@ class _Joined(RandomState):
         self.begin(self._source._bit_generator)
 
     def begin(self, bits: np.random.BitGenerator) -> None:
-        """Draw from this bit generator; the words of MT19937 are looked at in its memory."""
+        """Draw from this bit generator; the words of MT19937 are read from its memory."""
         _Theirs.__init__(self, bits)
         self._words = None
         if isinstance(bits, np.random.MT19937):
@@ -198,7 +198,7 @@ class _Joined(RandomState):
         self.leave()
 
     def leave(self) -> None:
-        """Note the place after a draw."""
+        """Record the position after a draw."""
         words = self._words
         self._place = None if words is None else (words[624], words[1])
 
@@ -216,7 +216,7 @@ class _Joined(RandomState):
 
 
 class _Process:
-    """Stands for this process where ranks are no threads."""
+    """Stands for this process if ranks are not threads."""
 
 
 _PROCESS = _Process()
@@ -228,7 +228,7 @@ def _shared() -> RandomState:
     world = current_world() or _PROCESS
     found = _states.get(world)
     if found is None:
-        verify_home(None)  # made in a function that ranks call by themselves it would differ
+        verify_home(None)  # a state made in a function that each rank calls alone would differ
         found = _states[world] = RandomState()
     return found
 
@@ -275,7 +275,7 @@ def join(settle: Callable[[Any], Any]) -> None:
     Parameters
     ----------
     settle : callable
-        Rank 0's value, if the values of the ranks differ; collective.
+        Returns rank 0's value if the values of the ranks differ; collective.
     """
     _states[_PROCESS] = _Joined(settle)
 
@@ -297,7 +297,7 @@ def set_bit_generator(bitgen: np.random.BitGenerator) -> None:
 
 
 def reseed(seed: Seed = None) -> None:
-    """Begin the functions' state anew; one of another bit generator than MT19937 as well."""
+    """Reseed the functions' state, even if its bit generator is not MT19937."""
     shared = _shared()
     bits = shared._plain._bit_generator
     if isinstance(bits, np.random.MT19937):

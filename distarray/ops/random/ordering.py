@@ -22,9 +22,9 @@ from distarray.typing import ArrayLike, Placements, ShapeLike
 
 __all__ = ["Ordering", "chosen", "permutation_of", "shuffle_in_place"]
 
-#: With probabilities an element takes one uniform number.
+#: With probabilities, each element takes one uniform number.
 _WEIGHTED = Row(Way.FIXED, (0,), 2)
-#: Of a population so many times as large, NumPy chooses without an array of all.
+#: From a population this many times larger than the choice, NumPy chooses without an array of all.
 _RARE = 50
 _ANYWHERE = Place(None, None)
 
@@ -34,8 +34,8 @@ class Ordering(Drawing):
 
     Cost
     ----
-    Each rank makes NumPy's swaps on an array of indices, up to `config.fallback_limit` bytes of it,
-    and takes its own. Distributed elements are sent once, to their new rank.
+    Each rank makes NumPy's swaps on an array of indices of up to `config.fallback_limit` bytes, and
+    takes its own part. Distributed elements are sent once, to their new rank.
     """
 
     def permutation(
@@ -62,7 +62,7 @@ class Ordering(Drawing):
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
     ) -> Any:
-        """Each slice along an axis permuted by itself; all elements without an axis."""
+        """Each slice along an axis permuted independently; without an axis, all elements."""
         mesh = mesh_for(mesh, self._mesh, [x, out])
         verify_place(self._plain, "permuted", mesh)
         if isinstance(x, DistArray) or isinstance(out, DistArray):
@@ -192,12 +192,12 @@ def chosen(
 
 
 def _are_few_integers(a: Any, size: Any, place: Place) -> bool:
-    """Whether some integers below another are surely replicated."""
+    """Whether `a` is an integer, and `size` integers below it are surely replicated."""
     return type(a) is int and place == _ANYWHERE and is_small(size)
 
 
 def _check_population(population: Any, count: int, shape: tuple[int, ...] | None) -> None:
-    """Raise NumPy's error where nothing can be chosen from."""
+    """Raise NumPy's error if there is nothing to choose from."""
     if count <= 0 and (shape is None or 0 not in shape):
         raise ValueError(
             "a cannot be empty unless no samples are taken"
@@ -212,7 +212,7 @@ def _index(
     place: Place,
     more: dict[str, Any],
 ) -> Any:
-    """The chosen positions below a number: its way depends on replacement and probabilities."""
+    """The chosen positions below a number; how depends on replacement and probabilities."""
     count, shape, replace, p = asked
     if not replace:
         rest = {"shuffle": more["shuffle"]} if more else {}
@@ -244,7 +244,7 @@ def _chosen_at_once(
     place: Place,
     more: dict[str, Any],
 ) -> Any:
-    """NumPy's own call, made on every rank, of whose result each takes its part."""
+    """NumPy's own call, made on every rank; each takes its part of the result."""
     mesh = place.mesh
     assert mesh is not None
     verify_place(self._plain, "choice", mesh)

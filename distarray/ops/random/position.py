@@ -1,4 +1,4 @@
-"""Numbers by position: which number an element gets depends on its place, and on nothing else.
+"""Numbers by position: an element's number depends on its position, not on the layout.
 
 They are not NumPy's numbers for a seed, though NumPy's methods draw them. No rank needs to know
 what another has drawn: nothing is sent, for any number of ranks.
@@ -34,14 +34,14 @@ _PROBE = np.random.Generator(np.random.Philox(0))
 class Generator:
     """Random numbers by global position: no message, the same arrays on any number of ranks.
 
-    A number depends on the seed, on how many calls came before, on the shape and on its place in
-    the array, and not on the layout. For the same seed they are not NumPy's numbers (see
+    A number depends on the seed, on how many calls came before, on the shape and on its position
+    in the array, and not on the layout. For the same seed the numbers are not NumPy's (see
     :mod:`distarray.engines.drawing.streams`); :func:`distarray.numpy.random.default_rng` has those.
 
     Parameters
     ----------
     bit_generator : Philox
-        Key and counter of :mod:`distarray.random`; two generators may share one.
+        A key and a counter, from :mod:`distarray.random`; two generators may share one.
     mesh : DeviceMesh, optional
         The mesh of the arrays it makes; the default mesh if not given.
 
@@ -53,7 +53,7 @@ class Generator:
     Notes
     -----
     All ranks make the same calls, for scalars as well. Each call takes the next part of the
-    sequence. Methods have NumPy's parameters, which have to be numbers here, and `mesh` and
+    sequence. Methods have NumPy's parameters, which must be numbers here, and `mesh` and
     `placements`.
 
     Examples
@@ -152,12 +152,12 @@ class Generator:
             layout = layout_for(as_shape(size), dtype, mesh, placements)
             return filled(layout, mesh, dtype, call, draw)
         if out.dtype != dtype or (size is not None and as_shape(size) != out.shape):
-            raise ValueError(f"out has to be an array of {dtype}, of the shape asked for")
+            raise ValueError(f"out must be an array of {dtype} with the shape asked for")
         self._fill(out, call, draw)
         return out
 
     def _fill(self, out: DistArray, call: Call, draw: Draw) -> None:
-        """Draw into a distributed array of any layout, where it is."""
+        """Draw into a distributed array of any layout, in place."""
         if out.layout.partials:
             out.settle()
         if out.mesh.device_type != "cpu":
@@ -206,7 +206,7 @@ class Generator:
         return [type(self)(child, mesh=self._mesh) for child in children]
 
     def _begin(self, name: str, mesh: DeviceMesh) -> Call:
-        """The numbers of the next call; under `config.check` all ranks must make the same one."""
+        """The next call of the stream; under `config.check` all ranks must make the same one."""
         verify_home(self._home)
         if config.check:
             verify_text(f"Generator.{name} of {self.bit_generator.summary()}", mesh)
@@ -230,7 +230,7 @@ def default_rng(seed: Any = None, *, mesh: DeviceMesh | None = None) -> Generato
     Parameters
     ----------
     seed : None, int, array_like of int, SeedSequence, or Generator
-        None takes fresh entropy from rank 0. A generator by position is returned as it is.
+        None takes fresh entropy from rank 0. A generator by position is returned itself.
     mesh : DeviceMesh, optional
         The mesh of the arrays it makes; the default mesh if not given.
 

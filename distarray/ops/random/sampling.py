@@ -1,4 +1,4 @@
-"""Methods that draw samples, made of the table of NumPy's methods."""
+"""Methods that draw samples, made from the table of NumPy's methods."""
 
 from collections.abc import Callable, Iterable
 from inspect import Parameter
@@ -33,7 +33,7 @@ class Drawing:
 
     @property
     def _plain(self) -> Any:
-        """NumPy's generator, to draw from where this one was made."""
+        """NumPy's generator; raises outside of the context in which this one was made."""
         verify_home(self._home)
         return self._source
 
@@ -71,7 +71,7 @@ def _method(theirs: type[Any], name: str, row: Row) -> Callable[..., Any]:
 
 
 def is_small(size: Any, *arguments: Iterable[Any]) -> bool:
-    """Whether arguments are numbers, and an array of a size is surely replicated."""
+    """Whether arguments are numbers, and an array of the given size is surely replicated."""
     for values in arguments:
         for value in values:
             if type(value) not in _PLAIN:
@@ -88,7 +88,7 @@ def is_small(size: Any, *arguments: Iterable[Any]) -> bool:
 
 
 def replicated(self: Drawing, drawn: Any) -> Any:
-    """What NumPy has drawn on every rank, as an array; a number as it is."""
+    """What NumPy has drawn on every rank, as an array; a number stays a number."""
     if type(drawn) is not np.ndarray:
         return drawn
     return of_whole(drawn, self._mesh or default_mesh())

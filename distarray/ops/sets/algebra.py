@@ -62,7 +62,7 @@ def intersect1d(
 
     Cost
     ----
-    As :func:`unique` of each array, ``concatenate`` and ``sort``; one element a pair of
+    As :func:`unique` of each array, ``concatenate`` and ``sort``; one element per pair of
     neighbouring ranks; and the masks that select the result.
     """
     x, y = _pair(ar1, ar2)
@@ -89,7 +89,7 @@ def intersect1d(
 
 @implements(np.setxor1d, objects=Objects.GATHER)
 def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> DistArray:
-    """The elements that are in one of two arrays only; see :func:`numpy.setxor1d`.
+    """The elements that are in only one of two arrays; see :func:`numpy.setxor1d`.
 
     Cost
     ----
@@ -148,7 +148,7 @@ def isin(
         Whether no element of either array repeats, which saves time. If one does repeat, the result
         is arbitrary, as in NumPy.
     invert : bool
-        Whether to tell which elements are not in the other array.
+        Whether to return which elements are not in the other array.
     kind : {None, "sort", "table"}
         As in NumPy; it decides which arguments are refused, not how elements are looked up.
 
@@ -159,10 +159,11 @@ def isin(
 
     Cost
     ----
-    Nothing if every rank has `test_elements`, one exchange if they are small. Integers whose range
-    is no wider than a block has bytes: one allreduce of a byte for each possible value. Otherwise
-    as :func:`unique` of `test_elements`; if few of them are distinct, nothing more. If many are, an
-    all-to-all of this rank's distinct elements and an exchange of the answers, a byte each.
+    Nothing if every rank has `test_elements`, one exchange if they are small. Integers with fewer
+    possible values than a block has bytes: one allreduce of a byte for each possible value.
+    Otherwise as :func:`unique` of `test_elements`; if few of them are distinct, nothing more. If
+    many are, an all-to-all of this rank's distinct elements and an exchange of the answers, a byte
+    each.
     """
     x, test = _pair(element, test_elements)
     _check_kind(x, test, kind)
@@ -178,9 +179,9 @@ def _inside(
     distinct: bool = False,
     ascends: bool = False,
 ) -> DistArray:
-    """As :func:`isin`, for arguments that are checked.
+    """As :func:`isin`, for checked arguments.
 
-    With `distinct` no element of either array repeats; with `ascends` those of `test` ascend.
+    With `distinct` no element of either array repeats; with `ascends` `test` is sorted.
     """
     if _differ(element, test):
         return call(np.full_like, element, invert, bool)  # type: ignore[no-any-return]
@@ -195,10 +196,10 @@ def _inside(
 
 
 def _differ(element: DistArray, test: DistArray) -> bool:
-    """Whether no elements are equal because their data types have nothing in common.
+    """Whether no elements are equal because the arrays have no common data type.
 
-    NumPy compares with each of a few elements, and finds them different; many it sorts together,
-    and raises. The sizes of the whole arrays decide, so that all ranks raise.
+    NumPy compares with a few elements one by one, and finds them different; many it sorts together,
+    and raises. The sizes of the whole arrays decide, so all ranks raise.
     """
     try:
         np.concatenate([np.zeros(0, element.dtype), np.zeros(0, test.dtype)])
@@ -212,7 +213,7 @@ def _differ(element: DistArray, test: DistArray) -> bool:
 
 
 def _known(element: DistArray, test: DistArray, kind: Kind, ready: bool) -> DistArray | Array:
-    """The elements looked for: on the host, whole on every rank; or sorted in a cut array."""
+    """The elements to look for: on the host, whole on every rank; or as a sorted, cut array."""
     mesh = test.mesh
     parts = prod([cut.parts for cut in test.layout.cuts])
     if parts > 1 and test.size and test.nbytes >= config.replicate_below:
@@ -231,7 +232,7 @@ def _known(element: DistArray, test: DistArray, kind: Kind, ready: bool) -> Dist
 
 
 def _tabulated(element: DistArray, test: DistArray) -> Array | None:
-    """The distinct integers looked for, by a table of all possible ones; None if too many."""
+    """The distinct integers to look for, by a table of all possible ones; None if too many."""
     mesh = test.mesh
     if mesh.coords is None:
         return np.empty(0, test.dtype)
@@ -248,7 +249,7 @@ def _tabulated(element: DistArray, test: DistArray) -> Array | None:
 
 
 def _looked_up(block: Array, test: DistArray, kind: DType) -> Array:
-    """Which elements of this rank's block are in a sorted array that is cut."""
+    """Which elements of this rank's block are in a sorted, cut array."""
     if test.mesh.coords is None:
         return np.zeros(block.shape, bool)
     flat = block.astype(kind, copy=False).reshape(-1)

@@ -27,7 +27,7 @@ _INVERSE: Any = type(np.unique_inverse(np.empty(0)))
 
 
 def _ascending(*args: Any, sorted: bool = True, **kwargs: Any) -> Any:
-    """NumPy's own function, for small whole arrays; NumPy may give them in no order if allowed."""
+    """NumPy's own function, for small whole arrays; sorts always, as `sorted` is not passed on."""
     return _unique(*args, **kwargs)
 
 
@@ -49,8 +49,8 @@ def unique(
     ar : DistArray or array_like
         Any placement.
     return_index, return_inverse, return_counts : bool
-        Whether to give also where each distinct element is first, the number of each element of
-        `ar` among the distinct ones, and how often each distinct element occurs.
+        Whether to return also where each distinct element is first, the position of each element
+        of `ar` among the distinct ones, and how often each distinct element occurs.
     axis : int, optional
         Distinct slices along an axis, instead of elements.
     equal_nan : bool
@@ -61,19 +61,19 @@ def unique(
     Returns
     -------
     DistArray, or a tuple of them
-        Few distinct elements are replicated; many are cut in their order, in blocks of about equal
-        length. The inverse is laid out as `ar`.
+        Few distinct elements are replicated; many are cut in ascending order, in blocks of about
+        equal length. The inverse is laid out as `ar`.
 
     Cost
     ----
     Every rank finds its own distinct elements. If these are few (`config.replicate_below` bytes
-    in all), an allgather of them. Otherwise two rounds of messages for the cuts, and an
-    all-to-all of the elements that change rank, and of as many numbers for each other result.
-    With an axis, the slices are first made whole.
+    in all), an allgather of them. Otherwise two rounds of messages for the cuts, an all-to-all of
+    the elements that change rank, and another of as many numbers for each further result. With an
+    axis, the slices are first made whole.
 
     Notes
     -----
-    Of several equal elements that differ (0.0 and -0.0), the first one is given.
+    Of several equal elements that differ (0.0 and -0.0), the first one is returned.
     """
     x = as_distarray(ar)
     asked = bool(return_index), bool(return_inverse), bool(return_counts)
@@ -102,7 +102,7 @@ def _by_numpy(x: DistArray, asked: _Asked, axis: Axis, equal_nan: bool, sorted: 
 
 
 def _elements(x: DistArray, asked: _Asked, equal_nan: bool) -> list[DistArray]:
-    """The distinct elements and what is asked about them."""
+    """The distinct elements, and the other results asked for."""
     if not equal_nan and x.dtype.kind in "fcmM" and bool(np.isnan(x).any()):
         return _with_every_nan(x, asked)
     kind = x.dtype
@@ -165,7 +165,7 @@ def _cutting(layout: Layout) -> tuple[int, ...]:
 
 
 def _placed(merged: Merged, x: DistArray) -> list[Any]:
-    """The distinct elements, where they are first and how often they are there, as arrays."""
+    """The distinct elements, where they are first and how often they occur, as arrays."""
     mesh = x.mesh
     if merged.counts is None:
         cut = Cut.whole(len(merged.found.keys))
@@ -179,14 +179,14 @@ def _placed(merged: Merged, x: DistArray) -> list[Any]:
 
 
 def _with_every_nan(x: DistArray, asked: _Asked) -> list[DistArray]:
-    """The distinct elements where no NaN equals another: each of them is listed."""
+    """The distinct elements if no NaN equals another: each NaN is listed."""
     flat: Any = in_line(x).plain()
     lost = np.isnan(flat)
     numbers, nans = np.flatnonzero(~lost), np.flatnonzero(lost)
     rest, missing = flat[numbers], flat[nans]
     values, *others = _elements(rest, (True, asked[1], True), True)
     order = np.argsort(missing, stable=True)
-    joined: Any = np.concatenate([values, missing[order]])  # in native order of bytes
+    joined: Any = np.concatenate([values, missing[order]])  # in native byte order
     result: list[Any] = [joined.astype(x.dtype, copy=False)]
     if asked[0]:
         result.append(np.concatenate([numbers[others[0]], nans[order]]))
@@ -220,7 +220,7 @@ def _slices(x: DistArray, asked: _Asked, axis: int) -> list[DistArray]:
         own.first = first + sum(lengths[: cuts[0].part(mesh.coords)])
     merged = _merged(y.layout, mesh, own, False)
     values, first, count = _placed(merged, y)
-    found = merged.found.keys.astype(keys.dtype, copy=False)  # joining makes the order native
+    found = merged.found.keys.astype(keys.dtype, copy=False)  # joining made the byte order native
     block = found.view(x.dtype) if found.dtype.itemsize else np.empty(0, x.dtype)
     block = mesh.asarray(block.reshape(len(found), *y.shape[1:]))
     shaped = [*values.layout.cuts, *cuts[1:]]
@@ -258,7 +258,7 @@ def unique_all(x: ArrayLike) -> Any:
 
 @implements(np.unique_counts, objects=Objects.GATHER)
 def unique_counts(x: ArrayLike) -> Any:
-    """Distinct elements and how often each is there; see :func:`numpy.unique_counts`.
+    """Distinct elements and how often each occurs; see :func:`numpy.unique_counts`.
 
     Cost
     ----
@@ -278,9 +278,9 @@ def unique_inverse(x: ArrayLike) -> Any:
     return _INVERSE(*unique(x, return_inverse=True, equal_nan=False))
 
 
-@implements(np.unique_values, objects=Objects.GATHER, small=False)  # NumPy's are in no order
+@implements(np.unique_values, objects=Objects.GATHER, small=False)  # NumPy's are not sorted
 def unique_values(x: ArrayLike) -> DistArray:
-    """Distinct elements in rising order; see :func:`numpy.unique_values`.
+    """Distinct elements in ascending order; see :func:`numpy.unique_values`.
 
     Cost
     ----

@@ -1,6 +1,6 @@
-"""partition and argpartition, by NumPy's own call where lines are whole.
+"""partition and argpartition, by NumPy's own call if lines are whole.
 
-NumPy leaves the order inside the parts open. Where lines are whole it is that of NumPy's call;
+NumPy leaves the order inside the parts undefined. If lines are whole it is that of NumPy's call;
 under `config.reproducible` it is the same on any number of ranks.
 """
 
@@ -27,7 +27,7 @@ __all__ = ["argpartition", "partition"]
 _INDEX = np.dtype(np.intp)
 #: More places than this are not selected one by one: everything is sorted.
 _MANY = 8
-#: From so many lines on an axis has many lines, unless one takes more than so many bytes.
+#: An axis with at least `_LINES` lines has many, unless a line takes more than `_LONG` bytes.
 _LINES, _LONG = 64, 1 << 26
 
 
@@ -48,14 +48,14 @@ def partition(
 
     Cost
     ----
-    Nothing where the axis is whole. Many lines: two exchanges. A long line: the selection of the
-    elements (a few small allgathers), and an all-to-all of what changes rank.
+    Nothing if the axis is whole. Many lines: two exchanges. A long line: the selection of the
+    elements (a few small allgathers), and an all-to-all of elements that change rank.
 
     Notes
     -----
-    NumPy leaves open the order of the smaller elements before each place and of the others behind
-    it. A line that is whole on a rank has the order of NumPy's own call. In a line that is cut the
-    elements keep the order in which they came; with many places at once, and for text, records and
+    NumPy does not define the order of the smaller elements before each place and of the others
+    after it. A line that is whole on a rank has the order of NumPy's own call. In a line that is
+    cut the elements keep their original order; with many places at once, and for text, records and
     complex numbers, the line is sorted. So the order depends on how the array is cut. Under
     `config.reproducible` every number of ranks gives the same array; a single line then takes two
     to three times as long as in NumPy.
@@ -99,12 +99,12 @@ def argpartition(
 
     Cost
     ----
-    As :func:`partition`, but a byte and an index travel with each element of a long line.
+    As :func:`partition`, but for each element of a long line a byte and an index are sent.
 
     Notes
     -----
-    The order inside the parts is open, see :func:`partition`. In a line that is cut, and in a
-    single line under `config.reproducible`, indices ascend before, between and behind the elements
+    The order inside the parts is undefined, see :func:`partition`. In a line that is cut, and in a
+    single line under `config.reproducible`, indices ascend before, between and after the elements
     asked for, and among those equal to them.
     """
     x = as_distarray(a)
@@ -145,7 +145,7 @@ def partition_in_place(
 
 
 def _numpys(x: DistArray, axis: Axis) -> bool:
-    """Whether NumPy's own call serves: every line is whole, and any order inside the parts does."""
+    """Whether NumPy's own call serves: every line is whole, and parts may be in any order."""
     if config.settings.reproducible:
         return False
     axes = range(x.ndim) if axis is None else [operator.index(axis)]
@@ -175,7 +175,7 @@ def _lined_up(x: DistArray, axis: Axis) -> tuple[DistArray, int]:
 
 
 def _many_lines(x: DistArray, axis: int) -> bool:
-    """Whether each line is brought to one rank; that must not depend on the number of ranks."""
+    """Whether each line is sent to one rank; this must not depend on the number of ranks."""
     others = [extent for dim, extent in enumerate(x.shape) if dim != axis]
     longest = max(others, default=1)
     return longest >= _LINES and x.nbytes // longest <= _LONG
@@ -196,7 +196,7 @@ def _order_at(line: Array, places: Sequence[int]) -> Array:
 
 
 def _label(block: Array, value: Array) -> Array:
-    """0, 1 or 2: whether elements are below a value, equal to it or above it; NaN is the last."""
+    """0, 1 or 2 for elements below a value, equal to it or above it; NaN is above all others."""
     above, not_below = block > value, block >= value
     lost = np.isnan(block) if block.dtype.kind == "f" else None
     if lost is not None and lost.any():

@@ -1,7 +1,7 @@
-"""searchsorted: looking values up in a sorted array; where both are cut, the values travel.
+"""searchsorted: values are looked up in a sorted array; if both are cut, the values are sent.
 
-Every rank learns the last element of every block, which tells it the block that has the place of a
-value.
+Every rank gets the last element of every block, from which it knows the block where a value
+belongs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Haystack:
 
     Cost
     ----
-    An allgather of one element a rank.
+    An allgather of one element per rank.
     """
 
     def __init__(self, a: DistArray) -> None:
@@ -75,11 +75,11 @@ class Haystack:
         Parameters
         ----------
         values : array
-            This rank's values, in one dimension, on the host.
+            This rank's values, 1-d, on the host.
         side : {"left", "right"}
             Whether the place of a value is before or after elements that are equal.
         answer : callable
-            Called with the values that this rank receives; gives an array of as many answers.
+            Called with the values that this rank receives; returns an array of as many answers.
         dtype : dtype
             The data type of the answers.
 
@@ -134,8 +134,8 @@ def searchsorted(
     Cost
     ----
     Nothing if every rank has all of `a`; one exchange if `a` is small. Otherwise, for values that
-    every rank has, one allreduce of the places. If both are cut, an allgather of an element a
-    rank, an all-to-all of the values and an exchange of their places. With `sorter`, as
+    every rank has, one allreduce of the places. If both are cut, an allgather of an element per
+    rank, an all-to-all of the values and an exchange of their places. With `sorter`, also that of
     ``take(a, sorter)``.
 
     Notes
@@ -171,7 +171,7 @@ def _checked(a: DistArray, v: DistArray, side: Side, sorter: ArrayLike | None) -
     if not a.size:
         return a
     try:
-        # NumPy does not count from the end here.
+        # Negative indices are out of range here, as in NumPy.
         found: DistArray = call(np.take, a, np.where(order < 0, a.size, order))
         return found
     except IndexError:

@@ -76,14 +76,14 @@ def sort(
 
     Cost
     ----
-    Nothing where the axis is whole. Where another dimension is long enough to be cut in its
-    place, two exchanges. A long cut axis: two rounds of messages of about ``sqrt(n * p)`` keys
-    for the exact cuts (see :mod:`~distarray.engines.sorting.splitters`), one all-to-all of what
-    changes rank, and memory for twice the block. ``axis=None`` flattens first, as ``ravel``.
+    Nothing if the axis is whole. If another dimension is long enough to be cut instead, two
+    exchanges. A long cut axis: two rounds of messages of about ``sqrt(n * p)`` keys for the exact
+    cuts (see :mod:`~distarray.engines.sorting.splitters`), one all-to-all of elements that change
+    rank, and memory for twice the block. ``axis=None`` flattens first, as ``ravel``.
 
     Notes
     -----
-    The bits are the same on every number of ranks. NaN and NaT come last.
+    The result is the same, bit for bit, on any number of ranks. NaN and NaT come last.
     """
     x, axis = _operand(np.sort, a, axis, kind=kind, order=order, stable=stable)
     if not x.ndim or x.dtype.hasobject:
@@ -143,7 +143,7 @@ def argsort(
 
     Cost
     ----
-    As :func:`sort`, with an index of 8 bytes that travels with each element.
+    As :func:`sort`, with an index of 8 bytes sent with each element.
     """
     x, axis = _operand(np.argsort, a, axis, kind=kind, order=order, stable=stable)
     if not x.ndim or x.dtype.hasobject:
@@ -199,7 +199,7 @@ def _by_numpy(
 
 
 def comparable(x: DistArray, order: Fields = None) -> DistArray:
-    """The array in a data type whose elements compare by the wanted fields first."""
+    """The array in a data type whose elements compare as wanted: by the fields in `order` first."""
     dtype = x.dtype
     if order is not None and dtype.names is not None:
         first = [order] if isinstance(order, str) else list(order)
@@ -266,7 +266,7 @@ def lexsort(keys: ArrayLike, axis: int = -1) -> DistArray:
 
     Cost
     ----
-    As :func:`argsort`; all keys of an element travel with it.
+    As :func:`argsort`; all keys of an element are sent with it.
     """
     given: Any = keys
     listed = list(given)
@@ -296,14 +296,14 @@ def _lex(blocks: Sequence[Array], axis: int) -> Array:
 
 
 def _lex_line(parts: Sequence[Array], line: Line) -> Array:
-    """This rank's part of the order of a line; a device cannot hold the joint keys."""
+    """This rank's part of the order of a line, on the host: devices have no structured keys."""
     found = _lex_spread([devices.to_host(part) for part in parts], line)
     return devices.back(found, parts[0]) if devices.on_device(parts[0]) else found
 
 
 def _lex_spread(parts: Sequence[Array], line: Line) -> Array:
     """The keys as one structured key, the most important field first."""
-    # In records NumPy takes the NaN of half precision for the least number, but not of single.
+    # In records NumPy sorts a NaN of half precision before all numbers, but not one of single.
     kinds = [np.dtype("f4") if part.dtype == np.float16 else part.dtype for part in parts]
     fields = [(f"f{number}", kind) for number, kind in enumerate(reversed(kinds))]
     joint = np.empty(len(parts[0]), fields)

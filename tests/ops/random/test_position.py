@@ -66,7 +66,7 @@ def test_into_an_array(world, ranks):
             out = distarray.distribute(np.zeros((60, 50)), placements=[placement], src=None)
             assert default_rng(7).random(out=out) is out
             assert_matches(out, wanted)
-        with pytest.raises(ValueError, match="out has to be"):
+        with pytest.raises(ValueError, match="out must be"):
             default_rng(7).random(out=out, dtype="f4")
         with pytest.raises(TypeError, match="unexpected"):
             default_rng(7).random(3, axis=2)
