@@ -31,6 +31,7 @@ __all__ = [
     "delete",
     "insert",
     "on_host",
+    "make_read_only",
     "refuse_read_only",
     "repeat",
     "repeated",
@@ -60,6 +61,12 @@ def refuse_read_only(block: Array, text: str = "assignment destination is read-o
     """
     if not getattr(block.flags, "writeable", True):
         raise ValueError(text)
+
+
+def make_read_only(block: Array) -> None:
+    """Forbid writing to a block; CuPy has no read-only memory."""
+    if isinstance(block, np.ndarray):
+        block.flags.writeable = False
 
 
 def as_array(block: Array) -> Array:

@@ -9,6 +9,7 @@ import numpy as np
 
 from distarray.array import DistArray, call, implements, to_layout, wrap
 from distarray.array.one_rank import Alone
+from distarray.array.portable import make_read_only
 from distarray.engines.contracting.operands import read
 from distarray.layout import Cut
 from distarray.ops.indexing.diagonals import diagonal_axes
@@ -57,8 +58,7 @@ def _merged_in_reverse(x: DistArray, first: int, second: int, both: bool) -> Dis
         diagonal = merged(flipped(x, [first, second]), first, second)
         return flipped(diagonal, [first - (second < first)])
     copy = merged(to_layout(x, x.layout.without_cut([second])), first, second)
-    if isinstance(copy.block, np.ndarray):
-        copy.block.flags.writeable = False
+    make_read_only(copy.block)
     return copy
 
 

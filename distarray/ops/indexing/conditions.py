@@ -78,9 +78,8 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: O
         beyond = flatnonzero(mask[extent:])
         if beyond.size and 0 in x.shape[:axis]:  # NumPy does not check the indices then
             shape = (*x.shape[:axis], int(np.count_nonzero(mask)), *x.shape[axis + 1 :])
-            return finished(
-                wrap(np.empty(shape, x.dtype), Layout.replicated(shape, mesh.shape), mesh), out
-            )
+            nothing = mesh.xp.empty(shape, x.dtype)
+            return finished(wrap(nothing, Layout.replicated(shape, mesh.shape), mesh), out)
         if beyond.size:
             first = extent + int(beyond[0])
             raise IndexError(f"index {first} is out of bounds for axis {axis} with size {extent}")
@@ -180,7 +179,7 @@ def _in_turn(values: Array, mask: DistArray) -> DistArray:
     packing = Packing(mask.block, mask.layout.cuts, mesh)
     layout = Layout.from_cuts([packing.cut], mesh.shape)
     ((start, stop),) = layout.section(mesh.coords)
-    number = wrap(np.arange(start, stop) % values.size, layout, mesh)
+    number = wrap(mesh.asarray(np.arange(start, stop) % values.size), layout, mesh)
     result: DistArray = take(values, number)
     return result
 

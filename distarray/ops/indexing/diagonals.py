@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, as_distarray, common_mesh, default_layout, implements, wrap
 from distarray.array.at_hand import bounded
 from distarray.array.one_rank import Alone
-from distarray.array.portable import refuse_read_only
+from distarray.array.portable import make_read_only, refuse_read_only
 from distarray.array.storage import vacant
 from distarray.engines.indexing.gather import fetch
 from distarray.engines.indexing.located import Located, block_in
@@ -61,7 +61,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> D
         along = [np.arange(start, start + length) for start in starts]
         places = Located(along, Layout.replicated((length,), mesh.shape))
         result = fetch(Rows(x, (first, second)), places, x.ndim - 2)
-        result.block.flags.writeable = False
+        make_read_only(result.block)
         return result
     section = layout.section(mesh.coords)
     shift = offset + section[first][0] - section[second][0]
@@ -69,7 +69,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> D
         block = np.diagonal(x.block, shift, first, second)
     else:
         block = vacant(x.block, target, x.mesh)
-        block.flags.writeable = False
+        make_read_only(block)
     return wrap(block, target, mesh)
 
 
