@@ -17,7 +17,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks import report
+from benchmarks import history, report
 from benchmarks.cases import CASES, Case
 from benchmarks.jobs import ROOT, Job, Refused, launched, said
 from benchmarks.plain import scratch_made
@@ -143,10 +143,19 @@ def machine() -> dict[str, Any]:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": said("git", "describe", "--always", "--dirty"),
         "machine": f"{platform.machine()} {platform.system()}",
+        "processor": _processor(),
         "python": platform.python_version(),
         "numpy": numpy.__version__,
         "cores": said("nproc"),
     }
+
+
+def _processor() -> str:
+    """The name of the processor, where Linux tells it."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
 
 
 def available(name: str, python: str) -> bool:
@@ -183,6 +192,7 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
         help="interpreter that has the other libraries; '' leaves them out",
     )
     parser.add_argument("--output", type=Path, default=ROOT / "build/benchmarks.jsonl")
+    parser.add_argument("--history", type=Path, default=ROOT / "benchmarks/history.jsonl")
     chosen = parser.parse_args(argv)
     if not any(chosen.only in name for name in ("import", *[case.name for case in CASES])):
         parser.error(f"no case's name contains {chosen.only!r}; benchmarks/*_cases.py have them")
@@ -213,5 +223,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         found.append(Measurement("import", "distarray", 1, "import distarray.numpy", times))
     print(report.targets(found))
     chosen.output.parent.mkdir(parents=True, exist_ok=True)
-    lines = [machine(), *[measurement.line() for measurement in found]]
+    about = machine()
+    lines = [about, *[measurement.line() for measurement in found]]
     chosen.output.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = history.entry(about, found)
+    print("\n".join(history.slower(run, history.append(chosen.history, run))))
