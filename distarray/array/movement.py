@@ -4,12 +4,14 @@ The functions here work on (block, layout, mesh); :class:`~distarray.array.DistA
 """
 
 from collections.abc import Sequence
+from itertools import product
+from math import prod
 
 import numpy as np
 
-from distarray.array.portable import as_array
+from distarray.array.portable import as_array, contiguous
 from distarray.comm import DeviceMesh, devices, ledger
-from distarray.layout import Cut, Fold, Layout, Shard
+from distarray.layout import Coords, Cut, Fold, Layout, Shard
 from distarray.plan import Exchange, Route, moved_elements, plan_exchange
 from distarray.typing import Array
 
@@ -27,6 +29,9 @@ __all__ = [
     "starts",
 ]
 
+#: The most parts that are sent to every rank by messages; more are gathered, which takes each rank
+#: as many messages as the number of ranks has digits.
+FEW = 16
 #: A place in the target block, and the elements that belong there.
 Piece = tuple[tuple[slice, ...], Array]
 
@@ -60,6 +65,11 @@ def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
     """This rank's block of `dst`: the block itself or a view of it if nothing has to move."""
     if src is dst:
         return block
+    if dst.is_replicated and mesh.coords is not None and mesh.size() > FEW:
+        mesh_dims = tuple(sorted([m for cut in src.cuts for m in cut.mesh_dims]))
+        parts = prod([mesh.shape[m] for m in mesh_dims])
+        if parts > FEW and src.size and src.is_plain:
+            return _collected(as_array(block), src, mesh, mesh.coords, mesh_dims)
     plan, block = plan_exchange(src, dst, mesh.coords), as_array(block)
     shape = dst.local_shape(mesh.coords)
     kept = plan.kept
@@ -68,6 +78,27 @@ def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
     target: Array = mesh.xp.empty(shape, block.dtype)
     _run(plan, block, target, mesh, Route(src, dst))
     return target
+
+
+def _collected(
+    block: Array, src: Layout, mesh: DeviceMesh, at: Coords, mesh_dims: tuple[int, ...]
+) -> Array:
+    """The whole array on every rank, by a gather along the mesh dimensions that cut it."""
+    route = Route(src, Layout.replicated(src.shape, src.mesh_shape))
+    if mesh.group.guarded:
+        mesh.group.check_exchange(block.nbytes, route)
+    everywhere = [mesh_dims.index(m) if m in mesh_dims else -1 for m in range(mesh.ndim)]
+    places = []
+    for found in product(*[range(mesh.shape[m]) for m in mesh_dims]):
+        coords = [found[n] if n >= 0 else at[m] for m, n in enumerate(everywhere)]
+        places.append(src.section(tuple(coords)))
+    shapes = [tuple([stop - start for start, stop in place]) for place in places]
+    line, counts = contiguous(block).reshape(-1), [prod(shape) for shape in shapes]
+    parts = mesh.subgroup(mesh_dims).allgather_varied(line, counts, route)
+    whole: Array = mesh.xp.empty(src.shape, block.dtype)
+    for place, shape, part in zip(places, shapes, parts, strict=True):
+        whole[tuple([slice(*pair) for pair in place])] = part.reshape(shape)
+    return whole
 
 
 def _talk(
