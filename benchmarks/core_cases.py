@@ -7,6 +7,7 @@ __all__ = ["CASES"]
 SMALL = "a = place(rng.random((64, 64)))"
 THREE = "a, b, s = place(rng.random(n)), place(rng.random(n)), 3.0"
 FIFTEEN = "((a + b) * (a - b) + 2.0 * a * b) / (1.0 + a * a + b * b) - 0.5 * a + 0.25 * b"
+TWO_SUMS = "(lambda d: (float(d.max()), float((d * d).sum())))(a - b)"
 SWEEPS = """
 a = place(rng.random((n, n)))
 def sweeps(u, count):
@@ -54,6 +55,33 @@ CASES = [
     ),
     Case("triad 8M", THREE, everywhere("a + s * b"), {"n": 8 * MILLION}, {"n": 64}, "24 * n"),
     Case("15 operations 8M", THREE, everywhere(FIFTEEN), {"n": 8 * MILLION}, {"n": 64}, "24 * n"),
+    Case(
+        "sum of products 8M",
+        THREE,
+        everywhere("float((a * b).sum())", dtensor="float((a * b).sum().full_tensor())"),
+        {"n": 8 * MILLION},
+        {"n": 64},
+        "16 * n",
+        messages="1",
+    ),
+    Case(
+        "root mean square 8M",
+        THREE,
+        everywhere("float(np.sqrt(((a - b) ** 2).mean()))", heat="", dtensor=""),
+        {"n": 8 * MILLION},
+        {"n": 64},
+        "16 * n",
+        messages="1",
+    ),
+    Case(
+        "two reductions 8M",
+        THREE,
+        everywhere(TWO_SUMS, heat="", dtensor=""),
+        {"n": 8 * MILLION},
+        {"n": 64},
+        "16 * n",
+        messages="2",
+    ),
     Case(
         "stencil 2048²",
         SWEEPS,
