@@ -7,7 +7,23 @@ __all__ = ["CASES"]
 SMALL = "a = place(rng.random((64, 64)))"
 THREE = "a, b, s = place(rng.random(n)), place(rng.random(n)), 3.0"
 FIFTEEN = "((a + b) * (a - b) + 2.0 * a * b) / (1.0 + a * a + b * b) - 0.5 * a + 0.25 * b"
-TWO_SUMS = "(lambda d: (float(d.max()), float((d * d).sum())))(a - b)"
+#: Expressions as functions, which JAX compiles.
+FUNCTIONS = f"""
+{THREE}
+def formula(a, b):
+    return {FIFTEEN}
+def product(a, b):
+    return (a * b).sum()
+def deviation(a, b):
+    return np.sqrt(((a - b) ** 2).mean())
+def reductions(a, b):
+    d = a - b
+    return d.max(), (d * d).sum()
+if "jax" in globals():
+    formula, product, deviation, reductions = map(
+        jax.jit, (formula, product, deviation, reductions)
+    )
+"""
 SWEEPS = """
 a = place(rng.random((n, n)))
 def sweeps(u, count):
@@ -54,11 +70,18 @@ CASES = [
         messages="1",
     ),
     Case("triad 8M", THREE, everywhere("a + s * b"), {"n": 8 * MILLION}, {"n": 64}, "24 * n"),
-    Case("15 operations 8M", THREE, everywhere(FIFTEEN), {"n": 8 * MILLION}, {"n": 64}, "24 * n"),
+    Case(
+        "15 operations 8M",
+        FUNCTIONS,
+        everywhere("formula(a, b)", jax="ready(formula(a, b))"),
+        {"n": 8 * MILLION},
+        {"n": 64},
+        "24 * n",
+    ),
     Case(
         "sum of products 8M",
-        THREE,
-        everywhere("float((a * b).sum())", dtensor="float((a * b).sum().full_tensor())"),
+        FUNCTIONS,
+        everywhere("float(product(a, b))", dtensor="", heat="", jax="ready(product(a, b))"),
         {"n": 8 * MILLION},
         {"n": 64},
         "16 * n",
@@ -66,8 +89,8 @@ CASES = [
     ),
     Case(
         "root mean square 8M",
-        THREE,
-        everywhere("float(np.sqrt(((a - b) ** 2).mean()))", heat="", dtensor=""),
+        FUNCTIONS,
+        everywhere("float(deviation(a, b))", dtensor="", heat="", jax="ready(deviation(a, b))"),
         {"n": 8 * MILLION},
         {"n": 64},
         "16 * n",
@@ -75,8 +98,13 @@ CASES = [
     ),
     Case(
         "two reductions 8M",
-        THREE,
-        everywhere(TWO_SUMS, heat="", dtensor=""),
+        FUNCTIONS,
+        everywhere(
+            "[float(x) for x in reductions(a, b)]",
+            dtensor="",
+            heat="",
+            jax="ready(reductions(a, b))",
+        ),
         {"n": 8 * MILLION},
         {"n": 64},
         "16 * n",
