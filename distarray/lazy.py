@@ -1,11 +1,14 @@
-"""Loading on first use: public names (PEP 562), and libraries that are extras."""
+"""Loading on first use: public names (PEP 562), libraries that are extras, parts of NumPy."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import Any
 
-__all__ = ["lazy_names", "load_operations", "needs"]
+__all__ = ["after_import", "lazy_names", "load_operations", "needs"]
 
 
 #: Loads the operations of arrays; set by the package, which knows the rooms.
@@ -64,3 +67,41 @@ def needs(module: str, extra: str = "io") -> Any:
             f"pip install 'distarray-mpi[{extra}]'",
             name=missing.name,
         ) from None
+
+
+class _Awaiting(MetaPathFinder):
+    """Finds the awaited modules as Python does, and calls a function on each after its import."""
+
+    def __init__(self) -> None:
+        self.acts: dict[str, Callable[[ModuleType], None]] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of an awaited module; None for others."""
+        act = self.acts.pop(fullname, None)
+        spec = None if act is None else PathFinder.find_spec(fullname, path, target)
+        if act is None or spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def execute_and_act(module: ModuleType) -> None:
+            execute(module)
+            act(module)
+
+        spec.loader.exec_module = execute_and_act  # type: ignore[method-assign]
+        return spec
+
+
+_awaiting = _Awaiting()
+
+
+def after_import(name: str, act: Callable[[ModuleType], None]) -> None:
+    """Call a function on a module: now if it is loaded, else when somebody imports it."""
+    module = sys.modules.get(name)
+    if module is not None:
+        act(module)
+        return
+    if _awaiting not in sys.meta_path:
+        sys.meta_path.insert(0, _awaiting)
+    _awaiting.acts[name] = act

@@ -57,8 +57,9 @@ from distarray.typing import Array, ArrayLike, DTypeLike, Shape
 
 __all__ = ["Deferred"]
 
-#: Bytes of a block from which on operations are put off: as much as does not stay in cache.
-LEAST = 1 << 20
+#: Bytes of a block from which on operations are put off. Below, what it costs to put one off is
+#: more than chains of a few operations gain.
+LEAST = 1 << 22
 #: Bytes of the widest elements of which operations are put off.
 _WIDEST = 16
 #: Operations that one array may wait for.

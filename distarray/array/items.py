@@ -19,10 +19,11 @@ from distarray.array.base import Base
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import error_state
 from distarray.array.keys import basic_entries, directed, names_element, plain_key
-from distarray.array.ladder import at_once, call, is_free, passed, usual, watched
+from distarray.array.ladder import at_once, call, call_in_general, is_free, passed, usual, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
 from distarray.comm import DeviceMesh
+from distarray.config import in_force
 from distarray.layout import Entries, Layout, local_key, view_layout, whole_view
 from distarray.typing import Array, ArrayKey, ArrayLike, ElementKey, Key
 
@@ -91,10 +92,14 @@ class Items(Base):
                         temporaries.share(self, result)
                     return result
             else:
-                found = at_once(operator.getitem, (self, key), {})
-                if found is not NotImplemented:
-                    return found
+                return self._selected(block, key)
         return self._read(key)
+
+    def _selected(self, block: Array, key: Any) -> Any:
+        """What a key selects that is not of the basic types."""
+        small = block.nbytes < in_force().replicate_below
+        found = at_once(operator.getitem, (self, key), {}) if small else NotImplemented
+        return self._read(key) if found is NotImplemented else found
 
     def _of_block(self, part: Array, layout: Layout) -> Self:
         """A view that is known to lie as `layout` says."""
@@ -117,7 +122,7 @@ class Items(Base):
             self.settle()
         entries = basic_entries(key, self.layout.shape)
         if entries is None:
-            return call(operator.getitem, self, key)
+            return call_in_general(operator.getitem, self, key)
         result = self.sliced(entries)
         return self._element(result) if names_element(key, result.layout.shape) else result
 

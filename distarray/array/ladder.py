@@ -41,8 +41,10 @@ from distarray.typing import ArrayLike, UfuncOut
 __all__ = [
     "at_once",
     "call",
+    "call_in_general",
     "call_ufunc",
     "is_free",
+    "number_at_once",
     "numpys_at_once",
     "on_objects",
     "passed",
@@ -90,8 +92,11 @@ on_check(_look_closer)
 def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call the implementation of a NumPy function, or the fallback."""
     result = at_once(function, args, kwargs)
-    if result is not NotImplemented:
-        return result
+    return call_in_general(function, *args, **kwargs) if result is NotImplemented else result
+
+
+def call_in_general(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """As :func:`call`, for operands that are known not to be small and whole."""
     passed.number += 1
     row = FUNCTIONS.get(function)
     if error_state() is usual[0]:
@@ -144,12 +149,26 @@ def two_at_once(ufunc: np.ufunc, x: Base, y: Base) -> Any:
 
 def numpys_at_once(method: _Method) -> _Method:
     """Decorate a method of arrays that small arrays which every rank has whole leave to NumPy's."""
+    return _at_once_first(method, whole=False)
+
+
+def number_at_once(method: _Method) -> _Method:
+    """As :func:`numpys_at_once`, for a method that gives a number if it has no arguments."""
+    return _at_once_first(method, whole=True)
+
+
+def _at_once_first(method: _Method, whole: bool) -> _Method:
+    """The method, after NumPy's; `whole`: where no rank has only a part, it takes cut arrays, too.
+
+    A number that all ranks have needs no layout, but an array keeps that of the operand.
+    """
     act: Any = getattr(np.ndarray, method.__name__)
 
     @wraps(method)
     def first(self: Base, *args: Any, **kwargs: Any) -> Any:
         if error_state() is usual[0]:
-            found = at_hand.answer_for_one(act, self, args, kwargs)
+            bare = whole and not args and not kwargs
+            found = at_hand.answer_for_one(act, self, args, kwargs, bare)
             if found is not NotImplemented:
                 return found
         return method(self, *args, **kwargs)

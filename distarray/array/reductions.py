@@ -10,7 +10,7 @@ from typing import Any, Self, Unpack, overload
 import numpy as np
 
 from distarray.array.base import Base
-from distarray.array.ladder import call, numpys_at_once
+from distarray.array.ladder import call, number_at_once, numpys_at_once
 from distarray.typing import ArrayLike, Axes, DTypeLike, Out, Reducing
 
 __all__ = ["Reductions"]
@@ -37,7 +37,7 @@ class Reductions(Base):
         out: Out = None,
         **kwargs: Unpack[Reducing],
     ) -> Any: ...
-    @numpys_at_once
+    @number_at_once
     def sum(
         self,
         axis: Axes = None,
@@ -65,7 +65,7 @@ class Reductions(Base):
         out: Out = None,
         **kwargs: Unpack[Reducing],
     ) -> Any: ...
-    @numpys_at_once
+    @number_at_once
     def prod(
         self,
         axis: Axes = None,
@@ -93,7 +93,7 @@ class Reductions(Base):
         out: Out = None,
         **kwargs: Unpack[Reducing],
     ) -> Any: ...
-    @numpys_at_once
+    @number_at_once
     def mean(
         self,
         axis: Axes = None,
@@ -111,7 +111,7 @@ class Reductions(Base):
     ) -> Self: ...
     @overload
     def max(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
-    @numpys_at_once
+    @number_at_once
     def max(
         self, axis: Axes = None, out: Out = None, *more: ArrayLike, **kwargs: Unpack[Reducing]
     ) -> Any:
@@ -124,7 +124,7 @@ class Reductions(Base):
     ) -> Self: ...
     @overload
     def min(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
-    @numpys_at_once
+    @number_at_once
     def min(
         self, axis: Axes = None, out: Out = None, *more: ArrayLike, **kwargs: Unpack[Reducing]
     ) -> Any:
@@ -137,7 +137,7 @@ class Reductions(Base):
     ) -> Self: ...
     @overload
     def any(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
-    @numpys_at_once
+    @number_at_once
     def any(
         self,
         axis: Axes = None,
@@ -158,7 +158,7 @@ class Reductions(Base):
     ) -> Self: ...
     @overload
     def all(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
-    @numpys_at_once
+    @number_at_once
     def all(
         self,
         axis: Axes = None,
@@ -191,7 +191,7 @@ class Reductions(Base):
         ddof: float = 0,
         **kwargs: Unpack[Reducing],
     ) -> Any: ...
-    @numpys_at_once
+    @number_at_once
     def std(
         self,
         axis: Axes = None,
@@ -222,7 +222,7 @@ class Reductions(Base):
         ddof: float = 0,
         **kwargs: Unpack[Reducing],
     ) -> Any: ...
-    @numpys_at_once
+    @number_at_once
     def var(
         self,
         axis: Axes = None,
@@ -239,7 +239,7 @@ class Reductions(Base):
     def argmax(self, axis: int, out: Out = None, **kwargs: Unpack[Reducing]) -> Self: ...
     @overload
     def argmax(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
-    @numpys_at_once
+    @number_at_once
     def argmax(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
         """As :func:`numpy.argmax`."""
         return call(np.argmax, self, axis, out, **kwargs)
@@ -248,7 +248,7 @@ class Reductions(Base):
     def argmin(self, axis: int, out: Out = None, **kwargs: Unpack[Reducing]) -> Self: ...
     @overload
     def argmin(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
-    @numpys_at_once
+    @number_at_once
     def argmin(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
         """As :func:`numpy.argmin`."""
         return call(np.argmin, self, axis, out, **kwargs)

@@ -99,6 +99,8 @@ def _compute_some(arrays: Sequence[Any]) -> bool:
     """Run those whose blocks have one shape; False if there are none left."""
     with lock:
         waiting = _together(arrays)
+        if not waiting:
+            return False
         ends = [end for _, end in waiting if end.block is None]
         program = Program(ends)
         outs = {program.step_of(x): np.empty(x.shape, x.dtype) for x in ends}
@@ -112,7 +114,7 @@ def _compute_some(arrays: Sequence[Any]) -> bool:
             if held(array) is end:
                 restore(array, end.block)
     program.warn()  # which may raise
-    return bool(waiting)
+    return True
 
 
 def _together(arrays: Sequence[Any]) -> list[tuple[Any, Operation]]:

@@ -1,16 +1,17 @@
 """Functions of numpy.lib.recfunctions that take a structured array or a sequence of arrays.
 
 They recognize a single array only if it is NumPy's own, and would take a distributed one for a
-sequence. It is put into a tuple here, where it is an operand like any other.
+sequence. It is put into a tuple here, where it is an operand like any other. Importing the module
+takes a while: what it defines is replaced when somebody imports it.
 """
 
 from collections.abc import Callable
 from functools import wraps
+from types import ModuleType
 from typing import Any
 
-import numpy.lib.recfunctions
-
 from distarray.array import DistArray
+from distarray.lazy import after_import
 from distarray.typing import ArrayLike
 
 __all__: list[str] = []
@@ -27,6 +28,9 @@ def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
     return joined
 
 
-for _name in ("merge_arrays", "stack_arrays"):
-    _function = getattr(numpy.lib.recfunctions, _name)
-    setattr(numpy.lib.recfunctions, _name, _of_arrays(_function))
+def _replace(module: ModuleType) -> None:
+    for name in ("merge_arrays", "stack_arrays"):
+        setattr(module, name, _of_arrays(getattr(module, name)))
+
+
+after_import("numpy.lib.recfunctions", _replace)

@@ -2,29 +2,30 @@
 
 Other array types cannot override these functions of NumPy's, which evaluate every series at every
 point only if the points are NumPy's own array. If the points are distributed, the coefficients get
-here the shape that NumPy would give them.
+here the shape that NumPy would give them. The functions are replaced when somebody imports them.
 """
 
 from collections.abc import Callable
 from functools import wraps
 from inspect import signature
+from types import ModuleType
 from typing import Any
 
 import numpy as np
-from numpy.polynomial import chebyshev, hermite, hermite_e, laguerre, legendre, polynomial
 
 from distarray.array import DistArray
+from distarray.lazy import after_import
 from distarray.typing import ArrayLike
 
 __all__: list[str] = []
 
-_VALUES: dict[Any, tuple[str, ...]] = {
-    chebyshev: ("chebval",),
-    hermite: ("hermval",),
-    hermite_e: ("hermeval",),
-    laguerre: ("lagval",),
-    legendre: ("legval",),
-    polynomial: ("polyval", "polyvalfromroots"),
+_VALUES = {
+    "chebyshev": ("chebval",),
+    "hermite": ("hermval",),
+    "hermite_e": ("hermeval",),
+    "laguerre": ("lagval",),
+    "legendre": ("legval",),
+    "polynomial": ("polyval", "polyvalfromroots"),
 }
 
 
@@ -46,6 +47,11 @@ def _at_points(evaluate: Callable[..., Any]) -> Callable[..., Any]:
     return value
 
 
-for _module, _names in _VALUES.items():
-    for _name in _names:
-        setattr(_module, _name, _at_points(getattr(_module, _name)))
+def _replace(package: ModuleType) -> None:
+    for kind, names in _VALUES.items():
+        module = getattr(package, kind)
+        for name in names:
+            setattr(module, name, _at_points(getattr(module, name)))
+
+
+after_import("numpy.polynomial", _replace)

@@ -38,7 +38,7 @@ def test_every_rank_has_it(shape, mesh_shape, placements, view):
         x = VIEWS[view](distribute(values, mesh, placements, src=None))
         with trace() as sent:
             whole = x.redistribute(placements=[Replicate()] * mesh.ndim)
-        np.testing.assert_array_equal(whole.to_local(), expected)
+        np.testing.assert_array_equal(whole.full(), expected)
         parts = [mesh.shape[m] for m, p in enumerate(placements) if p != Replicate()]
         if expected.size and np.prod(parts) > FEW:
             assert [event.kind for event in sent] == ["allgather"]

@@ -19,9 +19,9 @@ order complex scalars with NaNs otherwise than ufuncs do. Its own arrays take ma
 elements, if they are no arrays of its own, for integers; text that is to be written under a
 condition is read as numbers. The last digit of arctan2 depends on the steps of its operands. Text
 that is assigned to records is written until a number cannot be read. Which complex NaN stands for
-all of a set is as it happens. `broadcast_arrays` refuses what is a view of what has become
-read-only. A real element of its own arrays takes the real part of its own complex 0-d arrays, and
-refuses those of others.
+all of a set is as it happens. `broadcast_arrays` and `meshgrid` refuse what is a view of what has
+become read-only. A real element of its own arrays takes the real part of its own complex 0-d
+arrays, and refuses those of others.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ _JOINED = re.compile(r"np\.\w*(?:concatenate|stack)\(.*out=")
 _SHOWN = re.compile(r"\.byteswap\(|\.tobytes\(|\.view\(\"")
 #: Not asked of float16, nor of NaNs that carry something.
 _SORTED_WRONGLY = re.compile(r"sort|unique|partition|searchsorted|isin|median")
+#: Not asked of views of what has become read-only.
+_BROADCAST = re.compile(r"np\.(?:broadcast_arrays|meshgrid)\(")
 #: Not asked of complex NaNs: which of them stands for all is as it happens.
 _OF_SETS = re.compile(r"unique|setdiff|setxor|union|intersect")
 
@@ -78,7 +80,7 @@ def concern(line: str, env: dict[str, Any]) -> bool:
         return True
     if _REDUCED.search(line) and _is_narrow(line, env):
         return True
-    if "broadcast_arrays(" in line and any(map(_is_above_what_is_read_only, named)):
+    if _BROADCAST.search(line) and any(map(_is_above_what_is_read_only, named)):
         return True
     if _JOINED.search(line) and _is_refused_half_way(line, env):
         return True

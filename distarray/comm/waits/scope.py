@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakSet
 
-from distarray.comm import network
 from distarray.comm.calls import Call
+from distarray.comm.network import addresses
 from distarray.comm.waits.channel import Channel, open_channel
 from distarray.comm.waits.verdict import Entry, Report
 from distarray.comm.waits.wire import WORDS, Node, Wire, listener
@@ -286,7 +286,7 @@ def _connect(scope: Scope, comm: "MPI.Intracomm", near: "MPI.Intracomm") -> None
     leaders = comm.Split(0 if near.Get_rank() == 0 else MPI.UNDEFINED)
     place = None
     if leaders != MPI.COMM_NULL:
-        node = Node(scope.channel.ranks, network.addresses(), [port for port in ports if port])
+        node = Node(scope.channel.ranks, addresses(), [port for port in ports if port])
         place = scope.keep_nodes(leaders.allgather(node), None)
         leaders.Free()
     scope.keep_nodes((), near.bcast(place))

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from distarray.comm import network
+from distarray.comm.network import addresses
 
 __all__ = ["WORDS", "Node", "Wire", "listener"]
 
@@ -80,7 +80,7 @@ class Wire:
         self._secret = secret
         self._answer = answer
         self._heed = heed
-        self._own = network.addresses()
+        self._own = addresses()
         self._thread: threading.Thread | None = None
         self._stopping = False
 
