@@ -19,6 +19,7 @@ import numpy as np
 import numpy.char
 import numpy.fft
 import numpy.lib.recfunctions
+import numpy.polynomial
 import numpy.strings
 from numpy.testing import overrides
 
