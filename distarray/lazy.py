@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
@@ -69,8 +68,11 @@ def needs(module: str, extra: str = "io") -> Any:
         ) from None
 
 
-class _Awaiting(MetaPathFinder):
-    """Finds the awaited modules as Python does, and calls a function on each after its import."""
+class _Awaiting:
+    """Finds the awaited modules as Python does, and calls a function on each after its import.
+
+    It is no `importlib.abc.MetaPathFinder`, whose module takes as long to import as all of these.
+    """
 
     def __init__(self) -> None:
         self.acts: dict[str, Callable[[ModuleType], None]] = {}

@@ -8,7 +8,6 @@ import io
 import linecache
 import os
 import sys
-import sysconfig
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -43,7 +42,12 @@ known: dict[str | None, bool] = {}
 of_program: set[str] = set()
 #: Directories below which modules are installed.
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
-_STANDARD = tuple({sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "platstdlib")})
+_VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
+#: Where Python's own modules are. `sysconfig`, which says it as well, takes long to import.
+_STANDARD = (
+    os.path.dirname(os.__file__) + os.sep,
+    os.path.join(sys.base_exec_prefix, sys.platlibdir, _VERSION) + os.sep,
+)
 #: Characters of a line of the program that are shown.
 _WIDTH = 60
 
