@@ -18,7 +18,7 @@ from distarray.comm.describing import described, named
 from distarray.comm.group import Group
 from distarray.comm.same_call import grouped
 from distarray.comm.user_lines import user_line
-from distarray.config import config
+from distarray.config import in_force
 from distarray.errors import DivergenceError
 from distarray.typing import Array
 
@@ -34,7 +34,7 @@ def verify(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, 
         On all ranks of the mesh of the first distributed operand, naming each group of ranks
         and its call.
     """
-    if not config.settings.check:
+    if not in_force().check:
         return
     args = list(args)
     if adopting():
@@ -50,7 +50,7 @@ def verify(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, 
 
 def verify_text(text: str, mesh: DeviceMesh) -> None:
     """Raise on every rank of a mesh if their descriptions of the call differ."""
-    if config.settings.check and mesh.coords is not None:
+    if in_force().check and mesh.coords is not None:
         verify_among(mesh.group, text)
 
 

@@ -34,7 +34,7 @@ from distarray.array.base import Base, check_out, is_number, operands_in, sequen
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
 from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, Objects, Row, is_overridden
-from distarray.config import config, on_check
+from distarray.config import in_force, on_check
 from distarray.layout import Layout
 from distarray.typing import ArrayLike, UfuncOut
 
@@ -182,7 +182,7 @@ def is_free(function: Callable[..., Any], layout: Layout) -> bool:
 
 
 def _is_free_after_all(function: Callable[..., Any]) -> bool:
-    return not (config.settings.check or raises() or is_overridden(function))
+    return not (in_force().check or raises() or is_overridden(function))
 
 
 # -- rungs 1 and 2 -------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from distarray.array.core import DistArray, wrap
 from distarray.array.creation import default_layout
 from distarray.array.registry import Row
 from distarray.comm import DeviceMesh
-from distarray.config import config
+from distarray.config import in_force
 from distarray.layout import Layout, Placement, Replicate, Shard
 
 __all__ = ["Alone", "is_alone"]
@@ -91,7 +91,7 @@ def _lone(values: list[Any]) -> DistArray | None:
             if type(value) not in _SEQUENCES:
                 return None
             values.extend(value)
-    return None if config.settings.reproducible else found
+    return None if in_force().reproducible else found
 
 
 def _model(values: Iterable[Any], otherwise: DistArray) -> tuple[DistArray, bool]:
@@ -123,7 +123,7 @@ def _placed(value: Any, x: DistArray, by_size: bool) -> Any:
     if not isinstance(value, (np.ndarray, np.generic)):
         return value
     mesh, layout = x.mesh, x.layout
-    if by_size or (layout.is_replicated and x.nbytes < config.replicate_below):
+    if by_size or (layout.is_replicated and x.nbytes < in_force().replicate_below):
         return wrap(value, default_layout(value.shape, value.itemsize, mesh), mesh)
     return wrap(value, _like(value.shape, layout.mesh_shape, layout.placements), mesh)
 
