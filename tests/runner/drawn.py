@@ -90,7 +90,7 @@ print(Parallel(n_jobs=2)(delayed(work)(j) for j in range({k})))
         """
 child = os.fork()
 if child == 0:
-    os._exit(int(float(a.sum()) > 0) + {k})
+    os._exit(int(work(2) > 0) + {k})
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """,
     ],
