@@ -269,7 +269,7 @@ def _made(comm: MPI.Intracomm, talker: Talker) -> MPIGroup:
     group._comm.Set_errhandler(MPI.ERRORS_RETURN)
     group.is_world = comm == MPI.COMM_WORLD
     comm.Set_attr(_keyval, group)
-    group.nodes = _nodes_of(group._comm)
+    group.nodes = _nodes_of(group._comm) if talker is MAIN else _known_nodes(group)
     tune.start(group._comm)
     watch.join(group)
     return group
@@ -283,6 +283,19 @@ def _nodes_of(comm: MPI.Intracomm) -> Sequence[int] | None:
     found = np.empty(comm.size, np.int32)
     comm.Allgather(np.array([first], np.int32), found)
     return _several(found.tolist())
+
+
+def _known_nodes(group: MPIGroup) -> Sequence[int] | None:
+    """The node of each rank as far as the world's group knows it; else a node for each.
+
+    It sends nothing: several threads that split communicators at the same time can block each other
+    in MPICH.
+    """
+    world = cast("MPIGroup | None", MPI.COMM_WORLD.Get_attr(_keyval))
+    if world is None:
+        return _several(range(group.size))
+    nodes = world.nodes
+    return None if nodes is None else _several([nodes[rank] for rank in group.world_ranks])
 
 
 def _several(nodes: Sequence[int]) -> Sequence[int] | None:
