@@ -90,14 +90,15 @@ class Comparison:
         names, others = (variables(world) for world in (self.plain, self.ours))
         if list(names) != list(others):
             return "variables", f"{list(others)}; NumPy: {list(names)}"
-        for name, wanted in names.items():
+        first = None
+        for name, wanted in names.items():  # all of them: the others may have to be asked
             try:
                 text = difference_of(others[name], wanted, self.signs)
             except Exception as error:
                 text = words(error)
-            if text is not None:
-                return "value", f"{name}: {text}"
-        return None
+            if text is not None and first is None:
+                first = "value", f"{name}: {text}"
+        return first
 
     # -- memory ----------------------------------------------------------------------------------
 

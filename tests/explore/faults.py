@@ -21,7 +21,8 @@ condition is read as numbers. The last digit of arctan2 depends on the steps of 
 that is assigned to records is written until a number cannot be read. Which complex NaN stands for
 all of a set is as it happens. `broadcast_arrays` and `meshgrid` refuse what is a view of what has
 become read-only. A real element of its own arrays takes the real part of its own complex 0-d
-arrays, and refuses those of others.
+arrays, and refuses those of others. `put` and `putmask` write the gaps between the fields of
+records, too.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ _SHOWN = re.compile(r"\.byteswap\(|\.tobytes\(|\.view\(\"")
 _SORTED_WRONGLY = re.compile(r"sort|unique|partition|searchsorted|isin|median")
 #: Not asked of views of what has become read-only.
 _BROADCAST = re.compile(r"np\.(?:broadcast_arrays|meshgrid)\(")
+#: Not written to records with gaps between the fields: the gaps get what was in other memory.
+_WRITTEN_WHOLE = re.compile(r"\.put(?:mask)?\(")
 #: Not asked of complex NaNs: which of them stands for all is as it happens.
 _OF_SETS = re.compile(r"unique|setdiff|setxor|union|intersect")
 
@@ -77,6 +80,8 @@ def concern(line: str, env: dict[str, Any]) -> bool:
     if _OF_SETS.search(line) and any(v.dtype.kind == "c" and np.isnan(v).any() for v in named):
         return True
     if _SHOWN.search(line) and any(map(_has_several_forms, named)):
+        return True
+    if _WRITTEN_WHOLE.search(line) and any(map(_has_gaps, named)):
         return True
     if _REDUCED.search(line) and _is_narrow(line, env):
         return True
@@ -112,10 +117,15 @@ def _is_above_what_is_read_only(values: Any) -> bool:
 
 def _has_several_forms(values: Any) -> bool:
     """Whether there are NaNs or zeros, of which equal ones may have other bits, or gaps."""
-    kind = values.dtype
-    if kind.names is not None and kind.itemsize > sum([kind[name].itemsize for name in kind.names]):
+    if _has_gaps(values):
         return True
     return values.dtype.kind in "fc" and bool((np.isnan(values) | (values == 0)).any())
+
+
+def _has_gaps(values: Any) -> bool:
+    """Whether there are records with bytes that belong to no field."""
+    kind = values.dtype
+    return kind.names is not None and kind.itemsize > sum([kind[n].itemsize for n in kind.names])
 
 
 def _is_refused_half_way(line: str, env: dict[str, Any]) -> bool:
