@@ -98,8 +98,11 @@ def _drawn(
                 drawing.plain.add(f"v{count}")
         pending = pending or ", P" in line
         notes = _Notes()
-        with np.errstate(all="ignore", call=notes), np.errstate(invalid="log"):
-            outcome(line, env)
+        try:
+            with np.errstate(all="ignore", call=notes), np.errstate(invalid="log"):
+                outcome(line, env)
+        except SystemError:  # NumPy has not raised an error of its own, which comes up now
+            return
         if notes.casts:
             return  # what becomes of a number beyond its type, C does not say
         yield line
