@@ -53,6 +53,28 @@ def test_the_first_of_equal_elements_is_given(world, data):
     world.run(case.ranks, program)
 
 
+@pytest.mark.parametrize("kind", ["f8", "c16"])
+def test_the_sign_of_zero_is_that_of_the_first_one(world, ranks, kind):
+    """Also where the blocks do not follow one another in the order of the elements."""
+    rng = np.random.default_rng(5)
+    cases = [rng.choice([np.nan, -0.0, 0.0, 1.0], (4, 5)).astype(kind) for _ in range(20)]
+
+    def program(group):
+        mesh = DeviceMesh(group, (1, group.size))
+        for values in cases:
+            wanted, places = np.unique(values, return_index=True)
+            for limit in (0, 1 << 18):
+                with config.override(replicate_below=limit):
+                    x = distribute(values, mesh, [Replicate(), Shard(1)])
+                    found, index = np.unique(x, return_index=True)
+                assert_matches(index, places)
+                numbers = ~np.isnan(wanted)
+                signs = np.signbit(found.full().real)[numbers]
+                assert signs.tolist() == np.signbit(wanted.real)[numbers].tolist()
+
+    world.run(ranks, program)
+
+
 @settings(max_examples=40)
 @given(data=st.data())
 def test_slices(world, data):

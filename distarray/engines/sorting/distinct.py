@@ -18,6 +18,8 @@ from distarray.typing import Array
 __all__ = ["Merged", "merge"]
 
 _PURPOSE = "distinct elements"
+#: Kinds of elements that may be equal and yet differ, as 0.0 and -0.0 do: the first one counts.
+_VARIED = "fcV"
 
 
 class Merged(NamedTuple):
@@ -96,4 +98,8 @@ def _joined(
     """The distinct elements of sorted runs, one after the other."""
     if first is None and count is None and own.inverse is None:
         return kept(merged(keys), equal_nan)
-    return condensed(keys, merging_order(keys), equal_nan, first, count, own.inverse is not None)
+    found = condensed(keys, merging_order(keys), equal_nan, first, count, own.inverse is not None)
+    if first is not None and found.first is not None and keys.dtype.kind in _VARIED:
+        order = np.argsort(first)
+        found.keys = keys[order[np.searchsorted(first, found.first, sorter=order)]]
+    return found
