@@ -85,6 +85,16 @@ def is_contiguous(x: Base, order: str, everywhere: bool = True) -> bool:
     return _decided(x, _of_contiguity(block, layout, order), dims, inner, everywhere)
 
 
+def is_fortran_alone(x: Base) -> bool:
+    """Whether an array is stored in Fortran order and not in C order: NumPy's ``flags.fnc``.
+
+    Cost
+    ----
+    Twice that of :func:`is_contiguous`.
+    """
+    return x.ndim > 1 and not is_contiguous(x, "C") and is_contiguous(x, "F")
+
+
 def has_items_in_line(x: Base) -> bool:
     """Whether the items along the last dimension, which has several, are adjacent in memory.
 

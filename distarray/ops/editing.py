@@ -11,6 +11,7 @@ from distarray.array import DistArray, as_distarray, call, common_mesh, implemen
 from distarray.array import portable as blocks
 from distarray.array.one_rank import Alone
 from distarray.array.probes import hollow
+from distarray.array.storage import is_fortran_alone
 from distarray.engines.assembling import assemble
 from distarray.engines.indexing.values import as_values
 from distarray.engines.reshaping import in_line
@@ -98,7 +99,8 @@ def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> D
     Cost
     ----
     None if `obj` is known on all ranks. A sharded mask is sent to where the elements are, and one
-    integer per rank is gathered along the mesh dimensions that cut `axis`.
+    integer per rank is gathered along the mesh dimensions that cut `axis`. For a slice or a single
+    index, if the blocks do not show the order of elements in memory, two allreduces of an integer.
 
     Raises
     ------
@@ -118,13 +120,23 @@ def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> D
         lengths.append(stop - start - chosen.below(stop) + chosen.below(start))
     start, stop = x.layout.section(x.mesh.coords)[axis]
     block = blocks.delete(x.to_local(), chosen.within(start, stop), axis)
-    return _cut_anew(x, block, axis, lengths)
+    result = _cut_anew(x, block, axis, lengths)
+    return _stored_as(x, result) if isinstance(chosen, _Stride) else result
 
 
 def _cut_anew(arr: DistArray, block: Array, axis: int, lengths: list[int]) -> DistArray:
     """The result with these lengths of its blocks along an axis, evenly cut if they differ much."""
     layout = _with_lengths(arr.layout, axis, lengths)
     return balanced(wrap(block, layout, arr.mesh), axis)
+
+
+def _stored_as(arr: DistArray, result: DistArray) -> DistArray:
+    """The result in Fortran order if the array is, as NumPy stores it."""
+    if is_fortran_alone(arr):
+        block = arr.mesh.xp.empty(result.block.shape, arr.dtype, order="F")
+        block[...] = result.block
+        result.block = block
+    return result
 
 
 def _with_lengths(layout: Layout, axis: int, lengths: list[int]) -> Layout:
@@ -153,7 +165,14 @@ def _chosen(obj: ArrayLike | slice, extent: int, axis: int) -> _Chosen:
             raise IndexError(f"index {obj} is out of bounds for axis {axis} with size {extent}")
     if numbers.dtype.kind not in "iu":
         raise IndexError("arrays used as indices must be of integer (or boolean) type")
-    return _Listed(np.unique(_counted_from_front(numbers.ravel(), extent, axis)))
+    return _listed(_counted_from_front(numbers.ravel(), extent, axis), extent)
+
+
+def _listed(numbers: Array, extent: int) -> _Chosen:
+    """Indices given one by one; a single one as a slice, as NumPy stores the rest in that case."""
+    if numbers.size == 1:
+        return _Stride(slice(int(numbers[0]), int(numbers[0]) + 1), extent)
+    return _Listed(np.unique(numbers))
 
 
 def _counted_from_front(numbers: Array, extent: int, axis: int) -> Array:
@@ -214,11 +233,13 @@ def insert(
     -------
     DistArray
         The elements of `arr` stay on their ranks and the values join them, so blocks may differ in
-        length. If one is more than twice as long as in an even cut, the result is cut evenly.
+        length. If one is more than twice as long as in an even cut, the result is cut evenly. An
+        array in Fortran order keeps it.
 
     Cost
     ----
-    None for values that all ranks know. Sharded values are sent to where they are inserted.
+    None for values that all ranks know. Sharded values are sent to where they are inserted. If the
+    blocks do not show the order of elements in memory, two allreduces of an integer.
 
     Raises
     ------
@@ -226,6 +247,12 @@ def insert(
         If an index is out of bounds; on all ranks.
     """
     x, axis = _flattened(arr, axis, obj, values)
+    result = _inserted(x, obj, values, axis)
+    return _stored_as(x, result)
+
+
+def _inserted(x: DistArray, obj: ArrayLike | slice, values: ArrayLike, axis: int) -> DistArray:
+    """The array with values before some indices, in any order in memory."""
     extent = x.shape[axis]
     numbers, printed = _insertion_points(obj, extent)
     if numbers.size == 1:

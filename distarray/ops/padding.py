@@ -14,7 +14,7 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, empty, implements, to_layout, wrap
 from distarray.array.one_rank import Alone
-from distarray.array.storage import is_contiguous
+from distarray.array.storage import is_fortran_alone
 from distarray.engines.assembling import fill_parts, placed_by_size
 from distarray.layout import Cut, Fold, Layout, stretched_cut
 from distarray.ops.rearranging import is_balanced
@@ -168,7 +168,7 @@ def _grown(array: DistArray, widths: Sequence[Pair]) -> DistArray:
     if layout.is_replicated:
         layout = placed_by_size(layout.shape, array.dtype, [array], array.mesh)
     padded = empty(layout, array.dtype, array.mesh)
-    if array.ndim > 1 and not is_contiguous(array, "C") and is_contiguous(array, "F"):
+    if is_fortran_alone(array):
         padded.block = array.mesh.xp.empty(padded.block.shape, array.dtype, order="F")
     return padded
 

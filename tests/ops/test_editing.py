@@ -1,6 +1,9 @@
 """insert, delete and trim_zeros."""
 
+from itertools import product
+
 import numpy as np
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -8,7 +11,7 @@ import distarray.ops  # noqa: F401
 from distarray.array import distribute
 from distarray.comm import DeviceMesh
 from distarray.comm.ledger import forbid_communication, trace
-from distarray.layout import Shard
+from distarray.layout import Replicate, Shard
 from distarray.testing import array_values, assert_matches, assert_same_error, recipes, shapes
 
 from .likeness import LAYOUTS, Case, Operand, cases, check, check_view
@@ -83,6 +86,30 @@ def test_insert(world, data):
     operands = (*case.operands, Operand(given_values, lay))
     both = Case(case.ranks, case.mesh_shape, operands, case.large)
     check(world, both, lambda x, new: np.insert(x, obj, new, axis))
+
+
+@pytest.mark.host
+def test_the_order_in_memory_is_numpys(world, ranks):
+    """Arrays in Fortran order keep it."""
+    square = np.arange(24.0).reshape(4, 6)
+    whole = [lambda x: x, lambda x: x.T]
+    parts = [lambda x: x[:, :2], lambda x: x.T[:2]]
+    edits = [(np.insert, (7.0,)), (np.delete, ())]
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        for placement in (Shard(0), Shard(1), Replicate()):
+            x = distribute(square, mesh, [placement])
+            for array in whole if placement == Shard(1) else whole + parts:
+                for (edit, values), obj in product(edits, (0, [1], slice(0, 2))):
+                    for axis in (0, 1):
+                        found = edit(array(x), obj, *values, axis=axis)
+                        wanted = edit(array(square), obj, *values, axis=axis)
+                        assert_matches(found, wanted)
+                        for order in ("c_contiguous", "f_contiguous"):
+                            assert getattr(found.flags, order) == getattr(wanted.flags, order)
+
+    world.run(ranks, program)
 
 
 @settings(max_examples=60)
