@@ -17,9 +17,10 @@ import numpy
 
 # fmt: off
 # isort: off
+from distarray.ops.buffers import frombuffer
 from distarray.ops.conversion import (
     array, asanyarray, asarray, asarray_chkfinite, ascontiguousarray, asfortranarray,
-    from_dlpack, frombuffer, fromiter, fromstring, require,
+    from_dlpack, fromiter, fromstring, require,
 )
 from distarray.ops.creation import (
     empty, empty_like, eye, full, full_like, identity, ones, ones_like, tri, zeros, zeros_like,

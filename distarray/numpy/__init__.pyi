@@ -83,9 +83,10 @@ from distarray.io.numpy_load import load
 from distarray.io.memmap import memmap
 from distarray.io.raw_binary import fromfile
 from distarray.io.text import fromregex, genfromtxt, loadtxt
+from distarray.ops.buffers import frombuffer
 from distarray.ops.conversion import (
     array, asanyarray, asarray, asarray_chkfinite, ascontiguousarray, asfortranarray,
-    from_dlpack, frombuffer, fromiter, fromstring, require,
+    from_dlpack, fromiter, fromstring, require,
 )
 from distarray.ops.creation import (
     empty, empty_like, eye, full, full_like, identity, ones, ones_like, tri, zeros, zeros_like,

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from distarray.array import DistArray, common_mesh, distribute, wrap
+from distarray.array import DistArray, common_mesh, distribute
 from distarray.array.exporting import converted
 from distarray.array.placing import Placements, creates, place
 from distarray.array.storage import owns_memory, suits
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
+from distarray.ops.buffers import is_lent, over, part
 from distarray.ops.listed import joined
 from distarray.typing import Array, ArrayLike, DTypeLike, Order
 
@@ -28,7 +29,6 @@ __all__ = [
     "ascontiguousarray",
     "asfortranarray",
     "from_dlpack",
-    "frombuffer",
     "fromiter",
     "fromstring",
     "require",
@@ -117,8 +117,31 @@ def _made(
         values = _by_protocol(source, dtype, keywords)
         if isinstance(values, DistArray):
             return _from_distarray(values, dtype, copy, order, ndmin, mesh, placements)
+    return _of_values(values, source, copy, order or "K", like, mesh, placements)
+
+
+def _of_values(
+    values: Array,
+    source: ArrayLike,
+    copy: bool | None,
+    order: Order,
+    like: ArrayLike | None,
+    mesh: DeviceMesh | None,
+    placements: Placements | None,
+) -> DistArray:
+    """Each rank's part of values, shared or copied; all of a buffer's if they are shared."""
+    if copy is not True and placements is None and _shares_a_buffer(values, source):
+        return over(values, source, like, mesh)
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
-    return _part(values, layout, mesh, order or "K", _is_copied(copy, values, source, layout))
+    return part(values, layout, mesh, order, _is_copied(copy, values, source, layout))
+
+
+def _shares_a_buffer(values: Array, source: Any) -> bool:
+    """Whether values are those of a buffer that others read and write, which is no array."""
+    base: Any = values.base
+    if isinstance(source, np.ndarray) or not isinstance(base, memoryview):
+        return False
+    return is_lent(values, source)
 
 
 def _as_copied(copy: Any) -> bool | None:
@@ -175,13 +198,6 @@ def _is_copied(copy: bool | None, values: Array, source: ArrayLike, layout: Layo
     if copy is True and (values is source or values.base is not None):  # others share them
         return True
     return not layout.is_whole
-
-
-def _part(values: Array, layout: Layout, mesh: DeviceMesh, order: Order, copied: bool) -> DistArray:
-    if layout.local_shape(mesh.coords) != values.shape:
-        values = values[tuple([slice(*interval) for interval in layout.section(mesh.coords)])]
-    block = mesh.asarray(values)
-    return wrap(block.copy(order) if copied else block, layout, mesh)
 
 
 @creates(np.asarray, at=True, lists=True, elements=_of_list)
@@ -339,36 +355,7 @@ def _distributed(
     values: Array, like: ArrayLike | None, mesh: DeviceMesh | None, placements: Placements | None
 ) -> DistArray:
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
-    return _part(values, layout, mesh, "K", _is_copied(None, values, values, layout))
-
-
-@creates(np.frombuffer)
-def frombuffer(
-    buffer: bytes | bytearray | memoryview | Array,
-    dtype: DTypeLike = None,
-    count: int = -1,
-    offset: int = 0,
-    *,
-    like: ArrayLike | None = None,
-    mesh: DeviceMesh | None = None,
-    placements: Placements | None = None,
-) -> DistArray:
-    """The bytes of a buffer as a 1-d array; see :func:`numpy.frombuffer`.
-
-    Cost
-    ----
-    No message, and no copy: the block is this rank's part of the buffer.
-
-    Notes
-    -----
-    What a rank later writes to its buffer shows in the array, which is read-only if the buffer is.
-    A write to the array reaches only the part of a rank's buffer that is its block: on one rank,
-    or with `Replicate`, all of it. The array keeps the whole buffer in memory; its ``copy()`` does
-    not.
-    """
-    values = np.frombuffer(buffer, float if dtype is None else dtype, count, offset)
-    layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
-    return _part(values, layout, mesh, "K", copied=False)
+    return part(values, layout, mesh, "K", _is_copied(None, values, values, layout))
 
 
 @creates(np.fromiter, lists=True)

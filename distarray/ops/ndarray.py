@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from distarray.array import DistArray
+from distarray.ops.buffers import is_lent, over
 from distarray.ops.conversion import array
 from distarray.ops.creation import empty
 from distarray.typing import Array, DTypeLike, ShapeLike
@@ -76,7 +77,10 @@ class ndarray(metaclass=_EitherArray):
         """An uninitialized array, or an array of a buffer's elements."""
         if buffer is None and strides is None and np.dtype(dtype).itemsize:
             return empty(shape, dtype, order or "C")
-        return array(np.ndarray(shape, dtype, buffer, offset, strides, order), copy=None)
+        values: Any = np.ndarray(shape, dtype, buffer, offset, strides, order)
+        if buffer is not None and is_lent(values, buffer):
+            return over(values, buffer)
+        return array(values, copy=None)
 
     def __class_getitem__(cls, item: Any) -> Any:
         """NumPy's generic alias, for annotations: ``np.ndarray[shape, dtype]``."""

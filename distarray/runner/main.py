@@ -26,6 +26,7 @@ from distarray.runner import (
     jobs,
     libraries,
     locks,
+    loops,
     output,
     pools,
     step,
@@ -67,7 +68,8 @@ where they are handed a distributed one.
                      covered: do not branch on their order.
   Threads            that the program starts, and those of its pools (concurrent.futures,
                      multiprocessing.pool.ThreadPool), run one at a time, each until it waits or
-                     ends. Those of libraries may use what needs no other rank.
+                     ends. Those of libraries may use what needs no other rank. The event loop of
+                     asyncio has rank 0's timers, until it waits for files or sockets.
   Processes          that the program starts are each rank's own, and compute alone; the program
                      receives what rank 0's have sent (multiprocessing, concurrent.futures,
                      joblib). Only rank 0's print; files they write are written by each rank's.
@@ -236,6 +238,7 @@ def _share(line: Line, answers: Answers) -> None:
             turns.install()
             pools.install()
             locks.install()
+            loops.install(answers)
         commands.install(answers)
         children.install(answers)
         jobs.install(answers)

@@ -165,6 +165,61 @@ def test_asyncio(tmp_path):
     compare(tmp_path, ASYNCIO)
 
 
+RACES = """
+    import asyncio, os, random, sys, time
+    import numpy as np
+
+    a = np.arange(100_000.0)
+    rank = int(os.environ.get("PMI_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or 0)
+
+    async def work(k, seconds):
+        await asyncio.sleep(seconds)
+        return k, float((a + k).sum())
+
+    def first_later(k):
+        time.sleep(0.08 * rank)  # the other ranks are late
+        return k
+
+    async def main():
+        tasks = [asyncio.create_task(work(k, 0.05 * (3 - first_later(k)))) for k in range(3)]
+        for task in asyncio.as_completed(tasks):
+            k, total = await task
+            print(k, total, float(np.roll(a, k)[:k].sum()))
+        waiting = [work(k, random.random() / 50) for k in range(8)]
+        found = [await task for task in asyncio.as_completed(waiting)]
+        print(sorted(found))
+        try:
+            async with asyncio.timeout(0.05):
+                while True:
+                    a.sum()
+                    await asyncio.sleep(first_later(0))
+        except TimeoutError:
+            print("late", float(a.sum()))
+        racing = [asyncio.create_task(work(k, 0.01 * k)) for k in range(4)]
+        done, rest = await asyncio.wait(racing, return_when="FIRST_COMPLETED")
+        print(sorted(task.result() for task in done), len(rest))
+        threads = [asyncio.to_thread(lambda k=k: float(np.sort(-a)[k])) for k in range(3)]
+        print(await asyncio.gather(work(1, 0.001), *threads))
+        loop = asyncio.get_running_loop()
+        until, rounds = loop.time() + 0.05, 0
+        while loop.time() < until:
+            rounds += float(a.sum()) > 0
+            await asyncio.sleep(0)
+        print(rounds > 0)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", "print(6 * 7)", stdout=asyncio.subprocess.PIPE
+        )
+        print(await process.communicate(), process.returncode, float(a.sum()))
+
+    asyncio.run(main())
+"""
+
+
+def test_tasks_of_a_loop_go_on_in_one_order(tmp_path):
+    """Each rank went on with the task whose time had come first there."""
+    compare(tmp_path, RACES)
+
+
 def test_executors(tmp_path):
     compare(tmp_path, EXECUTORS)
 

@@ -1,0 +1,75 @@
+"""Arrays over memory that is lent: buffers, shared memory, mapped files.
+
+Whoever lends memory that can be written to reads there what the program writes, and the other way
+round: all of it, so that each rank has such an array whole. Memory that nobody can write to is cut
+like other arrays, and so is that of an MPI window, which ranks may share.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from distarray.array import DistArray, wrap
+from distarray.array.placing import Placements, creates, place
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout
+from distarray.typing import Array, ArrayLike, DTypeLike, Order
+
+__all__ = ["frombuffer", "is_lent", "over", "part"]
+
+
+@creates(np.frombuffer)
+def frombuffer(
+    buffer: bytes | bytearray | memoryview | Array,
+    dtype: DTypeLike = None,
+    count: int = -1,
+    offset: int = 0,
+    *,
+    like: ArrayLike | None = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """The bytes of a buffer as a 1-d array; see :func:`numpy.frombuffer`.
+
+    Cost
+    ----
+    No message, and no copy: the block is this rank's part of the buffer.
+
+    Notes
+    -----
+    What a rank later writes to its buffer shows in the array, which is read-only if the buffer is.
+    A buffer that can be written to makes a replicated array, so that what is written to the array
+    is in every rank's buffer; with other `placements`, or in an MPI window, a rank writes its block
+    alone. Give placements where ranks share a buffer otherwise, or each of them adds to the same
+    memory. The array keeps the whole buffer in memory; its ``copy()`` does not.
+    """
+    values = np.frombuffer(buffer, float if dtype is None else dtype, count, offset)
+    return over(values, buffer, like, mesh, placements)
+
+
+def over(
+    values: Array,
+    buffer: object,
+    like: ArrayLike | None = None,
+    mesh: DeviceMesh | None = None,
+    placements: Placements | None = None,
+) -> DistArray:
+    """A distributed array over the same memory as NumPy's array of a buffer."""
+    layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
+    if placements is None and is_lent(values, buffer):
+        layout = Layout.replicated(values.shape, mesh.shape)
+    return part(values, layout, mesh, "K", copied=False)
+
+
+def is_lent(values: Array, buffer: object) -> bool:
+    """Whether somebody besides NumPy's array of a buffer may write to its memory, or read it."""
+    owner = buffer.obj if isinstance(buffer, memoryview) else buffer
+    return values.flags.writeable and type(owner).__module__ != "mpi4py.MPI"
+
+
+def part(values: Array, layout: Layout, mesh: DeviceMesh, order: Order, copied: bool) -> DistArray:
+    """An array whose values every rank has, each of which keeps its part."""
+    if layout.local_shape(mesh.coords) != values.shape:
+        values = values[tuple([slice(*interval) for interval in layout.section(mesh.coords)])]
+    block = mesh.asarray(values)
+    return wrap(block.copy(order) if copied else block, layout, mesh)
