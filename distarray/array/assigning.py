@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.array import movement
-from distarray.array.base import Base
+from distarray.array.base import Base, is_number
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.config import config
@@ -128,9 +128,9 @@ def one_element(value: Any, dtype: np.dtype[Any], whole: bool = False) -> Any:
         If the value has dimensions, unless the elements are objects.
     """
     if isinstance(value, Base):
-        if value.layout.shape and whole and dtype.kind == "O":
+        if whole and dtype.kind == "O" and not is_number(value):
             cell = np.empty((), dtype)
-            cell[()] = value
+            cell[()] = value if value.layout.shape else value.plain().block  # NumPy knows these
             return cell
         if value.layout.shape:
             np.empty((), dtype)[()] = np.zeros(value.layout.shape, value.block.dtype)
