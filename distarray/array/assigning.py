@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["assign", "brought", "fitted", "one_element"]
 
+_ARRAYS = (Base, np.ndarray, np.generic)
+
 
 def assign(target: Base, value: Any) -> None:
     """Copy a value into a distributed array, which has no fold pending.
@@ -84,7 +86,10 @@ def _assign_objects(target: Base, value: Any) -> None:
 
 
 def _bare(value: Any, mesh: DeviceMesh) -> Any:
-    """The NumPy scalar of the 0-d result of an operation; other values unchanged."""
+    """A value, but for the scalar that a 0-d result stands for, and what ``__array__`` gives."""
+    if hasattr(type(value), "__array__") and not isinstance(value, _ARRAYS):
+        given = value.__array__()  # asked by NumPy, it may not give one of ours
+        return given if isinstance(given, _ARRAYS) else value
     if isinstance(value, Base) and isinstance(value.block, np.generic) and value.mesh is mesh:
         return value.plain().block
     return value

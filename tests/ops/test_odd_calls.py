@@ -83,6 +83,14 @@ def alike(m, name, **named):
     return isinstance(found, Derived), *found.shape
 
 
+def assigned_answer(m):
+    x = m.zeros((3, 4))
+    x[1:] = Answering(m.arange(4.0))
+    x[0, 0] = Answering(m.array(7.0))
+    x[[0, 2], 1] = Answering(m.array([8, 9]))
+    return x
+
+
 def of_dates(m):
     dates = m.array(["2020-01-01", "2021-02-03"], "M8[D]")
     return np.ndarray((2,), "M8[D]", dates)
@@ -226,6 +234,9 @@ CALLS = {
     "an array as an element": kept_array,
     "answers in lists": lambda m: m.array([Answering(grid(m)), Answering(grid(m) + 1)]),
     "answers in deeper lists": lambda m: m.asarray([[Answering(numbers(m))], [numbers(m)]]),
+    "an answer assigned": assigned_answer,
+    "an answer beside an array": lambda m: m.maximum(numbers(m), Answering(numbers(m) * 2)),
+    "an answer joined": lambda m: m.concatenate([Answering(numbers(m)), numbers(m)]),
     "answers stacked": lambda m: m.stack([Answering(numbers(m)), numbers(m)]),
     "no answer": lambda m: m.array([numbers(m), [1, 2]]),
     "ones like a subclass": lambda m: alike(m, "ones_like"),
