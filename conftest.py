@@ -272,7 +272,7 @@ def mpiexec(own_processes: None) -> tuple[str, ...]:
 def own_random_numbers(request: pytest.FixtureRequest) -> None:
     """What a test draws from its module's RNG does not depend on the tests that ran before it."""
     drawing = getattr(request.module, "RNG", None)
-    if drawing is not None:
+    if hasattr(drawing, "bit_generator"):
         seed = zlib.crc32(request.node.name.encode())
         drawing.bit_generator.state = np.random.default_rng(seed).bit_generator.state
 

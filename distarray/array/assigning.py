@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from distarray.array import movement
-from distarray.array.base import Base
+from distarray.array.base import Base, is_number
 from distarray.array.portable import refuse_read_only
 from distarray.comm import DeviceMesh
 from distarray.config import config
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from distarray.array.core import DistArray
 
 __all__ = ["assign", "brought", "fitted", "one_element"]
+
+_ARRAYS = (Base, np.ndarray, np.generic)
 
 
 def assign(target: Base, value: Any) -> None:
@@ -84,7 +86,10 @@ def _assign_objects(target: Base, value: Any) -> None:
 
 
 def _bare(value: Any, mesh: DeviceMesh) -> Any:
-    """The NumPy scalar of the 0-d result of an operation; other values unchanged."""
+    """A value, but for the scalar that a 0-d result stands for, and what ``__array__`` gives."""
+    if hasattr(type(value), "__array__") and not isinstance(value, _ARRAYS):
+        given = value.__array__()  # asked by NumPy, it may not give one of ours
+        return given if isinstance(given, _ARRAYS) else value
     if isinstance(value, Base) and isinstance(value.block, np.generic) and value.mesh is mesh:
         return value.plain().block
     return value
@@ -128,9 +133,9 @@ def one_element(value: Any, dtype: np.dtype[Any], whole: bool = False) -> Any:
         If the value has dimensions, unless the elements are objects.
     """
     if isinstance(value, Base):
-        if value.layout.shape and whole and dtype.kind == "O":
+        if whole and dtype.kind == "O" and not is_number(value):
             cell = np.empty((), dtype)
-            cell[()] = value
+            cell[()] = value if value.layout.shape else value.plain().block  # NumPy knows these
             return cell
         if value.layout.shape:
             np.empty((), dtype)[()] = np.zeros(value.layout.shape, value.block.dtype)

@@ -17,7 +17,16 @@ from distarray.config import in_force
 from distarray.layout import Layout
 from distarray.typing import Array, ArrayLike, Shape
 
-__all__ = ["ELEMENTS", "OURS", "PLAIN", "answer", "answer_to_ufunc", "bounded", "of_product"]
+__all__ = [
+    "ELEMENTS",
+    "OURS",
+    "PLAIN",
+    "answer",
+    "answer_to_key",
+    "answer_to_ufunc",
+    "bounded",
+    "of_product",
+]
 
 _new = object.__new__
 _array = np.ndarray
@@ -47,7 +56,10 @@ _PLANE = (1, 2)
 
 
 def answer(
-    act: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any], whole: bool = False
+    act: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    whole: bool = False,
 ) -> Any:
     """NumPy's result for small whole operands; NotImplemented if there are other operands.
 
@@ -60,6 +72,8 @@ def answer(
     whole : bool
         Whether operands may also be cut along mesh dimensions of size 1.
     """
+    if _are_two_arrays(args, kwargs):
+        return _answer_for_two(act, args[0], args[1], whole)
     settings = in_force()
     limit = settings.replicate_below
     if settings.reproducible:
@@ -81,6 +95,28 @@ def answer(
     return _laid_out(found, models[0], limit) if out is None else out
 
 
+def _are_two_arrays(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
+    return len(args) == 2 and not kwargs and isinstance(args[0], Base) and isinstance(args[1], Base)
+
+
+def _answer_for_two(act: Callable[..., Any], x: Base, y: Base, whole: bool) -> Any:
+    """As :func:`answer`, for two arrays."""
+    settings = in_force()
+    limit = settings.replicate_below
+    a = _block(x, limit, whole)
+    b = None if a is None or x.mesh is not y.mesh else _block(y, limit, whole)
+    if b is None or settings.reproducible:
+        return NotImplemented
+    if x.layout.size * y.layout.size > _VAST and a.shape != b.shape:
+        return NotImplemented
+    found = act(a, b)
+    if type(found) is not _array:
+        return _given_out(found, x, limit)
+    if found is a or found is b:
+        return x if found is a else y
+    return _laid_out(found, x, limit)
+
+
 def answer_for_one(
     act: Callable[..., Any],
     x: Base,
@@ -92,7 +128,7 @@ def answer_for_one(
     settings = in_force()
     limit = settings.replicate_below
     block = None if settings.reproducible else _block(x, limit, whole)
-    if block is None or not _are_single(args):
+    if block is None or (args and not _are_single(args)):
         return NotImplemented
     if not kwargs:
         found = act(block, *args)
@@ -143,8 +179,11 @@ def _bare(
 
 
 def _block(x: Base, limit: int, whole: bool) -> Any:
-    """The block of an array that is small, and that every rank has whole; None for others."""
-    layout, mesh = x.layout, x.mesh
+    """The block of an array that is small, and that every rank has whole; None for others.
+
+    It is an array of NumPy's, so that the array is on no device.
+    """
+    layout = x.layout
     if x.waits or not (layout.is_whole if whole else layout.is_replicated):
         return None
     block = x.block
@@ -152,8 +191,7 @@ def _block(x: Base, limit: int, whole: bool) -> Any:
         type(block) is _array
         and block.nbytes < limit
         and block.dtype.char in ELEMENTS
-        and mesh.coords is not None
-        and mesh.device_type == "cpu"
+        and x.mesh.coords is not None
     ):
         return block
     return None
@@ -211,8 +249,12 @@ def _laid_out(found: Array, model: Base, limit: int) -> Any:
     layout, shape = model.layout, found.shape
     result = _new(model.plain_type)  # also for a memory-mapped file
     result.block = found
-    result.layout = layout if layout.shape == shape else _replicated(shape, layout.mesh_shape)
     result.mesh = model.mesh
+    if layout.shape == shape:
+        result.layout = layout
+    else:
+        known = layout.replicas
+        result.layout = _replicated(shape, layout.mesh_shape) if known is None else known[shape]
     return result
 
 
@@ -249,14 +291,36 @@ def answer_to_two(ufunc: np.ufunc, x: Base, y: Base) -> Any:
     if settings.reproducible or x.mesh is not y.mesh or grows(x.layout.shape, y.layout.shape):
         return NotImplemented
     a, b = _block(x, limit, whole=True), _block(y, limit, whole=True)
-    return NotImplemented if a is None or b is None else _given_out(ufunc(a, b), x, limit)
+    if a is None or b is None:
+        return NotImplemented
+    found = ufunc(a, b)
+    whole = x.layout.is_replicated and y.layout.is_replicated
+    if not whole and type(found) is _array and ufunc.signature is not None:
+        return NotImplemented  # where a product goes is for the contractions to say
+    return _given_out(found, x, limit)
+
+
+def answer_to_key(x: Base, key: Any) -> Any:
+    """As :func:`answer`, for elements that an array of small arrays selects."""
+    if x.layout.replicas is None or not isinstance(key, Base) or key.layout.replicas is None:
+        return NotImplemented
+    settings = in_force()
+    limit = settings.replicate_below
+    block, index = _block(x, limit, whole=False), _block(key, limit, whole=False)
+    if settings.reproducible or block is None or index is None or x.mesh is not key.mesh:
+        return NotImplemented
+    return _given_out(block[index], x, limit)
 
 
 def _grows(a: Shape, b: Shape) -> bool:
     """Whether shapes broadcast to one that may be much larger than both."""
     if a == b or a[len(a) - len(b) :] == b or b[len(b) - len(a) :] == a:
         return False
-    return prod(a) * prod(b) > _MOST
+    if prod(a) * prod(b) <= _MOST:
+        return False
+    longer, common = (a if len(a) > len(b) else b), min(len(a), len(b))
+    lead = prod(longer[: len(longer) - common])
+    return lead * prod(map(max, a[len(a) - common :], b[len(b) - common :])) > _MOST
 
 
 def _multiplies(a: Shape, b: Shape) -> bool:

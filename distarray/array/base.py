@@ -143,6 +143,8 @@ def is_subclass(kind: Hashable) -> bool:
 
 def check_out(out: Any) -> None:
     """Raise NumPy's error if `out` is not an array, or is a scalar."""
+    if out is Ellipsis:
+        raise TypeError("must use `...` as `out=...` and not per-operand/in a tuple")
     is_array = isinstance(out, (Base, np.ndarray))
     if not is_array or isinstance(getattr(out, "block", out), np.generic):
         raise TypeError("return arrays must be of ArrayType")

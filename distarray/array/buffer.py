@@ -22,6 +22,8 @@ __all__ = ["export", "give_buffer"]
 
 #: Kinds of data types that a buffer describes completely.
 _KINDS = "?biufcSU"
+#: The flag that requests the format of the elements.
+_FORMAT = 4
 #: Offset of the pointer to the buffer functions in a class of CPython 3.11, in words.
 _TP_AS_BUFFER = 20
 #: Keeps alive the functions that classes' slots point to: C holds no reference to them.
@@ -38,8 +40,10 @@ def _release_nothing(x: int, view: int) -> None:
     """
 
 
-def export(x: "DistArray") -> Array:
+def export(x: "DistArray", flags: int) -> Array:
     """The NumPy array whose buffer a distributed array exports; collective if that is cut.
+
+    Who does not ask for the elements' format, by its flags, knows what the bytes are.
 
     Raises
     ------
@@ -48,7 +52,7 @@ def export(x: "DistArray") -> Array:
     """
     while_in_lists()
     dtype = x.dtype
-    if dtype.metadata or not (dtype.kind in _KINDS or is_told(dtype)):
+    if flags & _FORMAT and (dtype.metadata or not (dtype.kind in _KINDS or is_told(dtype))):
         raise BufferError(f"a buffer cannot describe the data type {dtype}: use numpy.asarray(x)")
     if x.layout.is_whole:
         return np.asarray(x.mesh.to_host(x.to_local()))
@@ -64,7 +68,7 @@ def give_buffer(cls: type) -> None:
 
     def get_buffer(x: "DistArray", view: int, flags: int) -> int:
         try:
-            return int(fill(export(x), view, flags))
+            return int(fill(export(x, flags), view, flags))
         except BaseException:
             return -1
 

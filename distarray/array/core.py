@@ -14,9 +14,9 @@ from distarray.array.base import Base, is_subclass
 from distarray.array.divergence import verify
 from distarray.array.handing import ordinary
 from distarray.array.items import Items
-from distarray.array.ladder import at_once, call, call_ufunc, ufunc_at_once
+from distarray.array.ladder import at_once, call, call_ufunc
 from distarray.array.methods import Methods
-from distarray.array.operators import Operators, answer_to
+from distarray.array.operators import Operators, answer_to, call_at_once
 from distarray.array.registry import FUNCTIONS
 from distarray.array.scalars import Scalars
 from distarray.comm import DeviceMesh
@@ -246,18 +246,13 @@ class DistArray(Scalars, Items, Operators, Methods):
                 later = temporaries.put_off(ufunc, inputs)
                 if later is not None:
                     return later
-            found = ufunc_at_once(ufunc, inputs)
+            found = call_at_once(ufunc, self, inputs)
             if found is not NotImplemented:
                 return found
             answer = answer_to(ufunc, inputs)
             if answer is not None:
                 return answer(inputs[1], inputs[0])
-        if ufunc.signature is not None and any(map(_takes_ufuncs, map(type, inputs))):
-            return NotImplemented
-        contracts = ufunc.signature is not None and "out" not in kwargs
-        if contracts and any(map(is_subclass, map(type, inputs))):
-            return getattr(ufunc, method)(*ordinary(inputs, f"numpy.{ufunc.__name__}"), **kwargs)
-        return call_ufunc(ufunc, method, inputs, kwargs)
+        return _by_ladder(ufunc, method, inputs, kwargs)
 
     def __array_function__(
         self,
@@ -266,10 +261,11 @@ class DistArray(Scalars, Items, Operators, Methods):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        found = at_once(func, args, kwargs)  # accepts only our types and NumPy's
-        if found is not NotImplemented:
-            return found
         given: Any = (args, kwargs)
+        if type(args) is tuple:
+            found = at_once(func, args, kwargs)  # accepts only our types and NumPy's
+            if found is not NotImplemented:
+                return found
         if (type(given[0]), type(given[1])) != (tuple, dict):
             np.empty(0).__array_function__(func, (), *given)  # raises NumPy's error
         for kind in types:
@@ -306,7 +302,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         return call(DistArray.__array_namespace__, api_version=api_version)
 
     def __buffer__(self, flags: int, /) -> memoryview:
-        view = memoryview(buffer.export(self))  # type: ignore[arg-type]
+        view = memoryview(buffer.export(self, flags))  # type: ignore[arg-type]
         if flags & _WRITABLE and view.readonly:
             raise BufferError("read-only: the buffer of a cut array is a gathered copy")
         return view
@@ -356,6 +352,18 @@ class DistArray(Scalars, Items, Operators, Methods):
     def summary(self) -> str:
         """One line about the array: shape, data type and placements; never communicates."""
         return printing.summary(self)
+
+
+def _by_ladder(ufunc: Any, method: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The call of a ufunc that goes the long way; NotImplemented if another type is to answer."""
+    if not isinstance(ufunc, np.ufunc):
+        np.empty(0).__array_ufunc__(ufunc, method, *inputs)  # raises NumPy's error
+    if ufunc.signature is not None and any(map(_takes_ufuncs, map(type, inputs))):
+        return NotImplemented
+    contracts = ufunc.signature is not None and "out" not in kwargs
+    if contracts and any(map(is_subclass, map(type, inputs))):
+        return getattr(ufunc, method)(*ordinary(inputs, f"numpy.{ufunc.__name__}"), **kwargs)
+    return call_ufunc(ufunc, method, inputs, kwargs)
 
 
 #: Types whose instances can be mixed with distributed arrays in a call.

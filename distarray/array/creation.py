@@ -1,5 +1,6 @@
 """Making distributed arrays, from arrays or empty, and converting operands."""
 
+import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
@@ -27,6 +28,7 @@ __all__ = [
     "distribute",
     "empty",
     "from_section",
+    "given_by",
     "listed",
     "placed_layout",
     "reversed_dims",
@@ -111,8 +113,22 @@ def as_distarray(
         cast: DistArray = x if dtype is None or x.dtype == dtype else x.astype(dtype)
         return cast
     mesh = default_mesh() if mesh is None else mesh
-    block = x if isinstance(x, np.generic) and dtype is None else mesh.asarray(x, dtype)
+    try:
+        block = x if isinstance(x, np.generic) and dtype is None else mesh.asarray(x, dtype)
+    except ValueError:
+        given = given_by(x)
+        if given is None:
+            raise
+        return as_distarray(given, mesh, dtype)
     return _replicated(block, mesh)
+
+
+def given_by(x: Any) -> DistArray | None:
+    """The array that an object of a program's own class gives by ``__array__``, if it is ours."""
+    if isinstance(x, (DistArray, np.ndarray, np.generic, type)) or not hasattr(x, "__array__"):
+        return None
+    found = x.__array__()
+    return found if isinstance(found, DistArray) else None
 
 
 def _at_hand(x: DistArray, mesh: DeviceMesh) -> DistArray:
@@ -263,6 +279,8 @@ def placed_layout(
     LayoutError
         If the placements do not fit, ask for a pending fold, or cut an array of Python objects.
     """
+    if dtype.itemsize * prod(shape) > sys.maxsize:
+        np.empty(shape, dtype)  # NumPy's error, which a rank's part might not raise
     if config.settings.check:  # making the text costs more than all that follows
         verify_text(f"a new array {dtype} {tuple(shape)} {placements or ''}", mesh)
     if placements is None:

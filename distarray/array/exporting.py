@@ -89,17 +89,36 @@ def is_told(dtype: np.dtype[Any]) -> bool:
     return repr(found) == repr(dtype)  # titles and gaps, too
 
 
+class _Described:
+    """Has nothing but an ``__array_interface__``."""
+
+    def __init__(self, interface: dict[str, Any]) -> None:
+        self.__array_interface__ = interface
+
+
+@lru_cache(maxsize=256)
+def is_described(dtype: np.dtype[Any]) -> bool:
+    """Whether NumPy's ``__array_interface__`` describes a data type completely."""
+    whole = np.zeros(1, dtype)
+    try:
+        found = np.asarray(_Described(whole.__array_interface__)).dtype
+    except (ValueError, TypeError):
+        return False
+    return repr(found) == repr(dtype)  # titles and gaps, too
+
+
 def interface(x: "DistArray") -> dict[str, Any]:
-    """NumPy's ``__array_interface__`` of numbers, text or records that every rank has whole.
+    """NumPy's ``__array_interface__`` of an array that every rank has whole.
 
     Raises
     ------
     AttributeError
-        For other arrays; NumPy then asks them for a copy.
+        For other arrays, and for records that it describes only in part: with gaps, or fields that
+        overlap. NumPy then asks for the array itself.
     """
     while_in_lists()
     block = whole_block(x, "__array_interface__")
-    is_plain = block.dtype.kind in "biufcmMSU" or is_told(block.dtype)
+    is_plain = block.dtype.kind in "biufcmMSUO" or is_described(block.dtype)
     if type(block) is not np.ndarray or not is_plain:
         raise AttributeError(f"{x.summary()} has no attribute '__array_interface__'")
     lent = getattr(x, "_lent", None)

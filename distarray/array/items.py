@@ -15,14 +15,20 @@ import numpy as np
 
 from distarray.array import temporaries
 from distarray.array.assigning import assign, one_element
+from distarray.array.at_hand import answer_to_key
 from distarray.array.base import Base
 from distarray.array.divergence import verify
-from distarray.array.floaterrors import error_state
 from distarray.array.keys import basic_entries, directed, names_element, plain_key
-from distarray.array.ladder import at_once, call, call_in_general, is_free, passed, usual, watched
+from distarray.array.ladder import (
+    at_once,
+    call,
+    call_in_general,
+    passed,
+    plain_items,
+    watched,
+)
 from distarray.array.portable import refuse_read_only
 from distarray.array.storage import vacant
-from distarray.comm import DeviceMesh
 from distarray.config import in_force
 from distarray.layout import Entries, Layout, local_key, view_layout, whole_view
 from distarray.typing import Array, ArrayKey, ArrayLike, ElementKey, Key
@@ -39,22 +45,10 @@ _AHEAD = 1 << 16
 
 #: The type of a key, or the types in it -> the types of its entries. Longer keys are read here.
 _BASIC: dict[type | tuple[type, ...], tuple[type, ...]] = {kind: (kind,) for kind in _ENTRIES}
-_BASIC |= {kinds: kinds for length in range(5) for kinds in product(_ENTRIES, repeat=length)}
+_BASIC |= {kinds: kinds for length in range(6) for kinds in product(_ENTRIES, repeat=length)}
 
 _new = object.__new__
 _array = np.ndarray
-
-
-def _kinds(key: tuple[Any, ...]) -> tuple[type, ...] | None:
-    """The types of the entries of a basic key that is a tuple; None for other keys."""
-    return _BASIC.get((type(key[0]), type(key[1])) if len(key) == 2 else tuple(map(type, key)))
-
-
-def _as_it_is(value: ArrayLike, mesh: DeviceMesh) -> Any:
-    """A value that NumPy copies into a whole block as we do; None for others."""
-    if isinstance(value, Base):
-        return value.block if value.mesh is mesh and value.layout.is_whole else None
-    return value if type(value) in _VALUES or isinstance(value, np.generic) else None
 
 
 class Items(Base):
@@ -71,34 +65,38 @@ class Items(Base):
     @overload
     def __getitem__(self, key: SupportsIndex) -> Any: ...
     def __getitem__(self, key: Any) -> Any:
-        layout, block = self.layout, self.block
-        # The first half of `is_free`, written out: it costs less than the call.
-        if (
-            layout.is_whole
-            and type(block) is _array
-            and (error_state() is usual[0] or is_free(operator.getitem, layout))
-        ):
-            kinds = _kinds(key) if type(key) is tuple else _BASIC.get(type(key))
-            if kinds is not None and self.mesh.coords is not None:
-                part = block[key]
-                if type(part) is not _array:
-                    return part
-                if block.dtype.kind not in _SPECIAL:
-                    result = _new(type(self))
-                    result.block = part
-                    result.layout = whole_view(layout, kinds, part.shape)
-                    result.mesh = self.mesh
-                    if layout.size >= temporaries.LARGE:
-                        temporaries.share(self, result)
-                    return result
-            else:
+        layout, block, mesh = self.layout, self.block, self.mesh
+        # Written out, and each question asked once: calls would cost more than what they do.
+        if layout.is_whole and type(block) is _array and mesh.coords is not None and plain_items[0]:
+            kinds: Any = type(key)
+            if kinds is tuple:
+                kinds = (type(key[0]), type(key[1])) if len(key) == 2 else tuple(map(type, key))
+            if kinds not in _BASIC:
                 return self._selected(block, key)
+            part = block[key]
+            if type(part) is not _array:
+                return part
+            replicas = layout.replicas
+            if replicas is not None and block.dtype.kind not in _SPECIAL:
+                result = _new(type(self))
+                result.block = part
+                result.layout = replicas[part.shape]
+                result.mesh = mesh
+                return result
+            return self._part(part, key, kinds)
         return self._read(key)
+
+    def _part(self, part: Array, key: Any, kinds: Any) -> Any:
+        """What a basic key with entries of these types selects: a part of the block, or more."""
+        if self.block.dtype.kind in _SPECIAL:
+            return self._read(key)
+        return self._of_block(part, whole_view(self.layout, _BASIC[kinds], part.shape))
 
     def _selected(self, block: Array, key: Any) -> Any:
         """What a key selects that is not of the basic types."""
-        small = block.nbytes < in_force().replicate_below
-        found = at_once(operator.getitem, (self, key), {}) if small else NotImplemented
+        found = answer_to_key(self, key)
+        if found is NotImplemented and block.nbytes < in_force().replicate_below:
+            found = at_once(operator.getitem, (self, key), {})
         return self._read(key) if found is NotImplemented else found
 
     def _of_block(self, part: Array, layout: Layout) -> Self:
@@ -148,30 +146,29 @@ class Items(Base):
         if layout.size >= temporaries.LARGE and self._takes_late(key, getrefcount(value), value):
             return
         block = self.block
-        if (
-            layout.is_whole
-            and type(block) is _array
-            and (error_state() is usual[0] or is_free(operator.setitem, layout))
-        ):
-            kinds = _kinds(key) if type(key) is tuple else _BASIC.get(type(key))
-            if kinds is not None and type(value) in _VALUES and self._at_hand():
-                block[key] = value
-                return
-            if self._set_at_hand(kinds, key, value):
+        if layout.is_whole and type(block) is _array and plain_items[0]:
+            kinds: Any = type(key)
+            if kinds is tuple:
+                kinds = (type(key[0]), type(key[1])) if len(key) == 2 else tuple(map(type, key))
+            if kinds in _BASIC and block.dtype.kind not in _SPECIAL:
+                if self._put(block, key, value):
+                    return
+            elif at_once(operator.setitem, (self, key, value), {}) is None:
                 return
         self._assign(plain_key(key), value)
 
-    def _set_at_hand(self, kinds: tuple[type, ...] | None, key: Any, value: ArrayLike) -> bool:
-        """Let NumPy set elements of the block of a whole array; False if it cannot in its place.
-
-        `kinds` are the types of the entries of a basic key.
-        """
-        if kinds is not None and self._at_hand():
-            given = _as_it_is(value, self.mesh)
-            if given is not None:
-                self.block[key] = given
-            return given is not None
-        return at_once(operator.setitem, (self, key, value), {}) is None
+    def _put(self, block: Array, key: Any, value: ArrayLike) -> bool:
+        """Let NumPy set elements of the block of a whole array, if it reads the value as we do."""
+        mesh = self.mesh
+        if isinstance(value, Base):
+            if value.mesh is not mesh or not value.layout.is_whole or mesh.coords is None:
+                return False
+            block[key] = value.block
+            return True
+        if (type(value) in _VALUES or isinstance(value, np.generic)) and mesh.coords is not None:
+            block[key] = value
+            return True
+        return False
 
     def _assign(self, key: Key, value: ArrayLike) -> None:
         act = self._set_scalar if isinstance(self.block, np.generic) else self._set

@@ -22,6 +22,7 @@ by :func:`call_ufunc`, and calls without a row by :func:`watched`. Python's oper
 go straight to the blocks if :func:`is_free` says that no rung has anything to do.
 """
 
+import operator
 from collections.abc import Callable, Iterable
 from functools import wraps
 from threading import local
@@ -48,8 +49,10 @@ __all__ = [
     "numpys_at_once",
     "on_objects",
     "passed",
+    "plain_items",
     "two_at_once",
     "ufunc_at_once",
+    "unwatched",
     "usual",
     "watched",
 ]
@@ -63,6 +66,12 @@ on_objects: list[Callable[..., Any]] = []
 #: The error state under which rungs 1 and 2 have nothing to do. One comparison decides for both:
 #: once calls are compared or operators overridden anywhere, no state equals this one.
 usual: list[object] = [NORMAL]
+#: Whether no program has ever compared calls, or overridden operators. Calls on arrays that every
+#: rank has whole need to know no more: what NumPy raises, floating-point errors too, it raises on
+#: every rank.
+unwatched: list[bool] = [True]
+#: Whether indexing need not ask either.
+plain_items: list[bool] = [True]
 
 
 class _Passed(local):
@@ -80,10 +89,18 @@ passed = _Passed()
 
 def _look_closer() -> None:
     usual[0] = object()
+    unwatched[0] = False
+    if is_overridden(operator.getitem) or is_overridden(operator.setitem):
+        plain_items[0] = False
+
+
+def _compare() -> None:
+    _look_closer()
+    plain_items[0] = False
 
 
 registry.listeners.append(_look_closer)
-on_check(_look_closer)
+on_check(_compare)
 
 
 # -- the doors -----------------------------------------------------------------------------------
@@ -128,21 +145,21 @@ def call_ufunc(
 def at_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a call with small arrays that every rank has whole; else NotImplemented."""
     row = FUNCTIONS.get(function)
-    if row is not None and row.small is not None and args and error_state() is usual[0]:
+    if row is not None and row.small is not None and args and unwatched[0]:
         return at_hand.answer(row.small, args, kwargs)
     return NotImplemented
 
 
 def ufunc_at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
     """As :func:`at_once`, for the call of a ufunc."""
-    if error_state() is usual[0]:
+    if unwatched[0]:
         return at_hand.answer_to_ufunc(ufunc, inputs)
     return NotImplemented
 
 
 def two_at_once(ufunc: np.ufunc, x: Base, y: Base) -> Any:
     """As :func:`ufunc_at_once`, for two arrays."""
-    if error_state() is usual[0]:
+    if unwatched[0]:
         return at_hand.answer_to_two(ufunc, x, y)
     return NotImplemented
 
@@ -166,7 +183,7 @@ def _at_once_first(method: _Method, whole: bool) -> _Method:
 
     @wraps(method)
     def first(self: Base, *args: Any, **kwargs: Any) -> Any:
-        if error_state() is usual[0]:
+        if unwatched[0]:
             bare = whole and not args and not kwargs
             found = at_hand.answer_for_one(act, self, args, kwargs, bare)
             if found is not NotImplemented:

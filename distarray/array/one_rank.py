@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array.core import DistArray, wrap
-from distarray.array.creation import default_layout
+from distarray.array.creation import default_layout, given_by
 from distarray.array.registry import Row
 from distarray.comm import DeviceMesh
 from distarray.config import in_force
@@ -116,7 +116,8 @@ def _bare(value: Any) -> Any:
         return value.block
     if type(value) in _SEQUENCES and not _PLAIN.issuperset(map(type, value)):
         return type(value)([_bare(item) for item in value])
-    return value
+    given = given_by(value)
+    return value if given is None else given.block
 
 
 def _placed(value: Any, x: DistArray, by_size: bool) -> Any:

@@ -16,12 +16,12 @@ import numpy as np
 from distarray.array import temporaries
 from distarray.array.base import Base, is_subclass
 from distarray.array.floaterrors import error_state
-from distarray.array.ladder import call, is_free, passed, two_at_once, usual, watched
+from distarray.array.ladder import call, is_free, passed, two_at_once, ufunc_at_once, usual, watched
 from distarray.array.registry import is_overridden
 from distarray.array.temporaries import LARGE, put_off_or_done
 from distarray.typing import ArrayLike, Binary, Unary
 
-__all__ = ["Operators", "answer_to"]
+__all__ = ["Operators", "answer_to", "call_at_once"]
 
 _POWER: Any = np.power
 _divmod: Any = np.divmod
@@ -33,6 +33,10 @@ _SCALARS = frozenset(
     {int, float, complex, bool, np.bool_, np.complex64, np.complex128}
     | {np.dtype(code).type for code in np.typecodes["AllInteger"] + "efd"}
 )
+#: NumPy's own ufuncs that give one element for each; not powers, of which some are refused.
+_ELEMENTWISE = frozenset(
+    [f for f in vars(np).values() if isinstance(f, np.ufunc) and (f.signature, f.nout) == (None, 1)]
+) - {_POWER}
 #: The reflected operators, for NumPy scalars as left operands.
 _answers: dict[np.ufunc, Binary] = {}
 #: NumPy's errors for types that have no comparison, which `==` does not pass on.
@@ -147,6 +151,45 @@ def answer_to(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Binary | None:
     return _answers.get(ufunc) if is_free(ufunc, inputs[1].layout) else None
 
 
+def call_at_once(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
+    """The call of a ufunc without the ladder: on blocks of arrays that lie alike, or are small.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+    x : DistArray
+        The first array among the inputs.
+    inputs : tuple
+
+    Returns
+    -------
+    DistArray, scalar or NotImplemented
+        That if not every rank has all of the inputs.
+    """
+    layout = x.layout
+    if not layout.is_whole or ufunc not in _ELEMENTWISE or error_state() is not usual[0]:
+        return ufunc_at_once(ufunc, inputs)
+    if len(inputs) == 1:
+        return x.computed(ufunc(x.block))
+    first, second = inputs
+    kind = type(second)
+    if first is x and (kind in _SCALARS or (kind is type(x) and _are_alike(x, second))):
+        return x.computed(ufunc(x.block, second if kind in _SCALARS else second.block))
+    if second is x and _is_single(first):
+        return x.computed(ufunc(first, x.block))
+    return ufunc_at_once(ufunc, inputs)
+
+
+def _is_single(value: Any) -> bool:
+    """Whether a value is a number, or the array that stands for NumPy's number in comparisons."""
+    kind = type(value)
+    return kind in _SCALARS or (kind is np.ndarray and not value.ndim)
+
+
+def _are_alike(x: Base, y: Base) -> bool:
+    return x.layout is y.layout and x.mesh is y.mesh
+
+
 #: Comparisons with the operands exchanged.
 _MIRRORED: dict[Any, Any] = {
     np.less: np.greater,
@@ -206,6 +249,14 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Binary:
     return operate
 
 
+def _side_by_side(x: Base, y: Base) -> bool:
+    """Whether blocks of arrays of one mesh can be taken together as they are."""
+    layout = x.layout
+    return layout is y.layout or (
+        layout.is_whole and y.layout.is_whole and x.mesh.coords is not None
+    )
+
+
 def _in_place(ufunc: np.ufunc) -> Binary:
     def operate(self: Base, other: Any) -> Any:
         layout, block = self.layout, self.block
@@ -218,7 +269,7 @@ def _in_place(ufunc: np.ufunc) -> Binary:
             if kind in _SCALARS:
                 ufunc(block, other, out=block)
                 return self
-            if kind is type(self) and other.layout is layout and other.mesh is self.mesh:
+            if kind is type(self) and other.mesh is self.mesh and _side_by_side(self, other):
                 ufunc(block, other.block, out=block)
                 return self
         return NotImplemented if _declines(other) else ufunc(self, other, out=(self,))

@@ -14,8 +14,7 @@ from distarray.array.at_hand import ELEMENTS, OURS, PLAIN
 from distarray.array.base import is_subclass
 from distarray.array.core import DistArray, wrap
 from distarray.array.creation import common_mesh, placed_layout
-from distarray.array.floaterrors import error_state
-from distarray.array.ladder import call, usual
+from distarray.array.ladder import call, unwatched
 from distarray.array.like import obeys_like
 from distarray.array.one_rank import is_alone
 from distarray.array.registry import Objects, Row, implements
@@ -51,6 +50,7 @@ def creates(
     alone: "MadeAlone | None" = None,
     small: bool | Callable[..., Any] = False,
     elements: Callable[..., int] | None = None,
+    keeps: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a creation function, and return the public function that programs call.
 
@@ -66,6 +66,9 @@ def creates(
     elements : callable, optional
         Returns for the arguments how many elements the result has, or -1 if that takes longer to
         find out. If given, NumPy's function makes small arrays.
+    keeps : bool
+        Whether the result is of the class of the first argument, where that is a program's own
+        subclass of NumPy's array.
     """
 
     def register(function: Function) -> Function:
@@ -84,11 +87,12 @@ def creates(
 
         @wraps(function)
         def called(*args: Any, **kwargs: Any) -> Any:
-            if elements is not None and args and error_state() is usual[0]:
+            if elements is not None and args and unwatched[0]:
                 found = _made_small(numpy_function, elements, args, kwargs)
                 if found is not NotImplemented:
                     return found
-            return call(numpy_function, *args, **kwargs)
+            found = _kept(numpy_function, args, kwargs) if keeps else None
+            return call(numpy_function, *args, **kwargs) if found is None else found
 
         public: Any = obeys_like(numpy_function)(called) if like else called
         if not isinstance(numpy_function, BuiltinFunctionType):
@@ -109,7 +113,7 @@ def _made_small(
 ) -> Any:
     """The array, made by NumPy on every rank if it is small; NotImplemented if it may not be."""
     limit = in_force().replicate_below
-    if not PLAIN.issuperset(map(type, args[1:])):
+    if len(args) > 1 and not PLAIN.issuperset(map(type, args[1:])):
         return NotImplemented
     if kwargs and not (OURS.isdisjoint(kwargs) and PLAIN.issuperset(map(type, kwargs.values()))):
         return NotImplemented
@@ -122,6 +126,16 @@ def _made_small(
     if type(block) is not np.ndarray or block.nbytes >= limit or block.dtype.char not in ELEMENTS:
         return NotImplemented
     return wrap(block, Layout.replicated(block.shape, mesh.shape), mesh)
+
+
+def _kept(numpy_function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The array of a program's own subclass that NumPy makes like another; None if it does not."""
+    kind: Any = type(args[0]) if args else None
+    if not is_subclass(kind) or not OURS.isdisjoint(kwargs):
+        return None
+    found = numpy_function(*args, **kwargs)
+    kind = type(found)
+    return found if is_subclass(kind) else None
 
 
 class Unbound(staticmethod):  # type: ignore[type-arg]

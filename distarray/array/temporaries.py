@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.layout import LARGE
 from distarray.typing import Array
 
 __all__ = ["LARGE", "put_off_or_done"]
@@ -34,9 +35,6 @@ put_off_in: Callable[[Any, Any, Any, Any], Any] = lambda *_: None  # noqa: E731
 read: Callable[[Any], Any] = lambda x: x.block  # noqa: E731
 #: What casts to a data type, to be put off.
 cast_to: Any
-
-#: Elements from which on it pays to look; NumPy's limit is 256 KiB.
-LARGE = 1 << 15
 
 _ndarray = np.ndarray
 #: Operations on floating-point numbers of one data type that give that data type.

@@ -22,7 +22,7 @@ from distarray.comm.outside import OutsideGroup
 from distarray.comm.roots import root_group, world_group
 from distarray.comm.threads import current_world
 from distarray.comm.tune import use_own_gpu
-from distarray.config import config
+from distarray.config import config, in_force
 from distarray.errors import DivergenceError, MeshError
 from distarray.lazy import needs
 from distarray.plan.exchange import coords_of
@@ -420,7 +420,7 @@ def default_mesh() -> DeviceMesh:
     world = current_world()
     if world is not None:
         return _line(world)
-    found = defaults.get(config.device)
+    found = defaults.get(in_force().device)
     if found is None:
         found = defaults[config.device] = _line(world_group())
     return found

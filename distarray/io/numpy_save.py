@@ -65,7 +65,7 @@ def parts_of(x: DistArray, allow_pickle: bool = True) -> list[Part]:
         if not allow_pickle:
             kind = "Object arrays" if dtype.hasobject else "User-defined dtypes"
             raise ValueError(f"{kind} cannot be saved when allow_pickle=False")
-        values = x.full()
+        values = reversed_dims(x).full().T if _is_fortran(x) else x.full()
         made = BytesIO()
         npy_format.write_array(made, values, allow_pickle=True)
         return [made.getvalue()]

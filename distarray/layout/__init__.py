@@ -1,7 +1,7 @@
 """The layout of a distributed array's elements on the ranks: integers and tuples only, no MPI."""
 
 from distarray.layout.cut import Cut, Interval
-from distarray.layout.layout import Box, Coords, Layout, normalize_placements
+from distarray.layout.layout import LARGE, Box, Coords, Layout, normalize_placements
 from distarray.layout.placement import At, Fold, Partial, Placement, Replicate, Shard
 from distarray.layout.reshaping import (
     ReshapeGroup,
@@ -15,6 +15,7 @@ from distarray.layout.reshaping import (
 from distarray.layout.views import Entries, Entry, local_key, view_layout, whole_view
 
 __all__ = [
+    "LARGE",
     "At",
     "Box",
     "Coords",

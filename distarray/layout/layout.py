@@ -12,12 +12,14 @@ from distarray.errors import LayoutError
 from distarray.layout.cut import Cut, Interval
 from distarray.layout.placement import At, Partial, Placement, Replicate, Shard
 
-__all__ = ["Box", "Coords", "Layout", "normalize_placements"]
+__all__ = ["LARGE", "Box", "Coords", "Layout", "normalize_placements"]
 
 Coords = tuple[int, ...]
 #: A box of the global index space: one interval per dimension.
 Box = tuple[Interval, ...]
 
+#: Elements from which on an array is no longer small.
+LARGE = 1 << 15
 _REPLICATE = Replicate()
 _shard = lru_cache(maxsize=64)(Shard)
 
@@ -32,6 +34,24 @@ def _kinds(
     cutting = [m for m, p in enumerate(placements) if not isinstance(p, Replicate)]
     whole = not partials and not ats and all(mesh_shape[m] == 1 for m in cutting)
     return partials, ats, not cutting, whole
+
+
+class _Replicas(dict[tuple[int, ...], "Layout"]):
+    """The layouts of arrays that are whole on every rank of a mesh, by shape, made when missed."""
+
+    MOST = 4096
+
+    def __init__(self, mesh_shape: tuple[int, ...]) -> None:
+        self._mesh_shape = mesh_shape
+
+    def __missing__(self, shape: tuple[int, ...]) -> "Layout":
+        if len(self) >= self.MOST:
+            self.clear()
+        found = self[shape] = Layout.replicated(shape, self._mesh_shape)
+        return found
+
+
+_replicas = lru_cache(maxsize=256)(_Replicas)
 
 
 class Layout:
@@ -74,6 +94,7 @@ class Layout:
         "ndim",
         "partials",
         "placements",
+        "replicas",
         "shape",
         "size",
     )
@@ -94,6 +115,9 @@ class Layout:
     is_replicated: bool
     #: The same, also where mesh dimensions of size 1 cut the array.
     is_whole: bool
+    #: Of a small replicated layout the layouts, by shape, of its views and of what is computed
+    #: with it; None of others.
+    replicas: _Replicas | None
 
     _sections: dict[Coords | None, Box]
     _interned: ClassVar[WeakValueDictionary[tuple[object, ...], "Layout"]] = WeakValueDictionary()
@@ -119,6 +143,8 @@ class Layout:
         kinds = _kinds(placements, mesh_shape)
         self.partials, self.ats, self.is_replicated, self.is_whole = kinds
         self.is_plain = not self.partials and not self.ats
+        small = self.is_replicated and self.size < LARGE
+        self.replicas = _replicas(mesh_shape) if small else None
         self._sections = {}
         with cls._lock:
             self = cls._interned.setdefault(key, self)  # type: ignore[assignment]

@@ -12,13 +12,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from distarray.array import DistArray, common_mesh, distribute
-from distarray.array.exporting import converted
+from distarray.array.creation import given_by
 from distarray.array.placing import Placements, creates, place
 from distarray.array.storage import owns_memory, suits
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.ops.buffers import is_lent, over, part
-from distarray.ops.listed import joined
+from distarray.ops.listed import joined, of_lists
 from distarray.typing import Array, ArrayLike, DTypeLike, Order
 
 __all__ = [
@@ -105,7 +105,7 @@ def _made(
         keywords["ndmax"] = ndmax
     values = None
     if isinstance(source, (list, tuple)):
-        values = converted(source, np.array, dtype, **keywords)
+        values, source = of_lists(source, dtype, keywords)
         if values is None:
             source = joined(source, dtype, keywords)
             order = order if order in ("F", "f") else "C"  # lists have no order to keep
@@ -162,10 +162,10 @@ def _by_protocol(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> Any
     try:
         return np.array(source, dtype, **keywords)
     except ValueError:
-        found = source.__array__() if hasattr(type(source), "__array__") else None
-        if isinstance(found, DistArray):
-            return found
-        raise
+        found = given_by(source)
+        if found is None:
+            raise
+        return found
 
 
 def _from_distarray(

@@ -215,6 +215,7 @@ def _of_other_shape(*args: Any, shape: Any = None, **_: Any) -> int:
     at=True,
     computes=False,
     small=bounded(np.empty_like, _of_other_shape),
+    keeps=True,
 )
 def empty_like(
     prototype: ArrayLike,
@@ -245,6 +246,7 @@ def empty_like(
     at=True,
     computes=False,
     small=bounded(np.zeros_like, _of_other_shape),
+    keeps=True,
 )
 def zeros_like(
     a: ArrayLike,
@@ -274,6 +276,7 @@ def zeros_like(
     at=True,
     computes=False,
     small=bounded(np.ones_like, _of_other_shape),
+    keeps=True,
 )
 def ones_like(
     a: ArrayLike,
@@ -297,7 +300,7 @@ def ones_like(
     return wrap(mesh.xp.ones_like(model, dtype, order, False, local), layout, mesh)
 
 
-@creates(np.full_like, small=bounded(np.full_like, _of_other_shape))
+@creates(np.full_like, small=bounded(np.full_like, _of_other_shape), keeps=True)
 def full_like(
     a: ArrayLike,
     fill_value: ArrayLike,

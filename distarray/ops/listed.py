@@ -6,10 +6,15 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh
+from distarray.array.creation import given_by
+from distarray.array.exporting import converted
 from distarray.array.placing import plain
 from distarray.typing import ArrayLike, DTypeLike
 
-__all__ = ["joined"]
+__all__ = ["joined", "of_lists"]
+
+#: What NumPy says where a class gives it a distributed array.
+_NO_ARRAY = "object __array__ method not producing an array"
 
 
 def joined(value: ArrayLike, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
@@ -25,6 +30,24 @@ def joined(value: ArrayLike, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
                 np.array(_hollow(value), dtype)  # NumPy's error
                 raise
     return _of_objects(value, keywords)
+
+
+def of_lists(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> tuple[Any, Any]:
+    """NumPy's array of nested lists, or None; and the lists, with the DistArrays that they mean."""
+    try:
+        return converted(source, np.array, dtype, **keywords), source
+    except ValueError as error:
+        if _NO_ARRAY not in str(error):
+            raise
+        return None, _answered(source)
+
+
+def _answered(value: Any) -> Any:
+    """Nested lists with the DistArrays that objects in them give by their ``__array__``."""
+    if isinstance(value, (list, tuple)):
+        return [_answered(item) for item in value]
+    given = given_by(value)
+    return value if given is None else given
 
 
 def _gathered(value: Any) -> Any:

@@ -35,10 +35,10 @@ class NamespaceInfo(_Info):  # type: ignore[misc]
         """The device of arrays on the default mesh, as this rank sees it: "cpu" or "cuda:N"."""
         return default_mesh().device
 
-    def devices(self) -> tuple[str, ...]:
+    def devices(self) -> list[str]:
         """The devices that this rank can make arrays on."""
         own = default_mesh().device
-        return ("cpu",) if own == "cpu" else ("cpu", own)
+        return ["cpu"] if own == "cpu" else ["cpu", own]
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, Any]:
         """The data types of new arrays where none is given, by kind."""

@@ -39,9 +39,36 @@ CALLS = {
     "dates": lambda lay: np.diff(lay(np.array(["2020-01-01", "2020-03-01"], "M8[D]"))),
     "an error": lambda lay: np.concatenate([lay(LINE), lay(PLANE)]),
     "an error of a product": lambda lay: lay(PLANE) @ lay(PLANE),
+    "an error raised": lambda lay: raised(lambda: np.dot(lay(LINE), lay(LINE * np.inf - np.inf))),
+    "a division raised": lambda lay: raised(lambda: lay(LINE) / lay(LINE - LINE)),
+    "a method that raises": lambda lay: raised((lay(LINE) * 1e308).prod),
+    "a product of spans": lambda lay: np.dot(lay(PLANE.astype("m8[s]")), lay(LINE.astype(int))),
+    "a number first": lambda lay: np.float32(2) * lay(PLANE.astype("f4")),
+    "a number compared": lambda lay: np.float64(2) < lay(LINE),
+    "a number second": lambda lay: np.maximum(lay(PLANE), 2),
+    "a function of one": lambda lay: np.sqrt(lay(PLANE.T)),
+    "a product of blocks": lambda lay: lay(PLANE) * lay(PLANE),
+    "by indices": lambda lay: lay(PLANE)[lay(np.array([2, 0, 2]))],
+    "by a mask": lambda lay: lay(PLANE)[lay(PLANE > 5)],
+    "by a line's mask": lambda lay: lay(PLANE)[lay(np.array([True, False, True]))],
+    "out of bounds": lambda lay: lay(PLANE)[lay(np.array([3]))],
+    "a long key": lambda lay: lay(PLANE)[None, 1:, ..., 2, None],
+    "in place, broadcast": lambda lay: in_place(lay(PLANE), lay(LINE)),
+    "in place, of other shapes": lambda lay: in_place(lay(LINE), lay(PLANE)),
+    "in place, of another type": lambda lay: in_place(lay(LINE.astype(int)), lay(LINE)),
     "a copy": lambda lay: lay(PLANE).copy(),
     "of the same form": lambda lay: np.zeros_like(lay(PLANE), dtype=int),
 }
+
+
+def in_place(x, y):
+    x += y
+    return x
+
+
+def raised(call):
+    with np.errstate(all="raise"):
+        return call()
 
 
 def outcome(call):

@@ -160,6 +160,30 @@ def test_what_no_buffer_holds(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.host
+@pytest.mark.parametrize(
+    ("dtype", "told"),
+    [
+        ("V3", True),
+        ("O", True),
+        ([("a", "i4"), ("b", "U2")], True),
+        ({"names": ["a"], "formats": ["i4"], "offsets": [4]}, False),
+        ({"names": ["a", "b"], "formats": ["i4", "i4"], "offsets": [0, 0]}, False),
+    ],
+    ids=str,
+)
+def test_what_an_interface_describes(world, ranks, dtype, told):
+    """An array whose interface would tell less than its data type has none."""
+    values = np.zeros(3, dtype)
+
+    def program(group):
+        x = distarray.distribute(values, DeviceMesh(group), [Replicate()], src=None)
+        assert hasattr(x, "__array_interface__") == told
+        assert np.asarray(x).dtype == values.dtype
+
+    world.run(ranks, program)
+
+
 def test_what_cannot_be_reduced_by_name(world, ranks):
     """`__reduce__` itself, as `copyreg` and old picklers call it."""
 

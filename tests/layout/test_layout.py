@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from distarray.errors import LayoutError
 from distarray.layout import (
+    LARGE,
     At,
     Cut,
     Fold,
@@ -129,3 +130,18 @@ def test_local_keys_take_the_view_out_of_the_block(data):
         if local is not None:
             mine = tuple(slice(a, b) for a, b in view.section(coords))
             np.testing.assert_array_equal(block[local], expected[mine])
+
+
+def test_replicas_are_the_replicated_layouts():
+    small = Layout.replicated((3, 4), (2, 2))
+    assert small.replicas[(5,)] is Layout.replicated((5,), (2, 2))
+    assert small.replicas[(3, 4)] is small
+    assert Layout.chunked((3, 4), (2,), [Shard(0)]).replicas is None
+    assert Layout.replicated((LARGE,), (2,)).replicas is None
+
+
+def test_replicas_are_forgotten_in_time():
+    known = Layout.replicated((2,), (1, 3)).replicas
+    for extent in range(2 * known.MOST):
+        assert known[(extent,)].shape == (extent,)
+        assert len(known) <= known.MOST

@@ -1,6 +1,7 @@
 """Calls that NumPy's own tests make, compared with NumPy: values, data types and error texts."""
 
 import io
+from fractions import Fraction
 
 import numpy as np
 import numpy._core._umath_tests as umt
@@ -47,6 +48,59 @@ class Maker:
 
     def __init__(self, m):
         type(self).array, type(self).zeros = m.array, m.zeros
+
+
+class Answering:
+    """A program's class that gives an array of the module it computes with."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
+class Derived(np.ndarray):
+    """A program's own kind of array."""
+
+
+def holding_itself(m):
+    cell = m.array(0, dtype=object)
+    cell[()] = cell
+    shown = repr(cell)
+    cell[()] = 1
+    return shown, cell.item()
+
+
+def kept_array(m):
+    cells = m.zeros(2, dtype=object)
+    cells[0] = m.array(1.5)
+    return str(cells[0]), cells[0].ndim
+
+
+def alike(m, name, **named):
+    found = getattr(m, name)(np.ones((2, 3)).view(Derived), **named)
+    return isinstance(found, Derived), *found.shape
+
+
+def assigned_answer(m):
+    x = m.zeros((3, 4))
+    x[1:] = Answering(m.arange(4.0))
+    x[0, 0] = Answering(m.array(7.0))
+    x[[0, 2], 1] = Answering(m.array([8, 9]))
+    return x
+
+
+def of_dates(m):
+    dates = m.array(["2020-01-01", "2021-02-03"], "M8[D]")
+    return np.ndarray((2,), "M8[D]", dates)
+
+
+def order_of_objects(m):
+    file = io.BytesIO()
+    m.save(file, m.asfortranarray(m.array([[1, 2], [3, 4]], dtype=object)))
+    file.seek(0)
+    return np.load(file, allow_pickle=True).flags.fnc
 
 
 class First:
@@ -176,6 +230,27 @@ CALLS = {
     "indices: objects": lambda m: m.indices((3, 2), dtype=object),
     "fromfunction: truths": lambda m: m.fromfunction(lambda i, j: i, (3, 2), dtype=bool),
     "fromfunction: objects": lambda m: m.fromfunction(lambda i, j: i, (3, 2), dtype=object),
+    "itself as an element": holding_itself,
+    "an array as an element": kept_array,
+    "answers in lists": lambda m: m.array([Answering(grid(m)), Answering(grid(m) + 1)]),
+    "answers in deeper lists": lambda m: m.asarray([[Answering(numbers(m))], [numbers(m)]]),
+    "an answer assigned": assigned_answer,
+    "an answer beside an array": lambda m: m.maximum(numbers(m), Answering(numbers(m) * 2)),
+    "an answer joined": lambda m: m.concatenate([Answering(numbers(m)), numbers(m)]),
+    "answers stacked": lambda m: m.stack([Answering(numbers(m)), numbers(m)]),
+    "no answer": lambda m: m.array([numbers(m), [1, 2]]),
+    "ones like a subclass": lambda m: alike(m, "ones_like"),
+    "zeros like a subclass": lambda m: alike(m, "zeros_like", dtype=int),
+    "no more a subclass": lambda m: alike(m, "empty_like", subok=False),
+    "full like a subclass": lambda m: m.full_like(np.ones(3).view(Derived), 2.0),
+    "the bytes of dates": of_dates,
+    "an ellipsis in out": lambda m: m.negative(grid(m), out=(...,)),
+    "no ufunc": lambda m: grid(m).__array_ufunc__(1, "__call__"),
+    "more than there is": lambda m: m.empty(2**64),
+    "more bytes than there are": lambda m: m.zeros((2**32, 2**32), "i1"),
+    "more indices than there are": lambda m: m.ones((3,) * 5)[m.ix_(*[m.zeros(7132, int)] * 5)],
+    "objects in Fortran order": order_of_objects,
+    "a quantile of fractions": lambda m: m.quantile([Fraction(i, 2) for i in range(8)], [0.25, 1]),
     "fields by name": by_name,
     "fields filled": filled,
     "genfromtxt": lambda m: m.genfromtxt(

@@ -319,7 +319,9 @@ def index_shape(indices: Sequence[IndexArray]) -> Shape:
         return indices[0].shape
     try:
         return np.broadcast_shapes(*[array.shape for array in indices])
-    except ValueError:
+    except ValueError as error:
+        if "too large" in str(error):
+            raise ValueError("iterator is too large") from None
         listed = " ".join([shape_text(array.shape) for array in indices if array.ndim])
         raise IndexError(
             f"shape mismatch: indexing arrays could not be broadcast together with shapes {listed} "

@@ -107,7 +107,8 @@ def along(
         part = on_host(statistic.function, x.block, axis=axes, keepdims=keepdims)
     scalar = together or isinstance(part, np.generic)  # of a 0-d operand NumPy may give an array
     # A single line of nothing but NaN gives NaN of its own data type.
-    dtype = as_array(part).dtype if len(axes) == x.ndim else statistic.dtype
+    own = getattr(as_array(part), "dtype", statistic.dtype)  # an object has none
+    dtype = own if len(axes) == x.ndim else statistic.dtype
     part = x.mesh.asarray(part, dtype).reshape(shape)
     return x.mesh.scalar(part) if scalar and not shape else part, result
 

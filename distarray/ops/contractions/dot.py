@@ -33,6 +33,8 @@ __all__ = ["dot", "inner", "kron", "outer", "tensordot", "vdot"]
 
 #: Pairs of dimensions of the first and of the second operand that are summed over.
 Pairs = tuple[tuple[int, int], ...]
+#: NumPy's function, without its dispatch.
+_numpys_own: Any = getattr(np.dot, "_implementation", np.dot)
 #: Types of elements that NumPy multiplies with BLAS.
 _OF_BLAS = "fdFD"
 _PLANE = (1, 2)
@@ -87,11 +89,21 @@ def _are_not_vectors(a: ArrayLike, b: ArrayLike, out: Out = None) -> bool:
 
 def _small(a: Any, b: Any, out: Any = None) -> Any:
     """NumPy's own product of vectors and matrices, unless it may be larger than they are."""
-    if out is not None or type(a) is not np.ndarray or type(b) is not np.ndarray:
+    if type(a) is not np.ndarray or type(b) is not np.ndarray:
         return NotImplemented
+    if out is not None:
+        return _small_into(a, b, out)
+    if a.ndim == b.ndim == 1:
+        return _numpys_own(a, b)
     if a.ndim not in _PLANE or b.ndim not in _PLANE or a.size * b.size > _MOST * a.shape[-1] ** 2:
         return NotImplemented
-    return np.dot(a, b)
+    return _numpys_own(a, b)
+
+
+def _small_into(a: Array, b: Array, out: Any) -> Any:
+    """NumPy's own product, which says what array can take it."""
+    kind: Any = type(out)
+    return _numpys_own(a, b, out) if kind is np.ndarray else NotImplemented
 
 
 @implements(np.dot, alone=Alone(unless=_are_not_vectors), small=_small)
