@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from distarray.engines.mapping.map_blocks import map_blocks
     from distarray.engines.mapping.map_overlap import map_overlap
     from distarray.layout import Fold, Layout, Partial, Replicate, Shard
+    from distarray.profiling import profile
 
     distribute_tensor = distribute
 
@@ -60,6 +61,7 @@ __all__ = [
     "local_map",
     "map_blocks",
     "map_overlap",
+    "profile",
     "register_function",
     "register_ufunc",
     "trace",
@@ -83,6 +85,7 @@ _HOMES = {
     "local_map": "distarray.engines.mapping.local_map",
     "map_blocks": "distarray.engines.mapping.map_blocks",
     "map_overlap": "distarray.engines.mapping.map_overlap",
+    "profile": "distarray.profiling",
     "register_function": "distarray.array",
     "register_ufunc": "distarray.array",
     "trace": "distarray.comm",
