@@ -7,7 +7,7 @@ everything, which takes many times as long: there a thread looks every few milli
 
 import os
 import sys
-from threading import Event, Lock, Thread, get_ident
+from threading import Lock, Thread, get_ident
 from time import perf_counter
 from types import CodeType
 from typing import Any, TypeAlias
@@ -20,7 +20,7 @@ from distarray.profiling.statements import line_of
 __all__ = ["Follower", "follow", "is_counted"]
 
 #: Seconds between two looks at the beginning, and at most; and their share of the time so far.
-_SHORTEST, _LONGEST, _SHARE = 2e-3, 2e-2, 2e-3
+_SHORTEST, _LONGEST, _SHARE = 1e-2, 2e-2, 1e-2
 #: The interpreter's interface for tools, and numbers of tools that are not taken by custom.
 _monitoring: Any = getattr(sys, "monitoring", None)
 _NUMBERS = (2, 3, 4)
@@ -157,19 +157,20 @@ def _on_return(code: CodeType, instruction: int, value: object) -> _Answer:
 class _Looks(Follower):
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._enough = Event()
+        self._enough = Lock()  # free once it is enough
+        self._enough.acquire()
         self._thread = Thread(target=self._look, name="distarray-profile", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Follow it no more."""
-        self._enough.set()
+        self._enough.release()
         if self._thread.is_alive():
             self._thread.join()
 
     def _look(self) -> None:
         recorder, interval = self._recorder, _SHORTEST
-        while not self._enough.wait(interval):
+        while not self._enough.acquire(timeout=interval):
             # No frame is kept until the next look: it would keep the arrays that it refers to.
             recorder.current = program_line(sys._current_frames().get(recorder.thread))
             now = perf_counter()
