@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         register_function,
         register_ufunc,
     )
+    from distarray.array.visualizing import visualize
     from distarray.comm import (
         DeviceMesh,
         default_mesh,
@@ -65,6 +66,7 @@ __all__ = [
     "register_function",
     "register_ufunc",
     "trace",
+    "visualize",
 ]
 
 _HOMES = {
@@ -89,6 +91,7 @@ _HOMES = {
     "register_function": "distarray.array",
     "register_ufunc": "distarray.array",
     "trace": "distarray.comm",
+    "visualize": "distarray.array.visualizing",
 }
 
 #: Modules that are attributes without having been imported.

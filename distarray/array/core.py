@@ -353,6 +353,9 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __str__(self) -> str:
         return printing.array_str(self)
 
+    def _repr_html_(self) -> str:
+        return printing.array_html(self)
+
     def summary(self) -> str:
         """One line about the array: shape, data type and placements; never communicates."""
         return printing.summary(self)
