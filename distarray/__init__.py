@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from distarray.engines.mapping.map_blocks import map_blocks
     from distarray.engines.mapping.map_overlap import map_overlap
     from distarray.layout import Fold, Layout, Partial, Replicate, Shard
+    from distarray.ops.explaining import explain
     from distarray.profiling import profile
 
     distribute_tensor = distribute
@@ -56,6 +57,7 @@ __all__ = [
     "default_mesh",
     "distribute",
     "distribute_tensor",
+    "explain",
     "forbid_communication",
     "from_local",
     "init_device_mesh",
@@ -81,6 +83,7 @@ _HOMES = {
     "default_mesh": "distarray.comm",
     "distribute": "distarray.array",
     "distribute_tensor": "distarray.array",
+    "explain": "distarray.ops.explaining",
     "forbid_communication": "distarray.comm",
     "from_local": "distarray.array",
     "init_device_mesh": "distarray.comm",

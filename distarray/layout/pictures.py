@@ -203,8 +203,8 @@ def mesh_svg(
                 f'<rect x="{column * cell + 1:g}" y="{17 + row * high:g}" width="{cell - 2:g}" '
                 f'height="{high - 2:g}" fill="none" stroke="#000000" stroke-width="2"/>'
             )
-    dims = names or [str(d) for d in range(len(shape))]
-    text = " x ".join([f"{name}={length}" for name, length in zip(dims, shape, strict=True)])
+    dims = [f"{name}=" for name in names] if names else [""] * len(shape)
+    text = " x ".join([f"{name}{length}" for name, length in zip(dims, shape, strict=True)])
     if (rows, columns) != (shown_rows, shown_columns):
         text += ", the first ones"
     parts.append(_text(0, 11, text, INK, "start"))
