@@ -68,24 +68,35 @@ def explain(function: Callable[..., Any], *operands: Any, **keywords: Any) -> Ex
     >>> print(str(distarray.explain(np.matmul, a, a)).splitlines()[0])
     matmul of (512, 512), (512, 512)
     """
-    arrays = [x for x in operands if isinstance(x, DistArray)]
-    if not arrays or any(x.mesh is not arrays[0].mesh for x in arrays):
-        raise ValueError("explain(function, *operands) takes distributed arrays, all on one mesh")
+    arrays = _on_one_mesh(operands)
     if function is DistArray.redistribute:
         return arrays[0].explain(*operands[1:], **keywords)
     name = getattr(function, "__name__", str(function))
     title = f"{name} of {', '.join([str(np.shape(x)) for x in operands])}"
     if function in _FOLDED and len(operands) == 1:
         return _reduction(title, _FOLDED[function], arrays[0], **keywords)
-    if function in PRODUCTS and len(arrays) == 2 and not keywords:
+    if not keywords and function in PRODUCTS and len(arrays) == 2:
         return _product(title, function, *arrays)
-    plain = isinstance(function, np.ufunc) and function.signature is None
-    if plain and len(operands) == function.nin and not keywords:  # type: ignore[attr-defined]
+    if not keywords and _is_elementwise(function, operands):
         return _elementwise(title, function, operands)
     raise ValueError(
         f"what {name} sends with these arguments is decided while it runs; distarray.trace() and "
         "distarray.profile() show it, for example for a small input"
     )
+
+
+def _on_one_mesh(operands: Sequence[Any]) -> list[DistArray]:
+    """The distributed arrays among operands."""
+    arrays = [x for x in operands if isinstance(x, DistArray)]
+    if not arrays or any(x.mesh is not arrays[0].mesh for x in arrays):
+        raise ValueError("explain(function, *operands) takes distributed arrays, all on one mesh")
+    return arrays
+
+
+def _is_elementwise(function: Any, operands: Sequence[Any]) -> bool:
+    """Whether it is a ufunc without core dimensions, with all of its operands."""
+    plain = isinstance(function, np.ufunc) and function.signature is None
+    return plain and len(operands) == function.nin
 
 
 def _settled(arrays: Sequence[DistArray]) -> tuple[list[Step], list[Layout]]:
@@ -105,7 +116,8 @@ def _elementwise(title: str, ufunc: Any, operands: Sequence[Any]) -> Explanation
     mesh_shape = arrays[0].mesh.shape
     steps, layouts = _settled(arrays)
     whole = [np.asarray(x) for x in operands if not isinstance(x, DistArray) and np.ndim(x)]
-    sizes = [x.dtype.itemsize for x in [*arrays, *whole]]
+    every: list[Any] = [*arrays, *whole]
+    sizes = [x.dtype.itemsize for x in every]
     layouts += [Layout.replicated(x.shape, mesh_shape) for x in whole]
     plan = propagate(tuple(layouts), tuple(sizes))
     for number, (have, want) in enumerate(zip(layouts, plan.operands, strict=True), 1):
