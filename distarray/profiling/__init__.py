@@ -2,6 +2,6 @@
 
 from distarray.profiling.analysis import Report, Row
 from distarray.profiling.measured import Line, Part, Totals
-from distarray.profiling.profile import Profile, profile
+from distarray.profiling.profiles import Profile, profile
 
 __all__ = ["Line", "Part", "Profile", "Report", "Row", "Totals", "profile"]

@@ -99,12 +99,14 @@ def test_a_late_rank_is_waited_for(world, ranks):
     whole = world.run(ranks, program)[0]
     if whole.report.size != len(whole.report.parts):
         return  # another rank's own part
-    met, late = row_of(whole, "met"), row_of(whole, "late")
+    met = row_of(whole, "met")
     assert all(waits > 0.1 for waits in met.waiting[:-1])
     assert met.waiting[-1] < 0.1
     assert met.late[ranks - 1] == 1
-    assert late.computing[-1] > 0.15
-    assert sum(late.computing[:-1]) < 0.1
+    if COUNTED:
+        late = row_of(whole, "late")
+        assert late.computing[-1] > 0.15
+        assert sum(late.computing[:-1]) < 0.1
 
 
 @pytest.mark.host
@@ -202,7 +204,9 @@ def test_an_error_keeps_what_was_measured(world, ranks):
             p = found[1]
             assert len(p.report.parts) == ranks
             assert {part.ended for part in p.report.parts} == {"ZeroDivisionError: no"}
-            assert row_of(p, "before it").seconds > 0.01
+            assert p.report.seconds > 0.01
+            if COUNTED:
+                assert row_of(p, "before it").seconds > 0.01
             assert "ended early: ZeroDivisionError: no" in str(p)
 
 
@@ -345,8 +349,8 @@ def test_the_interpreter_is_asked_for_nothing_afterwards():
 def test_where_no_tool_is_free_lines_are_sampled(monkeypatch):
     monkeypatch.setattr(following, "_monitoring", None)
     with distarray.profile() as p:
-        time.sleep(0.1)  # sampled
+        time.sleep(1.0)  # sampled
     row = row_of(p, "sampled")
-    assert row.seconds > 0.05
+    assert row.seconds > 0.1
     assert row.calls == 0
     assert "sampled" in str(p)

@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import ExitStack
+from html import escape
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -203,7 +204,7 @@ class Profile:
         return "a profile that has not ended yet" if self.report is None else table(self.report)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{self}</pre>"
+        return f"<pre>{escape(str(self))}</pre>"
 
 
 def profile(path: str | os.PathLike[str] | None = None) -> Profile:
