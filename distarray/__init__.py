@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         register_function,
         register_ufunc,
     )
+    from distarray.array.visualizing import visualize
     from distarray.comm import (
         DeviceMesh,
         default_mesh,
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from distarray.engines.mapping.map_blocks import map_blocks
     from distarray.engines.mapping.map_overlap import map_overlap
     from distarray.layout import Fold, Layout, Partial, Replicate, Shard
+    from distarray.ops.explaining import explain
+    from distarray.profiling import profile
 
     distribute_tensor = distribute
 
@@ -54,15 +57,18 @@ __all__ = [
     "default_mesh",
     "distribute",
     "distribute_tensor",
+    "explain",
     "forbid_communication",
     "from_local",
     "init_device_mesh",
     "local_map",
     "map_blocks",
     "map_overlap",
+    "profile",
     "register_function",
     "register_ufunc",
     "trace",
+    "visualize",
 ]
 
 _HOMES = {
@@ -77,15 +83,18 @@ _HOMES = {
     "default_mesh": "distarray.comm",
     "distribute": "distarray.array",
     "distribute_tensor": "distarray.array",
+    "explain": "distarray.ops.explaining",
     "forbid_communication": "distarray.comm",
     "from_local": "distarray.array",
     "init_device_mesh": "distarray.comm",
     "local_map": "distarray.engines.mapping.local_map",
     "map_blocks": "distarray.engines.mapping.map_blocks",
     "map_overlap": "distarray.engines.mapping.map_overlap",
+    "profile": "distarray.profiling",
     "register_function": "distarray.array",
     "register_ufunc": "distarray.array",
     "trace": "distarray.comm",
+    "visualize": "distarray.array.visualizing",
 }
 
 #: Modules that are attributes without having been imported.

@@ -10,11 +10,11 @@ from itertools import product
 from pathlib import Path
 
 from distarray.layout import Layout, Partial, Replicate, Shard, view_layout
+from distarray.layout.pictures import COLOURS, EMPTY, INK, LINE
+from distarray.layout.pictures import rank_label as label
 from distarray.plan import plan_exchange, rank_of
 
 CELL, GAP, HEAD = 16, 28, 22
-COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
-EMPTY, LINE, INK = "#eeeeee", "#ffffff", "#555555"
 
 #: Colour of each cell of the global index space as one rank has it; EMPTY where it has nothing.
 Panel = Callable[[tuple[int, int]], str]
@@ -77,9 +77,9 @@ def svg(panels: list[tuple[str, Panel]], shape: tuple[int, ...]) -> str:
     rows, columns = shape if len(shape) == 2 else (1, shape[0])
     wide = columns * CELL + GAP
     parts = []
-    for number, (label, panel) in enumerate(panels):
+    for number, (words, panel) in enumerate(panels):
         left = number * wide
-        parts.append(f'<text x="{left}" y="{HEAD - 8}" font-size="12" fill="{INK}">{label}</text>')
+        parts.append(f'<text x="{left}" y="{HEAD - 8}" font-size="12" fill="{INK}">{words}</text>')
         for cell in product(range(rows), range(columns)):
             x, y = left + cell[1] * CELL, HEAD + cell[0] * CELL
             parts.append(
@@ -93,20 +93,18 @@ def svg(panels: list[tuple[str, Panel]], shape: tuple[int, ...]) -> str:
     return "\n".join([head, *parts, "</svg>\n"])
 
 
-def label(layout: Layout, coords: tuple[int, ...]) -> str:
-    """Such as ``rank 2 (1, 0)``; in one dimension the rank says it all."""
-    rank = rank_of(coords, layout.mesh_shape)
-    return f"rank {rank}" if len(coords) == 1 else f"rank {rank} {coords}"
-
-
 def of_layout(layout: Layout) -> str:
     """The picture of a layout."""
-    return svg([(label(layout, c), held(layout, c)) for c in coordinates(layout)], layout.shape)
+    return svg(
+        [(label(c, layout.mesh_shape), held(layout, c)) for c in coordinates(layout)], layout.shape
+    )
 
 
 def of_exchange(src: Layout, dst: Layout) -> str:
     """The picture of a redistribution: where each element of the new blocks comes from."""
-    return svg([(label(dst, c), moved(src, dst, c)) for c in coordinates(dst)], dst.shape)
+    return svg(
+        [(label(c, dst.mesh_shape), moved(src, dst, c)) for c in coordinates(dst)], dst.shape
+    )
 
 
 def of_view(base: Layout, key: tuple[slice, slice]) -> str:
@@ -114,7 +112,7 @@ def of_view(base: Layout, key: tuple[slice, slice]) -> str:
     spans = [part.indices(extent) for part, extent in zip(key, base.shape)]
     entries = tuple([(start, step, len(range(start, stop, step))) for start, stop, step in spans])
     view = view_layout(base, entries)
-    panels = [(label(base, c), seen(base, view, key, c)) for c in coordinates(base)]
+    panels = [(label(c, base.mesh_shape), seen(base, view, key, c)) for c in coordinates(base)]
     return svg(panels, base.shape)
 
 

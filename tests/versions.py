@@ -25,7 +25,9 @@ PROJECT = (ROOT / "pyproject.toml").read_text()
 OLDEST_PYTHON = tuple(map(int, re.search(r'requires-python = ">=3\.(\d+)"', PROJECT).groups()))
 OLDEST_NUMPY = re.search(r'"numpy>=([\d.]+)"', PROJECT)[1]
 #: What a change to an operation can break on another NumPy.
-FAMILIES = ["tests/layout", "tests/plan", "tests/comm", "tests/array", "tests/ops"]
+FAMILIES = [
+    *("tests/layout", "tests/plan", "tests/comm", "tests/array", "tests/ops", "tests/profiling"),
+]
 #: Where interpreters are, besides the PATH.
 PLACES = [
     os.path.join(os.environ.get("PYENV_ROOT", "~/.pyenv"), "versions/*/bin/python"),

@@ -12,6 +12,7 @@ import numpy as np
 from distarray.array import buffer, exporting, movement, printing, temporaries
 from distarray.array.base import Base, is_subclass
 from distarray.array.divergence import verify
+from distarray.array.explaining import explained
 from distarray.array.handing import ordinary
 from distarray.array.items import Items
 from distarray.array.ladder import at_once, call, call_ufunc
@@ -22,6 +23,7 @@ from distarray.array.scalars import Scalars
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Layout, Placement
+from distarray.plan.explaining import Explanation
 from distarray.typing import Array, ArrayLike, DTypeLike
 
 __all__ = ["DistArray", "single", "wrap"]
@@ -215,6 +217,21 @@ class DistArray(Scalars, Items, Operators, Methods):
         result: DistArray = call(DistArray.redistribute, self, mesh, placements)
         return result
 
+    def explain(self, placements: Sequence[Placement] | Placement) -> Explanation:
+        """What ``redistribute(placements=placements)`` would send and take; nothing is sent.
+
+        Parameters
+        ----------
+        placements : sequence of Placement
+            One per mesh dimension.
+
+        Returns
+        -------
+        Explanation
+            To be printed, or looked at in a notebook.
+        """
+        return explained(self, placements)
+
     def full(self) -> np.ndarray[Any, Any]:
         """The global array as a new NumPy array on every rank; collective."""
         verify(DistArray.full, (self,), {})
@@ -348,6 +365,9 @@ class DistArray(Scalars, Items, Operators, Methods):
 
     def __str__(self) -> str:
         return printing.array_str(self)
+
+    def _repr_html_(self) -> str:
+        return printing.array_html(self)
 
     def summary(self) -> str:
         """One line about the array: shape, data type and placements; never communicates."""

@@ -1,16 +1,18 @@
 """Printed forms. They never communicate, unless `config.print_gathered` is set."""
 
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from distarray.array.base import Base
+from distarray.comm.ledger import size_text
 from distarray.config import config
 from distarray.layout import Layout
 from distarray.typing import DType
 
-__all__ = ["array_repr", "array_str", "local_form", "summary", "whole"]
+__all__ = ["array_html", "array_repr", "array_str", "local_form", "summary", "whole"]
 
 
 def summary(x: Base) -> str:
@@ -58,3 +60,23 @@ def local_form(x: Base, block: str) -> str:
     kind = "contribution" if x.layout.partials else "block"
     lines = block.replace("\n", "\n  ")
     return f"{summary(x)}\n  rank {mesh.rank} of {mesh.size()}, {kind} [{box}]:\n  {lines}"
+
+
+def array_html(x: Base) -> str:
+    """For notebooks: what the array is, how it is cut, and this rank's block; sends nothing."""
+    from distarray.layout.pictures import described, layout_svg
+
+    mesh, layout, here = x.mesh, x.layout, "does not belong to the mesh"
+    if mesh.coords is not None:
+        box = ", ".join([f"{start}:{stop}" for start, stop in layout.section(mesh.coords)])
+        nbytes = prod(layout.local_shape(mesh.coords)) * x.dtype.itemsize
+        here = f"rank {mesh.rank} of {mesh.size()}, [{box}], {size_text(nbytes)}"
+    rows = [
+        ("shape", str(x.shape)),
+        ("dtype", str(x.dtype)),
+        ("bytes", size_text(x.nbytes)),
+        ("placements", ", ".join([repr(placement) for placement in layout.placements])),
+        ("mesh", repr(mesh)),
+        ("this rank", here),
+    ]
+    return described("DistArray", rows, layout_svg(layout, mesh.coords))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array.memories import Leaf
-from distarray.array.operations import Operation
+from distarray.array.operations import Line, Operation
 from distarray.array.pieces import Pieces, cells_of, whole_box
 from distarray.array.tiled import Step, Tiles, run_behind
 from distarray.layout import Box
@@ -102,6 +102,10 @@ class Program:
     def note(self, tiles: Tiles) -> None:
         """Keep the floating-point errors of tiles that have run."""
         self._found |= set(tiles.finished())
+
+    def lines(self) -> list[Line]:
+        """Where the program has called the operations."""
+        return [operation.line for alike in self._operations for operation in alike]
 
     def warn(self) -> None:
         """Warn of floating-point errors, each at the program's line, as NumPy does."""

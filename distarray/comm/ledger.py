@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from distarray.comm.user_lines import user_line
 from distarray.errors import CommunicationForbidden
@@ -22,14 +22,17 @@ __all__ = [
     "Trace",
     "check_allowed",
     "forbid_communication",
+    "listening",
     "note",
     "record",
+    "size_text",
     "trace",
 ]
 
 #: The purpose of a message; becomes text only inside of traces.
 Note: TypeAlias = "str | Route | None"
 T = TypeVar("T")
+Book = TypeVar("Book", bound="Trace")
 
 #: How many ``trace()`` and ``forbid_communication()`` blocks are open, in all threads together.
 watching = 0
@@ -60,6 +63,8 @@ class Event(NamedTuple):
         ``file:line`` of the user's program.
     away : int
         Of the messages, those to other nodes; a collective of ranks on several nodes counts as one.
+    route : Route or None
+        The layouts from and to, if an array is moved from one to another.
 
     Examples
     --------
@@ -79,11 +84,11 @@ class Event(NamedTuple):
     note: str
     where: str
     away: int = 0
+    route: "Route | None" = None
 
     def __str__(self) -> str:
-        return (
-            f"{self.kind:<16} {_size(self.bytes):>10} {self.messages:>4}  {self.where}  {self.note}"
-        )
+        sent = f"{size_text(self.bytes):>10} {self.messages:>4}"
+        return f"{self.kind:<16} {sent}  {self.where}  {self.note}"
 
 
 class Trace:
@@ -140,13 +145,15 @@ class Trace:
 
     def __str__(self) -> str:
         head = f"{'kind':<16} {'sent':>10} {'msgs':>4}  line  note"
-        total = f"{'total':<16} {_size(self.bytes):>10} {self.messages:>4}"
+        total = f"{'total':<16} {size_text(self.bytes):>10} {self.messages:>4}"
         if self.away:
             total += f"  {self.away} to other nodes"
         return "\n".join([head, *map(str, self.events), total])
 
     def __repr__(self) -> str:
-        return f"<Trace: {len(self.events)} events, {self.messages} messages, {_size(self.bytes)}>"
+        return (
+            f"<Trace: {len(self.events)} events, {self.messages} messages, {size_text(self.bytes)}>"
+        )
 
 
 @contextmanager
@@ -180,8 +187,20 @@ def trace() -> Iterator[Trace]:
     >>> t.messages, t.bytes
     (0, 0)
     """
-    book = Trace()
-    with _watched(_traces, (*_traces.get(), book)):
+    with listening(Trace()) as book:
+        yield book
+
+
+@contextmanager
+def listening(book: Book) -> Iterator[Book]:
+    """As :func:`trace`, with a book of the caller's, whose `events` may be anything that appends.
+
+    Parameters
+    ----------
+    book : Trace
+    """
+    books: tuple[Trace, ...] = (*_traces.get(), book)
+    with _watched(_traces, books):
         try:
             yield book
         finally:
@@ -229,7 +248,7 @@ def check_allowed(kind: str, nbytes: int, text: Note = None) -> None:
     if watching and _forbidden.get():
         purpose = f" ({text})" if text is not None else ""
         raise CommunicationForbidden(
-            f"{kind}{purpose} would send {_size(nbytes)} from this rank inside "
+            f"{kind}{purpose} would send {size_text(nbytes)} from this rank inside "
             f"forbid_communication(), at {user_line()}"
         )
 
@@ -249,13 +268,14 @@ def record(
     traces = _traces.get()
     if traces:
         words = "" if text is None else str(text)
-        event = Event(kind, int(nbytes), messages, peers, words, user_line(), away)
+        route: Any = text if hasattr(text, "src") else None
+        event = Event(kind, int(nbytes), messages, peers, words, user_line(), away, route)
         for book in traces:
             if not book._over:
                 book.events.append(event)
 
 
-def _size(nbytes: int) -> str:
+def size_text(nbytes: int) -> str:
     """Bytes in words: ``48.0 MiB``."""
     if nbytes < 1024:
         return f"{nbytes} B"

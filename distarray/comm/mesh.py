@@ -24,6 +24,7 @@ from distarray.comm.threads import current_world
 from distarray.comm.tune import use_own_gpu
 from distarray.config import config, in_force
 from distarray.errors import DivergenceError, MeshError
+from distarray.layout.showing import mesh_html
 from distarray.lazy import needs
 from distarray.plan.exchange import coords_of
 from distarray.typing import Array, DTypeLike
@@ -168,12 +169,9 @@ class DeviceMesh:
     def xp(self) -> Any:
         """The array module of the blocks: NumPy, or CuPy for "cuda"."""
         if self._xp is None:
-            if self.device_type == "cpu":
-                self._xp = np
-            else:
-                cupy = needs("cupy", "cuda12")
-                use_own_gpu(cupy)
-                self._xp = cupy
+            self._xp = np if self.device_type == "cpu" else needs("cupy", "cuda12")
+            if self.device_type != "cpu":
+                use_own_gpu(self._xp)
         return self._xp
 
     @property
@@ -369,12 +367,13 @@ class DeviceMesh:
         return "" if self.mesh_dim_names else "; it was made without mesh_dim_names"
 
     def __repr__(self) -> str:
-        if self.mesh_dim_names is None:
-            inner = ", ".join(map(str, self.shape))
-        else:
-            pairs = zip(self.mesh_dim_names, self.shape, strict=True)
-            inner = ", ".join(f"{name}={length}" for name, length in pairs)
+        names = self.mesh_dim_names or ("",) * self.ndim
+        pairs = zip(names, self.shape, strict=True)
+        inner = ", ".join([f"{name}={length}".removeprefix("=") for name, length in pairs])
         return f"DeviceMesh({self.device_type!r}, ({inner}))"
+
+    def _repr_html_(self) -> str:
+        return mesh_html(self.shape, self.mesh_dim_names, self.device_type, self.coords)
 
 
 def init_device_mesh(

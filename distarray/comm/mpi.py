@@ -38,6 +38,7 @@ T = TypeVar("T")
 _TAG = 7
 _SUBSET_TAG = 8
 _BROADCAST_TAG = 9
+_POST_TAG = 10
 #: Up to this many ranks on one node, `begin_broadcast` sends one message to each.
 DIRECT = 16
 _Waitall = MPI.Request.Waitall
@@ -74,6 +75,20 @@ class MPIGroup(MPIFolds):
         finally:
             mine.Free()
             world.Free()
+
+    def post(self, data: bytes) -> Pending:
+        """Begin to send bytes to rank 0; over once that receives them."""
+        kept = np.frombuffer(data, np.uint8)
+        return Requested(self.comm.Issend(message(kept), 0, _POST_TAG), kept)
+
+    def posted(self) -> list[tuple[int, bytes]]:
+        """What has been posted and has come, with the ranks."""
+        found, status = [], MPI.Status()
+        while self.comm.Iprobe(MPI.ANY_SOURCE, _POST_TAG, status):
+            landing = np.empty(status.Get_count(MPI.BYTE), np.uint8)
+            self.comm.Recv(message(landing), status.Get_source(), _POST_TAG)
+            found.append((status.Get_source(), landing.tobytes()))
+        return found
 
     def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None:
         if (sends or receives) and (sends or receives)[0][1].dtype.hasobject:

@@ -18,6 +18,7 @@ import numpy as np
 from distarray.comm import objects
 from distarray.comm.algorithms import split_views
 from distarray.comm.group import Array, Group, Pair
+from distarray.comm.pending import FINISHED, Pending
 from distarray.comm.talkers import Talker
 from distarray.errors import DistArrayError, DivergenceError
 
@@ -100,6 +101,7 @@ class _Room:
         self.rounds: dict[int, _Round] = {}
         self.boxes: dict[tuple[int, int], deque[Array]] = {}
         self.rooms: dict[tuple[int, ...], _Room] = {}
+        self.posts: deque[tuple[int, bytes]] = deque()
 
 
 class ThreadGroup(Group):
@@ -117,6 +119,15 @@ class ThreadGroup(Group):
     def world_ranks(self) -> tuple[int, ...]:
         """The members as ranks of the thread world."""
         return self._room.ranks
+
+    def post(self, data: bytes) -> Pending:
+        """Begin to send bytes to rank 0."""
+        self._room.posts.append((self.rank, data))
+        return FINISHED
+
+    def posted(self) -> list[tuple[int, bytes]]:
+        """What has been posted and has come, with the ranks."""
+        return [self._room.posts.popleft() for _ in range(len(self._room.posts))]
 
     def _meet(self, call: str, value: T) -> list[T]:
         """Contribute a value and get all ranks' values, in rank order; all make the same call."""

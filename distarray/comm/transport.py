@@ -85,6 +85,21 @@ class Transport(ABC):
         self.check_talker()
         ledger.check_allowed("exchange", nbytes, note)
 
+    # -- apart from the conversations -----------------------------------------------------------
+
+    def post(self, data: bytes) -> Pending:
+        """Begin to send bytes to rank 0, which fetches them by `posted`, or never does.
+
+        Outside of the ledger, and on ranks that nobody waits for.
+        """
+        return FINISHED
+
+    def posted(self) -> list[tuple[int, bytes]]:
+        """What has been posted and has come, with the ranks; on rank 0, without waiting."""
+        return []
+
+    # -- the conversations ----------------------------------------------------------------------
+
     @abstractmethod
     def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None: ...
 

@@ -20,11 +20,13 @@ __all__ = [
     "known",
     "passage",
     "place",
+    "place_of",
     "places",
     "expression",
     "is_ours",
     "of_program",
     "program_frame",
+    "source",
     "user_frames",
     "user_line",
     "warn_program",
@@ -34,6 +36,8 @@ _HOUSE = frozenset(
     {__name__.partition(".")[0], "contextlib", "contextvars", "functools", "importlib", "numpy"}
     | {"runpy", "threading", "torch"}
 )
+#: Modules in which Python makes the functions of named tuples.
+_MADE = "namedtuple_"
 #: The library's own directory.
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 #: Whether a module belongs to the house, by its name.
@@ -61,7 +65,8 @@ def is_house(frame: FrameType) -> bool:
 
 def passage(name: str | None) -> bool:
     """Whether a module of this name belongs to the house; kept in `known`."""
-    known[name] = ours = isinstance(name, str) and name.partition(".")[0] in _HOUSE
+    first = name.partition(".")[0] if isinstance(name, str) else ""
+    known[name] = ours = first in _HOUSE or first.startswith(_MADE)
     return ours
 
 
@@ -94,7 +99,10 @@ def program_frame(frame: FrameType) -> FrameType:
 def is_library(frame: FrameType) -> bool:
     """Whether a frame is an installed library's that is not the program's own."""
     name = frame.f_globals.get("__name__") or ""
-    return name.partition(".")[0] not in of_program and _is_installed(frame.f_code.co_filename)
+    path = frame.f_code.co_filename
+    if path == "<string>":  # made by a module while it runs
+        path = frame.f_globals.get("__file__") or path
+    return name.partition(".")[0] not in of_program and _is_installed(path)
 
 
 @lru_cache(maxsize=1024)
@@ -139,13 +147,18 @@ def places(frame: FrameType | None, most: int = 4) -> list[str]:
 
 def place(code: CodeType, instruction: int) -> str:
     """An instruction as ``file:line``; the path is relative below the working directory."""
-    return f"{_short(code.co_filename)}:{_position(code, instruction)[0]}"
+    return place_of(code.co_filename, _position(code, instruction)[0])
+
+
+def place_of(path: str, number: int) -> str:
+    """A line of a file as ``file:line``; the path is relative below the working directory."""
+    return f"{_short(path)}:{number}"
 
 
 def expression(code: CodeType, instruction: int) -> str:
     """The expression that an instruction belongs to, as far as it is on its first line."""
     first, last, start, stop = _position(code, instruction)
-    lines = _source(code.co_filename)
+    lines = source(code.co_filename)
     line = lines[first - 1] if 0 < first <= len(lines) else ""
     if start is not None and stop is not None:
         text = line.encode()[start : stop if last == first else None].decode(errors="replace")
@@ -170,7 +183,7 @@ def _position(code: CodeType, instruction: int) -> tuple[int, int, int | None, i
 
 
 @lru_cache(maxsize=64)
-def _source(path: str) -> Sequence[str]:
+def source(path: str) -> Sequence[str]:
     """The lines of a file, read without `open`, which the runner makes collective."""
     kept = linecache.cache.get(path)
     if kept is not None and len(kept) > 1:

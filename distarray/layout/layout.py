@@ -293,6 +293,11 @@ class Layout:
         text = f"Layout({self.shape} on mesh {self.mesh_shape}: {list(self.placements)}"
         return text + (")" if self.is_canonical else f", cuts={self.sharded_cuts()})")
 
+    def _repr_html_(self) -> str:
+        from distarray.layout.showing import layout_html
+
+        return layout_html(self)
+
     def sharded_cuts(self) -> dict[int, str]:
         """The cuts that are not canonical, in words, by array dimension."""
         texts = {}

@@ -45,6 +45,11 @@ class Placement:
     [True]
     """
 
+    def _repr_html_(self) -> str:
+        from distarray.layout.showing import placement_html
+
+        return placement_html(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Shard(Placement):

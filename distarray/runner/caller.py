@@ -36,8 +36,8 @@ _MACHINERY = frozenset(
         "threading",
     }
 )
-#: Parts of this package whose ranks write their own parts of files.
-_OURS = ("distarray.io", "distarray.checkpoint", "distarray.comm")
+#: Parts of this package whose ranks write files, or parts of files, by themselves.
+_OURS = ("distarray.io", "distarray.checkpoint", "distarray.comm", "distarray.profiling")
 
 
 def caller(depth: int = 2) -> Caller:

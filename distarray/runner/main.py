@@ -27,6 +27,7 @@ from distarray.runner import (
     libraries,
     locks,
     loops,
+    measuring,
     output,
     pools,
     step,
@@ -80,6 +81,8 @@ options:
   -V, --version      the version
   -i                 afterwards, or without a program, a prompt: rank 0 reads, all ranks execute
   --full-traceback   show this library's own frames in tracebacks, which are folded otherwise
+  --profile[=FILE]   measure what each line costs on each rank; at the end a table on standard
+                     error and a page, profile.html or FILE
   --include PACKAGE  an installed package that is the program's own: in it, too, `import numpy`
                      gives distarray.numpy; may be given several times, or as PACKAGE,PACKAGE
   --coverage         how many of NumPy's functions are distributed, composed of such, or fall back
@@ -106,10 +109,14 @@ class Program:
     full: bool = False
     #: Installed packages that are the program's own.
     included: tuple[str, ...] = ()
+    #: Where the page of a profile is to be; empty if none is wanted.
+    profile: str = ""
 
 
 #: Options that may come before the program.
 _FLAGS = {"-i": "prompts", "--full-traceback": "full"}
+#: Where the page of a profile is if nothing else is said.
+_PAGE = "profile.html"
 
 
 def parse(arguments: Sequence[str]) -> Program | str:
@@ -123,8 +130,9 @@ def parse(arguments: Sequence[str]) -> Program | str:
     flags, included, arguments = _options(arguments)
     if "prompts" in flags and not arguments:
         found: Program | str = Program("prompt", "")
-    elif included and not arguments:
-        raise ValueError("no program after --include; try python -m distarray --help")
+    elif (included or "profile" in flags) and not arguments:
+        option = "--include" if included else "--profile"
+        raise ValueError(f"no program after {option}; try python -m distarray --help")
     else:
         found = _program(arguments)
     return found if isinstance(found, str) else replace(found, included=included, **flags)
@@ -140,6 +148,11 @@ def _options(
         option, equals, value = arguments[0].partition("=")
         if arguments[0] in _FLAGS:
             flags[_FLAGS[option]] = True
+            arguments = arguments[1:]
+        elif option == "--profile":
+            flags["profile"] = value if equals else _PAGE
+            if not flags["profile"]:
+                raise ValueError("argument expected for --profile=: the file of the page")
             arguments = arguments[1:]
         elif option == "--include":
             if not equals:
@@ -212,11 +225,13 @@ def run(program: Program) -> int:
         tracebacks.install(program.full)
         _share(line, answers)
         config.print_gathered = True
+        measuring.begin(program.profile)
         _execute(program, ending, answers)
         pools.finish()
         _finish()
     except BaseException as error:
         outcome = Outcome.of(error)
+    measuring.end(outcome)
     if mpi_is_the_parents():
         _leave(outcome)
     with turns.TURNS.kept():  # threads of pools must not go on before all ranks have met

@@ -28,7 +28,7 @@ from distarray.layout import Layout
 from distarray.plan import Contraction
 from distarray.typing import Array, ArrayLike, DType, Out, UfuncOut
 
-__all__ = ["matmul"]
+__all__ = ["PRODUCTS", "matmul", "program_of"]
 
 #: Keywords that name the core dimensions.
 _AXES = ("axes", "axis", "keepdims")
@@ -113,6 +113,12 @@ def _product(
     if out is not None and (type(out) is not DistArray or out.shape != program.spec.shape):
         out = None
     return contract(program, (a, b), out)
+
+
+def program_of(ufunc: np.ufunc, a: DistArray, b: DistArray) -> Program:
+    """What multiplies two arrays; does not communicate."""
+    small, types = config.settings.replicate_below, (a.dtype, b.dtype)
+    return _program(ufunc, a.layout.settled(), b.layout.settled(), *types, None, small)
 
 
 @lru_cache(maxsize=4096)
@@ -211,6 +217,10 @@ def _along_axes(
 def _core_last(x: DistArray, axes: Sequence[int]) -> DistArray:
     core = [normalize_axis_index(axis, x.ndim) for axis in axes]
     return moved_axes(x, [*[d for d in range(x.ndim) if d not in core], *core])
+
+
+#: The products that are planned so.
+PRODUCTS = frozenset(_CORES)
 
 
 @implements(np.matmul)

@@ -1,0 +1,165 @@
+"""What an operation will send, before it is done."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray
+from distarray.array.explaining import settling
+from distarray.array.probes import tiny
+from distarray.comm.ledger import size_text
+from distarray.config import config
+from distarray.layout import Layout
+from distarray.ops.contractions.matmul import PRODUCTS, program_of
+from distarray.plan import plan_reduction, propagate
+from distarray.plan.explaining import (
+    Explanation,
+    Step,
+    explain_fold,
+    explain_move,
+    largest,
+    with_pending,
+)
+
+__all__ = ["explain"]
+
+#: Functions that reduce a block on each rank, and fold the results.
+_FOLDED: dict[Any, np.ufunc] = {
+    np.sum: np.add,
+    np.prod: np.multiply,
+    np.max: np.maximum,
+    np.min: np.minimum,
+    np.any: np.logical_or,
+    np.all: np.logical_and,
+}
+
+
+def explain(function: Callable[..., Any], *operands: Any, **keywords: Any) -> Explanation:
+    """What a call would send, how much memory it would take, from whom to whom; nothing is sent.
+
+    Parameters
+    ----------
+    function : callable
+        NumPy's: a ufunc, a product (`matmul`, `vecdot`, `matvec`, `vecmat`) or `sum`, `prod`,
+        `max`, `min`, `any`, `all`; or ``DistArray.redistribute``. Products of operators are
+        ``np.matmul``, sums ``np.add``.
+    *operands
+        As for the call: at least one distributed array, all of them on one mesh.
+    **keywords
+        `axis` and `keepdims` of a reduction, `placements` of a redistribution.
+
+    Returns
+    -------
+    Explanation
+        To be printed, or looked at in a notebook.
+
+    Raises
+    ------
+    ValueError
+        For a function that decides what to send while it runs, such as a sort. What it sends is
+        seen by :func:`distarray.trace`, or :func:`distarray.profile`.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> import distarray.numpy as np
+    >>> a = np.ones((512, 512)).redistribute(placements=[distarray.Shard(0)])
+    >>> print(str(distarray.explain(np.matmul, a, a)).splitlines()[0])
+    matmul of (512, 512), (512, 512)
+    """
+    arrays = _on_one_mesh(operands)
+    if function is DistArray.redistribute:
+        return arrays[0].explain(*operands[1:], **keywords)
+    name = getattr(function, "__name__", str(function))
+    title = f"{name} of {', '.join([str(np.shape(x)) for x in operands])}"
+    if function in _FOLDED and len(operands) == 1:
+        return _reduction(title, _FOLDED[function], arrays[0], **keywords)
+    if not keywords and function in PRODUCTS and len(arrays) == 2:
+        return _product(title, function, *arrays)
+    if not keywords and _is_elementwise(function, operands):
+        return _elementwise(title, function, operands)
+    raise ValueError(
+        f"what {name} sends with these arguments is decided while it runs; distarray.trace() and "
+        "distarray.profile() show it, for example for a small input"
+    )
+
+
+def _on_one_mesh(operands: Sequence[Any]) -> list[DistArray]:
+    """The distributed arrays among operands."""
+    arrays = [x for x in operands if isinstance(x, DistArray)]
+    if not arrays or any(x.mesh is not arrays[0].mesh for x in arrays):
+        raise ValueError("explain(function, *operands) takes distributed arrays, all on one mesh")
+    return arrays
+
+
+def _is_elementwise(function: Any, operands: Sequence[Any]) -> bool:
+    """Whether it is a ufunc without core dimensions, with all of its operands."""
+    plain = isinstance(function, np.ufunc) and function.signature is None
+    return plain and len(operands) == function.nin
+
+
+def _settled(arrays: Sequence[DistArray]) -> tuple[list[Step], list[Layout]]:
+    """How pending folds of operands are carried out first, and their layouts afterwards."""
+    steps: list[Step] = []
+    layouts = []
+    for x in arrays:
+        found, layout = settling(x.layout, x.dtype.itemsize)
+        steps += found
+        layouts.append(layout)
+    return steps, layouts
+
+
+def _elementwise(title: str, ufunc: Any, operands: Sequence[Any]) -> Explanation:
+    """An operation element by element: operands are brought to the layout of one of them."""
+    arrays = [x for x in operands if isinstance(x, DistArray)]
+    mesh_shape = arrays[0].mesh.shape
+    steps, layouts = _settled(arrays)
+    whole = [np.asarray(x) for x in operands if not isinstance(x, DistArray) and np.ndim(x)]
+    every: list[Any] = [*arrays, *whole]
+    sizes = [x.dtype.itemsize for x in every]
+    layouts += [Layout.replicated(x.shape, mesh_shape) for x in whole]
+    plan = propagate(tuple(layouts), tuple(sizes))
+    for number, (have, want) in enumerate(zip(layouts, plan.operands, strict=True), 1):
+        steps.append(explain_move(have, want, sizes[number - 1], f"operand {number}"))
+    made: Any = ufunc(
+        *[tiny(x.shape, x.dtype) if isinstance(x, DistArray) else x for x in operands]
+    )
+    itemsize = (made[0] if isinstance(made, tuple) else made).dtype.itemsize
+    return Explanation(title, steps, plan.result, itemsize, size_text)
+
+
+def _product(title: str, ufunc: Any, a: DistArray, b: DistArray) -> Explanation:
+    """A product: operands are brought where they meet, and contributions are summed."""
+    steps, layouts = _settled([a, b])
+    program = program_of(ufunc, a, b)
+    plan = program.plan
+    for number, (x, have, want) in enumerate(zip((a, b), layouts, plan.operands, strict=True), 1):
+        step = explain_move(have, want, x.dtype.itemsize, f"operand {number}")
+        if step.total:
+            step.memory = largest(want) * x.dtype.itemsize  # a block that is put together
+        if step.total and program.panels is not None:
+            panels = len(program.panels.stretches)
+            step.what += f", in {panels} panels one after the other"
+            step.memory //= panels
+        steps.append(step)
+    size = program.work.itemsize
+    steps.append(explain_fold(plan.local, plan.result, size, "the sum of all contributions"))
+    return Explanation(title, steps, plan.result, program.dtype.itemsize, size_text)
+
+
+def _reduction(
+    title: str, ufunc: Any, x: DistArray, axis: Any = None, keepdims: bool = False
+) -> Explanation:
+    """A reduction: of each block, and then of the results."""
+    steps, (layout,) = _settled([x])
+    made = ufunc.reduce(tiny(x.shape, x.dtype), axis=axis, keepdims=keepdims)
+    plan = plan_reduction(layout, axis, keepdims, made.dtype)
+    pending = with_pending(plan.layout, plan.mesh_dims)
+    size = plan.dtype.itemsize
+    if plan.layout.shape and plan.layout.size * size >= config.settings.replicate_below:
+        return Explanation(
+            f"{title}, not folded before it is read", steps, pending, size, size_text
+        )
+    steps.append(explain_fold(pending, plan.layout, size, "the results of the blocks"))
+    return Explanation(title, steps, plan.layout, size, size_text)

@@ -1,0 +1,229 @@
+"""What a step will send, how much memory it takes, and from whom to whom; nothing is sent."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+
+from distarray.layout import Cut, Layout, Partial, Shard
+from distarray.layout.pictures import described, layout_svg
+from distarray.plan.cost import moved_elements
+from distarray.plan.exchange import plan_exchange, rank_of
+
+__all__ = [
+    "Explanation",
+    "Step",
+    "explain_broadcast",
+    "explain_fold",
+    "explain_move",
+    "largest",
+    "with_pending",
+]
+
+#: Ranks up to which each pair of them is looked at.
+MOST = 256
+#: Pairs of ranks that the text names.
+_NAMED = 12
+
+
+@dataclass
+class Step:
+    """One conversation that an operation will have.
+
+    Attributes
+    ----------
+    what : str
+        What it is for.
+    kind : str
+        "exchange" for messages between pairs of ranks, or the collective.
+    pairs : dict
+        Of an exchange on at most 256 ranks: ``{(sender, receiver): bytes}``.
+    sent : list of int
+        Bytes that each rank sends, as :func:`distarray.trace` counts them; empty on more ranks.
+    total : float
+        Bytes that all ranks send; on more ranks estimated.
+    memory : int
+        Bytes that it takes on the rank that needs most, to receive.
+    route : tuple of Layout
+        The layouts from and to.
+    """
+
+    what: str
+    kind: str
+    route: tuple[Layout, Layout]
+    pairs: dict[tuple[int, int], int] = field(default_factory=dict)
+    sent: list[int] = field(default_factory=list)
+    total: float = 0.0
+    memory: int = 0
+
+    @property
+    def messages(self) -> int:
+        """Messages of all ranks; a collective counts once on each rank."""
+        return len(self.pairs) if self.kind == "exchange" else sum([n > 0 for n in self.sent])
+
+
+class Explanation:
+    """What an operation will send and take; print it, or look at it in a notebook.
+
+    Attributes
+    ----------
+    title : str
+        The operation.
+    steps : list of Step
+        Its conversations; none if nothing is sent.
+    result : Layout
+        The layout of the result.
+    nbytes : int
+        Bytes of the result on the rank that has most of it.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> import distarray.numpy as np
+    >>> x = np.zeros((100, 100)).redistribute(placements=[distarray.Shard(0)])
+    >>> plan = x.explain([distarray.Shard(1)])
+    >>> plan.sent == sum(step.total for step in plan.steps)
+    True
+    """
+
+    def __init__(
+        self,
+        title: str,
+        steps: Sequence[Step],
+        result: Layout,
+        itemsize: int,
+        size_text: Callable[[int], str],
+    ) -> None:
+        self.title, self.result = title, result
+        self.steps = [step for step in steps if step.total]
+        self.nbytes = largest(result) * itemsize
+        self._size = size_text
+
+    @property
+    def sent(self) -> float:
+        """Bytes that all ranks send."""
+        return sum([step.total for step in self.steps])
+
+    @property
+    def messages(self) -> int:
+        """Messages that all ranks send; unknown, and 0, on more than 256 ranks."""
+        return sum([step.messages for step in self.steps])
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the steps and the result take at most, on one rank."""
+        return self.nbytes + max([step.memory for step in self.steps], default=0)
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """Names and values."""
+        found = [("result", f"{list(self.result.placements)} of {self.result.shape}")]
+        if not self.steps:
+            found.append(("sends", "nothing: every rank has what it needs"))
+        for number, step in enumerate(self.steps, 1):
+            found.append((f"step {number}", f"{step.what}: {self._told(step)}"))
+        found.append(("result a rank", self._size(self.nbytes)))
+        found.append(("memory a rank", f"{self._size(self.memory)} at most, with the result"))
+        return found
+
+    def _told(self, step: Step) -> str:
+        about = "" if step.sent else "about "
+        text = f"{step.kind}, {about}{self._size(int(step.total))} in all"
+        if step.kind == "exchange" and step.sent:
+            text += f", {len(step.pairs)} message{'s' * (len(step.pairs) != 1)}"
+            largest_pairs = sorted(step.pairs.items(), key=lambda item: (-item[1], item[0]))
+            named = [f"{a} to {b} {self._size(n)}" for (a, b), n in largest_pairs[:_NAMED]]
+            more = ", ..." if len(step.pairs) > _NAMED else ""
+            text += f" ({', '.join(named)}{more})"
+        return text
+
+    def __str__(self) -> str:
+        lines = [f"{name:<13}  {value}" for name, value in self._lines()]
+        return "\n".join([self.title, *lines])
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.title}: {self._size(int(self.sent))} sent>"
+
+    def _repr_html_(self) -> str:
+        pictures = [
+            f"<figure><figcaption>{number}. {step.kind}</figcaption>"
+            f"{layout_svg(step.route[0])}{layout_svg(step.route[1])}</figure>"
+            for number, step in enumerate(self.steps, 1)
+        ]
+        return described(self.title, self._lines(), "".join(pictures) or layout_svg(self.result))
+
+
+def largest(layout: Layout) -> int:
+    """Elements of the largest block, from the longest interval of each cut."""
+    return prod([_longest(cut) for cut in layout.cuts])
+
+
+def _longest(cut: Cut) -> int:
+    if cut.parts > 4 * MOST:
+        return -(-cut.extent // cut.parts)
+    return max([stop - start for start, stop in map(cut.interval, range(cut.parts))], default=0)
+
+
+def explain_move(src: Layout, dst: Layout, itemsize: int, what: str) -> Step:
+    """The exchange that brings an array from one layout to another, no fold pending."""
+    step = Step(what, "exchange", (src, dst))
+    size = prod(src.mesh_shape)
+    if src is dst:
+        return step
+    if size > MOST:
+        step.total = moved_elements(src, dst) * itemsize
+        step.memory = largest(dst) * itemsize if step.total else 0
+        return step
+    step.sent = [0] * size
+    for coords in product(*map(range, src.mesh_shape)):
+        me, received = rank_of(coords, src.mesh_shape), 0
+        for transfer in plan_exchange(src, dst, coords).receives:
+            nbytes = transfer.size * itemsize
+            step.pairs[transfer.peer, me] = step.pairs.get((transfer.peer, me), 0) + nbytes
+            step.sent[transfer.peer] += nbytes
+            received += nbytes
+        step.memory = max(step.memory, received)
+    step.total = sum(step.sent)
+    return step
+
+
+def explain_fold(src: Layout, dst: Layout, itemsize: int, what: str) -> Step:
+    """The fold of contributions that are pending in one layout, and not in the other.
+
+    Where it leaves the result cut it is a reduce-scatter, otherwise an allreduce.
+    """
+    folded = [m for m in src.partials if src.mesh_shape[m] > 1]
+    scattered = any(isinstance(dst.placements[m], Shard) for m in folded)
+    step = Step(what, "reduce_scatter" if scattered else "allreduce", (src, dst))
+    if not folded:
+        return step
+    size = prod(src.mesh_shape)
+    if size > MOST:
+        step.total, step.memory = float(size * largest(src) * itemsize), largest(src) * itemsize
+        return step
+    for coords in product(*map(range, src.mesh_shape)):
+        whole, own = [prod(layout.local_shape(coords)) * itemsize for layout in (src, dst)]
+        step.sent.append(whole - own if scattered else whole)
+        step.memory = max(step.memory, own if scattered else whole)
+    step.total = sum(step.sent)
+    return step
+
+
+def explain_broadcast(src: Layout, dst: Layout, itemsize: int, what: str) -> Step:
+    """How an array at one coordinate of some mesh dimensions comes to the others."""
+    step = Step(what, "broadcast", (src, dst))
+    size, block = prod(src.mesh_shape), largest(dst) * itemsize
+    at = {m: src.placements[m].coordinate for m in src.ats}  # type: ignore[attr-defined]
+    step.memory = block
+    if size > MOST:
+        step.total = float(block * sum([size // src.mesh_shape[m] for m in at]))
+        return step
+    for coords in product(*map(range, src.mesh_shape)):
+        roots = sum([coords[m] == coordinate for m, coordinate in at.items()])
+        step.sent.append(roots * prod(dst.local_shape(coords)) * itemsize)
+    step.total = sum(step.sent)
+    return step
+
+
+def with_pending(layout: Layout, mesh_dims: Sequence[int]) -> Layout:
+    """A layout of contributions to a sum along some mesh dimensions."""
+    return Layout.from_cuts(layout.cuts, layout.mesh_shape, {m: Partial() for m in mesh_dims})

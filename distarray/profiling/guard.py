@@ -1,0 +1,96 @@
+"""The signal by which a job is ended: what was measured is kept first.
+
+A rank that waits inside of MPI runs no Python, so no handler either. But the interpreter writes the
+signal's number to a pipe at once, and a thread of its own reads it.
+"""
+
+import ctypes
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+__all__ = ["Guard"]
+
+
+class Guard:
+    """Calls a function when the process is to be ended by SIGTERM, and then lets it end.
+
+    Only where the program has not asked for the signal itself, and in the main thread.
+
+    Parameters
+    ----------
+    act : callable
+        Called in another thread, once.
+    """
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._act = act
+        self._ends: tuple[int, int] | None = None
+        self._over = False
+
+    def begin(self) -> None:
+        """Stand guard."""
+        here = threading.current_thread() is threading.main_thread()
+        if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return
+        reading, writing = os.pipe()
+        os.set_blocking(writing, False)
+        before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+        if before != -1:  # somebody else listens there
+            signal.set_wakeup_fd(before)
+            os.close(reading)
+            os.close(writing)
+            return
+        self._ends = reading, writing
+        signal.signal(signal.SIGTERM, self._note)
+        _standing.append(self)
+        threading.Thread(target=self._read, name="distarray-guard", daemon=True).start()
+
+    def end(self) -> None:
+        """Stand guard no more."""
+        if self._ends is None or self._over:
+            return
+        self._leave()
+        os.write(self._ends[1], b"\0")
+
+    def _leave(self) -> None:
+        self._over = True
+        if self in _standing:
+            _standing.remove(self)
+        signal.set_wakeup_fd(-1)
+        if signal.getsignal(signal.SIGTERM) == self._note:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        """Let the thread act; this stands where Python asks for a handler."""
+
+    def _stands(self) -> bool:
+        """Whether the signal is still ours."""
+        return not self._over and signal.getsignal(signal.SIGTERM) == self._note
+
+    def _read(self) -> None:
+        assert self._ends is not None
+        reading, writing = self._ends
+        while not self._over:
+            number = os.read(reading, 1)
+            if number == bytes([signal.SIGTERM]) and self._stands():
+                self._act()
+                ctypes.CDLL(None).signal(int(signal.SIGTERM), None)  # as it was: it ends all
+                os.kill(os.getpid(), signal.SIGTERM)
+        os.close(reading)
+        os.close(writing)
+
+
+#: Those that stand guard.
+_standing: list[Guard] = []
+
+
+def _in_forked_child() -> None:
+    """A child is ended as it would be otherwise."""
+    for guard in _standing:
+        guard._leave()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)

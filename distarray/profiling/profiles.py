@@ -1,0 +1,260 @@
+"""Profiles: what each line of a program costs, on each rank."""
+
+import os
+import sys
+from contextlib import ExitStack
+from html import escape
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from distarray.array.base import Base
+from distarray.comm import ledger, stopwatch, world_group
+from distarray.profiling import putting_off
+from distarray.profiling.analysis import Report
+from distarray.profiling.chrome import events
+from distarray.profiling.following import Follower, follow, is_counted
+from distarray.profiling.guard import Guard
+from distarray.profiling.measured import Part, Seen
+from distarray.profiling.meeting import brought, clock_offset, serial
+from distarray.profiling.page import page
+from distarray.profiling.recorder import Recorder, program_line
+from distarray.profiling.table import table
+from distarray.profiling.writing import fault, write
+
+__all__ = ["Profile", "profile"]
+
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+SHOWN_AS = "distarray."
+#: Ranks that write a page of their own when the job is killed: the others say much the same.
+_PAGES = 8
+#: Arrays that are shown, the largest.
+_ARRAYS = 40
+
+
+class Profile:
+    """What the lines of a block of the program cost; made by :func:`profile`.
+
+    Print it for a table. On rank 0 it is about all ranks, on the others about their own part: so
+    looking at it sends nothing, and ``if rank == 0: print(p)`` is fine.
+
+    Attributes
+    ----------
+    report : Report or None
+        The figures; None until the block has ended.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> import distarray.numpy as np
+    >>> with distarray.profile() as p:
+    ...     x = np.arange(100_000.0)
+    ...     total = float((x * x).sum())
+    >>> p.report.seconds > 0
+    True
+    """
+
+    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+        self._path = None if path is None else Path(os.path.abspath(path))
+        self._stack = ExitStack()
+        self._recorder: Recorder | None = None
+        self._written = False
+        self.report: Report | None = None
+
+    # -- the block ------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self.begin()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        frame = sys._getframe(1)
+        ended = "" if kind is None else f"{kind.__name__}: {error}"
+        self.end(ended, frame.f_globals, frame.f_locals)
+
+    def begin(self) -> None:
+        """Begin to measure; what ``with`` calls. Collective."""
+        if self._recorder is not None:
+            raise RuntimeError("a profile is of one block; make another one for another block")
+        self._group = world_group()
+        self._number = serial(self._group)
+        offset = clock_offset(self._group)
+        self._refuse_path()
+        line = program_line(sys._getframe(2))
+        self._recorder = recorder = Recorder(self._group, is_counted(), line)
+        recorder.part.offset = offset
+        self._stack.enter_context(ledger.listening(recorder))
+        stopwatch.start(recorder)
+        self._stack.callback(stopwatch.stop, recorder)
+        putting_off.watch(recorder)
+        self._stack.callback(putting_off.watch_no_more, recorder)
+        self._follower: Follower = follow(recorder)
+        self._guard = Guard(self._killed)
+        if self._path is not None:
+            self._guard.begin()
+        self._process = os.getpid()
+
+    def end(self, ended: str = "", *names: dict[str, Any]) -> None:
+        """Stop measuring, and bring the ranks' parts together; what ``with`` calls. Collective.
+
+        Parameters
+        ----------
+        ended : str
+            What has ended it early; then the ranks wait for one another only shortly.
+        *names : dict
+            The program's names, among which arrays are looked for.
+        """
+        recorder = self._recorder
+        if recorder is None or self.report is not None:
+            return
+        self._follower.stop()
+        self._stack.close()
+        self._guard.end()
+        part = recorder.finished(ended)
+        part.arrays = _seen(names)
+        if os.getpid() != self._process:  # a forked child: the profile is its parent's
+            self.report = Report({part.rank: part})
+            return
+        parts, taken = brought(self._group, part, self._number)
+        self.report = Report(parts)
+        if self._path is not None and (part.rank == 0 or not taken):
+            self._write(self._own_path(part) if part.rank else self._path, page(self.report))
+
+    def _refuse_path(self) -> None:
+        """Say at once if there will be no page."""
+        if self._path is None:
+            return
+        problem = fault(self._path)
+        if problem:
+            if self._group.rank == 0:
+                say(f"the profile will not be written: {problem}")
+            self._path = None
+
+    def _killed(self) -> None:
+        """Keep what there is until now: the process is about to end."""
+        recorder = self._recorder
+        if recorder is None or self.report is not None or recorder.part.rank >= _PAGES:
+            return
+        part = recorder.finished("killed by SIGTERM")
+        self._write(self._own_path(part), page(Report({part.rank: part})))
+
+    def _own_path(self, part: Part) -> Path:
+        """The file of one rank's part, where the ranks could not meet."""
+        assert self._path is not None
+        if part.size == 1:
+            return self._path
+        return self._path.with_name(f"{self._path.stem}.rank{part.rank}{self._path.suffix}")
+
+    def tell(self) -> None:
+        """Print the table on standard error, on rank 0, and say where the page is."""
+        if self.report is None or self._group.rank or os.getpid() != self._process:
+            return
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.flush()
+        stream = sys.__stderr__
+        if stream is not None:
+            stream.write(f"\n{self}\n")
+            stream.write(f"\nThe page is {self._path}\n" if self._written else "")
+            stream.flush()
+
+    # -- what was found -----------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page, one HTML file without anything outside of it; rank 0 alone does.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        report = self._found()
+        if self._group.rank == 0:
+            self._write(Path(path), page(report))
+
+    def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """Write the timeline in Chrome's format, which Perfetto opens; rank 0 alone does.
+
+        Each rank is a lane; their clocks are aligned.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        report = self._found()
+        if self._group.rank == 0:
+            self._write(Path(path), events(report))
+
+    def _found(self) -> Report:
+        if self.report is None:
+            raise RuntimeError("the profile's block has not ended yet")
+        return self.report
+
+    def _write(self, path: Path, text: str) -> None:
+        """Write a file; what prevents that is said, and the program goes on: it is rank 0 alone."""
+        problem = write(path, text)
+        self._written = not problem
+        if problem:
+            say(f"{path} cannot be written: {problem}")
+
+    def __str__(self) -> str:
+        return "a profile that has not ended yet" if self.report is None else table(self.report)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+def profile(path: str | os.PathLike[str] | None = None) -> Profile:
+    """Measure what each line of a block costs on each rank, in a ``with`` statement; collective.
+
+    Parameters
+    ----------
+    path : str or path, optional
+        Where rank 0 writes a page about it at the end of the block: one HTML file. If it cannot be
+        written, that is said once, and the program goes on.
+
+    Returns
+    -------
+    Profile
+
+    Cost
+    ----
+    At the beginning a few small messages between rank 0 and every other rank, which compare their
+    clocks; at the end one message from every rank to rank 0. In the block nothing is sent for it.
+
+    Notes
+    -----
+    If the block raises on one rank, that rank waits two seconds for the others, and then has its
+    own part alone.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> import distarray.numpy as np
+    >>> with distarray.profile() as p:
+    ...     x = np.ones(1000).sum()
+    >>> print(str(p).splitlines()[0][:7])
+    Profile
+    """
+    return Profile(path)
+
+
+def say(text: str) -> None:
+    """Say something to the user, past what the runner does with the streams."""
+    stream = sys.__stderr__
+    if stream is not None:
+        stream.write(f"distarray: {text}\n")
+        stream.flush()
+
+
+def _seen(spaces: tuple[dict[str, Any], ...]) -> list[Seen]:
+    """The arrays that the program has names for."""
+    found: dict[int, Seen] = {}
+    for names in spaces:
+        for name, value in list(names.items()):
+            if isinstance(value, Base) and not name.startswith("_"):
+                found[id(value)] = Seen(name, str(value.dtype), value.nbytes, value.layout)
+    return sorted(found.values(), key=lambda seen: -seen.nbytes)[:_ARRAYS]

@@ -1,0 +1,31 @@
+"""Writing a report, or saying why that is not possible."""
+
+import contextlib
+import os
+from pathlib import Path
+
+__all__ = ["fault", "write"]
+
+
+def fault(path: Path) -> str:
+    """Why a file cannot be written, as far as that is known before; empty if it can."""
+    if path.is_dir():
+        return f"{path} is a directory"
+    if not path.parent.is_dir():
+        return f"there is no directory {path.parent}"
+    if not os.access(path.parent, os.W_OK):
+        return f"no permission to write in {path.parent}"
+    return ""
+
+
+def write(path: Path, text: str) -> str:
+    """Write a file, whole or not at all; returns why that failed, or nothing."""
+    half = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        half.write_text(text, encoding="utf-8")
+        half.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            half.unlink()
+        return error.strerror or str(error)
+    return ""
