@@ -13,7 +13,7 @@ from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 
-from distarray.array import temporaries
+from distarray.array import mirrors, temporaries
 from distarray.array.assigning import assign, one_element
 from distarray.array.base import Base
 from distarray.array.divergence import verify
@@ -93,6 +93,7 @@ class Items(Base):
                     return result
             else:
                 return self._selected(block, key)
+        del block  # how many refer to it may be counted
         return self._read(key)
 
     def _selected(self, block: Array, key: Any) -> Any:
@@ -116,6 +117,10 @@ class Items(Base):
         return self.mesh.coords is not None and self.block.dtype.kind not in _SPECIAL
 
     def _read(self, key: Key) -> Any:
+        if not self.layout.is_whole:
+            found = mirrors.read(self, key)
+            if found is not NotImplemented:
+                return found
         key = plain_key(key)
         verify(operator.getitem, (self, key), {})
         if self.layout.partials:
@@ -124,6 +129,8 @@ class Items(Base):
         if entries is None:
             return call_in_general(operator.getitem, self, key)
         result = self.sliced(entries)
+        if not self.layout.is_whole:
+            mirrors.noted(self, result.layout)
         return self._element(result) if names_element(key, result.layout.shape) else result
 
     def _element(self, cell: Self) -> Any:
@@ -159,6 +166,7 @@ class Items(Base):
                 return
             if self._set_at_hand(kinds, key, value):
                 return
+        del block  # as above
         self._assign(plain_key(key), value)
 
     def _set_at_hand(self, kinds: tuple[type, ...] | None, key: Any, value: ArrayLike) -> bool:
@@ -174,13 +182,18 @@ class Items(Base):
         return at_once(operator.setitem, (self, key, value), {}) is None
 
     def _assign(self, key: Key, value: ArrayLike) -> None:
+        if not self.layout.is_whole and mirrors.write(self, key, value):
+            return
+        if isinstance(value, Base):
+            value = mirrors.elements_at_hand(value)
         act = self._set_scalar if isinstance(self.block, np.generic) else self._set
         watched(operator.setitem, (self, key, value), {}, act, (key, value))
 
     def _takes_late(self, key: Key, count: int, value: Any) -> bool:
         """Whether the elements take what an array waits for, which has this reference count."""
-        waits = isinstance(value, Base) and value.waits
-        return waits and temporaries.assigned(self, key, count, value)
+        if not isinstance(value, Base) or not value.waits:
+            return False
+        return mirrors.write(self, key, value) or temporaries.assigned(self, key, count, value)
 
     def _set(self, key: Key, value: ArrayLike) -> None:
         if self.layout.partials:
@@ -191,6 +204,8 @@ class Items(Base):
             call(operator.setitem, self, key, value)
             return
         view = self.sliced(entries)
+        if not self.layout.is_whole:
+            mirrors.noted(self, view.layout)
         if names_element(key, view.layout.shape):
             value = one_element(value, self.dtype, self.layout.is_whole)
         assign(view, value)

@@ -16,6 +16,7 @@ from types import CodeType, FrameType
 __all__ = [
     "called",
     "is_house",
+    "is_installed",
     "is_library",
     "known",
     "passage",
@@ -94,11 +95,11 @@ def program_frame(frame: FrameType) -> FrameType:
 def is_library(frame: FrameType) -> bool:
     """Whether a frame is an installed library's that is not the program's own."""
     name = frame.f_globals.get("__name__") or ""
-    return name.partition(".")[0] not in of_program and _is_installed(frame.f_code.co_filename)
+    return name.partition(".")[0] not in of_program and is_installed(frame.f_code.co_filename)
 
 
 @lru_cache(maxsize=1024)
-def _is_installed(path: str) -> bool:
+def is_installed(path: str) -> bool:
     """Whether a file belongs to a library, or to the interpreter itself."""
     parts = path.replace("\\", "/").split("/")
     return path.startswith((*_STANDARD, "<frozen ")) or not _INSTALLED.isdisjoint(parts)
