@@ -17,7 +17,8 @@ from distarray.comm.user_lines import is_house, is_installed, is_library, of_pro
 __all__ = ["handed_out", "names_blocks"]
 
 #: The names of what hands out blocks.
-_NAMES = frozenset({"to_local", "block", "from_dlpack", "__dlpack__", "map_blocks"})
+_NAMES = frozenset({"to_local", "block", "from_dlpack", "__dlpack__"})
+_NAMES |= {"map_blocks", "map_overlap", "local_map"}
 #: The module of tensors over the same memory.
 _TENSORS = f"{__name__.partition('.')[0]}.torch"
 

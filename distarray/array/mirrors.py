@@ -17,10 +17,10 @@ Every rank decides alike, and nothing is sent to find out whether a mirror still
 """
 
 import operator
-import sys
 from collections.abc import Callable
 from threading import local
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from distarray.array.handed_out import names_blocks
 from distarray.array.keys import basic_entries
 from distarray.array.ladder import is_free, passed, usual
 from distarray.array.memories import memory_of
-from distarray.comm.user_lines import program_frame, warn_program
+from distarray.comm.user_lines import warn_program
 from distarray.config import in_force
 from distarray.errors import PerformanceWarning
 from distarray.layout import Coords, Fold, Layout, local_key, view_layout
@@ -56,8 +56,10 @@ FEW, PER = 9, 1 << 19
 ELEMENT = 3
 #: A mirror that was read less often than that is fetched again only after more accesses.
 WORTH = 8
-#: Accesses by messages from one line of the program of which a warning tells.
+#: Accesses to an array by messages of which a warning tells.
 MANY = 2000
+#: Mirrors that have elements, at most.
+MOST = 64
 #: Kinds of elements that are numbers, and so always NumPy's scalars.
 _KINDS = "biufc"
 _ENTRIES = frozenset({int, slice, type(None), type(Ellipsis), np.int64})
@@ -75,15 +77,13 @@ class _Kept(local):
 
     Attributes
     ----------
-    mirrors : list of (Mirror, int)
-        Those that have elements, the oldest first, with their bytes.
-    lines : dict
-        Accesses by messages, by the program's line.
+    mirrors : list of (reference to Mirror, int)
+        Those that have elements, the oldest first, with their bytes; also those whose arrays are
+        gone, as that is not known on other ranks.
     """
 
     def __init__(self) -> None:
-        self.mirrors: list[tuple[Mirror, int]] = []
-        self.lines: dict[tuple[str, int], int] = {}
+        self.mirrors: list[tuple[ref[Mirror], int]] = []
 
 
 _kept = _Kept()
@@ -114,6 +114,7 @@ class Mirror:
         "origin",
         "seen",
         "slow",
+        "total",
         "used",
     )
 
@@ -123,7 +124,7 @@ class Mirror:
         self.elements: Any = None
         self.origin: Any = None
         self.seen = self.exports = -1
-        self.slow = self.used = 0
+        self.slow = self.used = self.total = 0
         self.needed = FEW + layout.size * dtype.itemsize // PER
 
     @property
@@ -285,7 +286,9 @@ def noted(x: Base, part: Layout) -> None:
             return
         mirror = x._mirror = Mirror(x.layout, x.dtype)
     mirror.slow += 1 if part.shape else ELEMENT
-    _count_line()
+    mirror.total += 1
+    if mirror.total == MANY:
+        _tell()
 
 
 def _can_be_kept(x: Base) -> bool:
@@ -343,10 +346,12 @@ def _first(mirror: Mirror) -> int:
 def _keep(mirror: Mirror, nbytes: int, limit: int) -> None:
     """Enter a mirror that has been fetched; the oldest ones go that are too many."""
     mirrors = _kept.mirrors
-    mirrors[:] = [pair for pair in mirrors if pair[0] is not mirror]
-    mirrors.append((mirror, nbytes))
-    while sum([size for _, size in mirrors]) > limit:
-        mirrors.pop(0)[0].drop()
+    mirrors[:] = [pair for pair in mirrors if pair[0]() is not mirror]
+    mirrors.append((ref(mirror), nbytes))
+    while len(mirrors) > MOST or sum([size for _, size in mirrors]) > limit:
+        oldest = mirrors.pop(0)[0]()
+        if oldest is not None:
+            oldest.drop()
 
 
 def _agreed(x: Base) -> bool:
@@ -369,17 +374,14 @@ def _is_alone(x: Base) -> bool:
     return all(other is None or other.origin is None for other in others)
 
 
-def _count_line() -> None:
-    """Count an access by messages for the program's line, and tell of it once there are many."""
-    frame = program_frame(sys._getframe(2))
-    line = frame.f_code.co_filename, frame.f_lineno
-    count = _kept.lines[line] = _kept.lines.get(line, 0) + 1
-    if count == MANY:
-        warn_program(
-            f"this line has read or written elements or rows of cut arrays {MANY} times, each time "
-            "by messages or a look at where they are. Read many at once (a slice, x.full()), work "
-            "on whole arrays, or make the array whole (x.redistribute(placements=Replicate())); "
-            "arrays of up to half of config.keep bytes are fetched and kept if nothing else of the "
-            "loop writes to cut arrays, and the program asks for no blocks",
-            PerformanceWarning,
-        )
+def _tell() -> None:
+    """Tell of a loop that goes on by messages, at its line."""
+    warn_program(
+        f"elements or rows of one cut array have been read or written {MANY} times, each time by "
+        "messages or a look at where they are, and lastly by this line. Read many at once (a "
+        "slice, x.full()), work on whole arrays, or make the array whole "
+        "(x.redistribute(placements=Replicate())); arrays of up to half of config.keep bytes are "
+        "fetched and kept if nothing else of the loop writes to cut arrays, and the program's code "
+        "does not ask for blocks",
+        PerformanceWarning,
+    )
