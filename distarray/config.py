@@ -43,6 +43,10 @@ class Settings:
     reproducible: bool = False
     #: Whether elementwise operations on large blocks are deferred and run together: "on" or "off".
     fuse: str = "on"
+    #: Bytes a rank of cut arrays that loops read or write element by element, or row by row: such
+    #: an array, of up to half as much, is fetched by every rank and kept while nothing else writes
+    #: to cut arrays; 0 turns that off.
+    keep: int = 1 << 26
     #: Compare what the ranks are calling before each collective operation.
     check: bool = False
     #: Seconds that a rank waits for others before the lines of all ranks are reported; 0 when the

@@ -30,7 +30,7 @@ class Base:
         The ranks that hold the array.
     """
 
-    __slots__ = ("__weakref__", "_lent", "_natural", "block", "layout", "mesh")
+    __slots__ = ("__weakref__", "_lent", "_mirror", "_natural", "block", "layout", "mesh")
 
     block: Any
     layout: Layout
@@ -44,6 +44,10 @@ class Base:
     _natural: Any
     #: Blocks whose addresses have been given out; they live as long as the array. Often unset.
     _lent: list[Any]
+
+    #: What is kept of an array of which loops read elements; see :mod:`distarray.array.mirrors`.
+    #: Often unset.
+    _mirror: Any
 
     #: Carries out pending folds and replicates what lives at one coordinate, in place.
     settle: Callable[[], None]

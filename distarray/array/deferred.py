@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import temporaries, waiting
+from distarray.array import mirrors, temporaries, waiting
 from distarray.array.base import Base
 from distarray.array.core import DistArray
 from distarray.array.ends import is_element, written
@@ -55,7 +55,7 @@ from distarray.config import in_force
 from distarray.layout import Entries, Layout
 from distarray.typing import Array, ArrayLike, DTypeLike, Shape
 
-__all__ = ["Deferred"]
+__all__ = ["Deferred", "Unseen"]
 
 #: Bytes of a block from which on operations are put off. Below, what it costs to put one off is
 #: more than chains of a few operations gain.
@@ -66,7 +66,7 @@ _WIDEST = 16
 MOST = 48
 
 
-class _Unseen(type):
+class Unseen(type):
     """The type of a class that programs take for `DistArray` itself."""
 
     def __eq__(cls, other: object) -> bool:
@@ -85,7 +85,7 @@ class _Unseen(type):
         return issubclass(subclass, DistArray)
 
 
-class Deferred(DistArray, metaclass=_Unseen):
+class Deferred(DistArray, metaclass=Unseen):
     """An array that waits for operations, or whose block operations wait for."""
 
     __slots__ = ()
@@ -139,9 +139,14 @@ class Deferred(DistArray, metaclass=_Unseen):
 
     def __getitem__(self, key: Any) -> Any:
         if type(held(self)) is Leaf and error_state() is usual[0]:
+            found = mirrors.read(self, key)
+            if found is not NotImplemented:
+                return found
             entries = basic_entries(plain_key(key), self.layout.shape)
             if entries is not None and not is_element(self, key, entries):
-                return self.sliced(entries)
+                view = self.sliced(entries)
+                mirrors.noted(self, view.layout)
+                return view
         return DistArray.__getitem__(self, key)
 
     def sliced(self, entries: Entries) -> Any:

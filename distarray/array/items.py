@@ -13,7 +13,7 @@ from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 
-from distarray.array import temporaries
+from distarray.array import mirrors, temporaries
 from distarray.array.assigning import assign, one_element
 from distarray.array.at_hand import answer_to_key
 from distarray.array.base import Base
@@ -84,6 +84,7 @@ class Items(Base):
                 result.mesh = mesh
                 return result
             return self._part(part, key, kinds)
+        del block  # how many refer to it may be counted
         return self._read(key)
 
     def _part(self, part: Array, key: Any, kinds: Any) -> Any:
@@ -114,6 +115,10 @@ class Items(Base):
         return self.mesh.coords is not None and self.block.dtype.kind not in _SPECIAL
 
     def _read(self, key: Key) -> Any:
+        if not self.layout.is_whole:
+            found = mirrors.read(self, key)
+            if found is not NotImplemented:
+                return found
         key = plain_key(key)
         verify(operator.getitem, (self, key), {})
         if self.layout.partials:
@@ -122,6 +127,8 @@ class Items(Base):
         if entries is None:
             return call_in_general(operator.getitem, self, key)
         result = self.sliced(entries)
+        if not self.layout.is_whole:
+            mirrors.noted(self, result.layout)
         return self._element(result) if names_element(key, result.layout.shape) else result
 
     def _element(self, cell: Self) -> Any:
@@ -155,6 +162,7 @@ class Items(Base):
                     return
             elif at_once(operator.setitem, (self, key, value), {}) is None:
                 return
+        del block  # as above
         self._assign(plain_key(key), value)
 
     def _put(self, block: Array, key: Any, value: ArrayLike) -> bool:
@@ -171,13 +179,18 @@ class Items(Base):
         return False
 
     def _assign(self, key: Key, value: ArrayLike) -> None:
+        if not self.layout.is_whole and mirrors.write(self, key, value):
+            return
+        if isinstance(value, Base):
+            value = mirrors.elements_at_hand(value)
         act = self._set_scalar if isinstance(self.block, np.generic) else self._set
         watched(operator.setitem, (self, key, value), {}, act, (key, value))
 
     def _takes_late(self, key: Key, count: int, value: Any) -> bool:
         """Whether the elements take what an array waits for, which has this reference count."""
-        waits = isinstance(value, Base) and value.waits
-        return waits and temporaries.assigned(self, key, count, value)
+        if not isinstance(value, Base) or not value.waits:
+            return False
+        return mirrors.write(self, key, value) or temporaries.assigned(self, key, count, value)
 
     def _set(self, key: Key, value: ArrayLike) -> None:
         if self.layout.partials:
@@ -188,6 +201,8 @@ class Items(Base):
             call(operator.setitem, self, key, value)
             return
         view = self.sliced(entries)
+        if not self.layout.is_whole:
+            mirrors.noted(self, view.layout)
         if names_element(key, view.layout.shape):
             value = one_element(value, self.dtype, self.layout.is_whole)
         assign(view, value)

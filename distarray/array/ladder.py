@@ -25,6 +25,7 @@ go straight to the blocks if :func:`is_free` says that no rung has anything to d
 import operator
 from collections.abc import Callable, Iterable
 from functools import wraps
+from itertools import count
 from threading import local
 from typing import Any, TypeVar, cast
 
@@ -77,14 +78,33 @@ plain_items: list[bool] = [True]
 class _Passed(local):
     """How many calls of this rank (a process or a thread) may have written to a cut array.
 
-    The number is the same on every rank. When it has changed, cached elements of other ranks are
-    fetched again.
+    When the number has changed, on one rank as on every other, elements of other ranks that are
+    kept are fetched again. No number is that of two threads.
+
+    Attributes
+    ----------
+    number : int
+        The calls.
+    harmless : int
+        Those that have only read, or have kept :mod:`~distarray.array.mirrors` as they must be.
+    exports : int
+        How often the program was handed the block of a cut array.
     """
 
-    number = 0
+    def __init__(self) -> None:
+        self.number = next(_threads) << 40
+        self.harmless = self.exports = 0
+
+
+_threads = count(1)
 
 
 passed = _Passed()
+#: Functions that only read their arguments, if so many are given, and what they return is new.
+_READ: dict[Any, int] = {np.matmul: 2, np.dot: 2, np.vdot: 2, np.inner: 2, np.outer: 2}
+_READ |= dict.fromkeys([np.sum, np.prod, np.mean, np.max, np.min, np.any, np.all], 2)
+_READ |= dict.fromkeys([np.copy, np.argmax, np.argmin, np.linalg.norm, np.std, np.var], 2)
+_READ |= {np.where: 3, operator.getitem: 2}
 
 
 def _look_closer() -> None:
@@ -115,6 +135,8 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def call_in_general(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """As :func:`call`, for operands that are known not to be small and whole."""
     passed.number += 1
+    if not kwargs and len(args) <= _READ.get(function, 0):
+        passed.harmless += 1
     row = FUNCTIONS.get(function)
     if error_state() is usual[0]:
         result = _climb(function, row, args, kwargs)
@@ -134,6 +156,8 @@ def call_ufunc(
     if key in FUNCTIONS:
         return call(key, *inputs, **kwargs)
     passed.number += 1
+    if method == "__call__" and len(inputs) == ufunc.nin and "out" not in kwargs:
+        passed.harmless += 1
     act = UFUNC_METHODS[method].function
     if error_state() is usual[0]:
         result = act(ufunc, *inputs, **kwargs)

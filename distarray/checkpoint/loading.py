@@ -14,6 +14,7 @@ import numpy as np
 
 from distarray.array import DistArray, wrap
 from distarray.array.creation import as_distarray, placed_layout
+from distarray.array.ladder import passed
 from distarray.checkpoint import background
 from distarray.checkpoint.catalog import (
     Catalog,
@@ -120,6 +121,7 @@ def load(
     if mesh.coords is None:
         return into
     home, group = mesh, mesh.group  # bound for the functions below
+    passed.number += 1  # arrays of `into` are written to
     background.settle(mesh)
     catalog = _catalog(path, step, group, "checkpoint.load")
     match = Match(catalog.arrays, lambda whole, kind: _item(whole, kind, home))

@@ -16,6 +16,7 @@ from types import CodeType, FrameType
 __all__ = [
     "called",
     "is_house",
+    "is_installed",
     "is_library",
     "known",
     "passage",
@@ -102,11 +103,11 @@ def is_library(frame: FrameType) -> bool:
     path = frame.f_code.co_filename
     if path == "<string>":  # made by a module while it runs
         path = frame.f_globals.get("__file__") or path
-    return name.partition(".")[0] not in of_program and _is_installed(path)
+    return name.partition(".")[0] not in of_program and is_installed(path)
 
 
 @lru_cache(maxsize=1024)
-def _is_installed(path: str) -> bool:
+def is_installed(path: str) -> bool:
     """Whether a file belongs to a library, or to the interpreter itself."""
     parts = path.replace("\\", "/").split("/")
     return path.startswith((*_STANDARD, "<frozen ")) or not _INSTALLED.isdisjoint(parts)

@@ -5,6 +5,7 @@ import pytest
 
 import distarray.numpy as dnp
 from benchmarks.kernels import KERNELS
+from distarray.array import mirrors
 
 RANKS = (1, 3)
 
@@ -17,7 +18,8 @@ def parts(found):
 
 @pytest.mark.host
 @pytest.mark.parametrize("name", KERNELS)
-def test_a_kernel(world, name):
+def test_a_kernel(world, name, monkeypatch):
+    monkeypatch.setattr(mirrors, "names_blocks", lambda: False)  # the tests' code does
     kernel = KERNELS[name]
     wanted = parts(kernel.function(np, *kernel.prepared(np)))
 

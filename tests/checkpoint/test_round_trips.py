@@ -23,6 +23,7 @@ from distarray.layout import Fold
 from distarray.testing import array_values, assert_matches, mesh_shapes, recipes
 from tests.checkpoint.states import TABLE, assert_same, few, grid_of, line_of, small_chunks
 from tests.io.helpers import hidden
+from tests.waiting import everything_is_kept
 
 __all__ = ["few", "small_chunks"]
 
@@ -361,3 +362,21 @@ def test_steps(world: Any, few: int, shared: Path) -> None:
             checkpoint.save(path, {"x": x}, step=1.5)  # type: ignore[arg-type]
 
     world.run(few, program)
+
+
+def test_loops_see_what_is_loaded(world, ranks, shared, monkeypatch):
+    """Elements that the ranks have kept of an array are fetched again when it has been filled."""
+    everything_is_kept(monkeypatch.setattr)
+
+    def program(group):
+        path, mesh = shared / f"kept-{ranks}", DeviceMesh(group, (group.size,))
+        x = da.numpy.array(da.distribute(np.arange(9.0), mesh, [Shard(0)], src=None))
+        checkpoint.save(path, {"x": x})
+        x *= 2
+        before = [float(x[i]) for i in range(9)]
+        checkpoint.load(path, {"x": x})
+        return before, [float(x[i]) for i in range(9)]
+
+    for before, after in world.run(ranks, program):
+        assert before == [2.0 * i for i in range(9)]
+        assert after == [float(i) for i in range(9)]

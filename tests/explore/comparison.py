@@ -227,12 +227,13 @@ def _of_arrays(found: Any, wanted: Any, signs: bool) -> str | None:
     if not scalar and found.flags.writeable != wanted.flags.writeable:
         return f"writeable: {found.flags.writeable}; NumPy: {wanted.flags.writeable}"
     layout, coords = found.layout, found.mesh.coords
-    if found.to_local().shape != layout.local_shape(coords):
-        return f"a block of shape {found.to_local().shape} under {layout}"
+    block = np.asarray(found.block) if scalar else found.block  # `to_local` would end what is kept
+    if block.shape != layout.local_shape(coords):
+        return f"a block of shape {block.shape} under {layout}"
     if whole is not None:
         return _of_elements(whole, np.asarray(wanted), signs)
     section = (..., *[slice(start, stop) for start, stop in layout.section(coords)])
-    return _of_elements(found.to_local(), np.asarray(wanted)[section], signs)
+    return _of_elements(block, np.asarray(wanted)[section], signs)
 
 
 def _of_elements(found: Any, wanted: Any, signs: bool) -> str | None:

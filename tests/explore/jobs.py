@@ -17,6 +17,7 @@ from typing import Any
 
 from tests.explore.program import Failure, Program, follow
 from tests.launcher import SETTINGS, find_mpiexec
+from tests.waiting import everything_is_kept
 
 __all__ = ["Job"]
 
@@ -98,6 +99,7 @@ def serve(programs: str, answers: str) -> None:
     from distarray.comm.mpi import group_of
 
     warnings.simplefilter("ignore")
+    everything_is_kept()
     group = group_of()
     if group.rank == 0:
         with open(programs, "rb") as coming, open(answers, "wb") as going:

@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.explore import faults
 from tests.explore.comparison import Comparison
 from tests.explore.drawing import Drawing, Misfit
 from tests.explore.grammar import draw_statement
 from tests.explore.worlds import numpy_world, our_world
+from tests.waiting import everything_is_kept
 
 __all__ = ["THRESHOLDS", "Failure", "Program", "draw_program", "follow", "on_threads"]
 
@@ -205,7 +207,7 @@ def follow(program: Program, group: Any, at: list[int]) -> Failure | None:
 
 
 def on_threads(program: Program, timeout: float = 60.0) -> Failure | None:
-    """Run a program on thread ranks."""
+    """Run a program on thread ranks, which keep what they can."""
     from distarray.comm import run_threads
 
     places: list[list[int]] = []
@@ -216,7 +218,9 @@ def on_threads(program: Program, timeout: float = 60.0) -> Failure | None:
         return follow(program, group, at)
 
     try:
-        return run_threads(program.ranks, body, timeout=timeout)[0]
+        with pytest.MonkeyPatch.context() as patch:
+            everything_is_kept(patch.setattr)
+            return run_threads(program.ranks, body, timeout=timeout)[0]
     except Exception as error:  # ranks that wait for one another in vain, or meet at other calls
         lines = [at[0] for at in places]
         return Failure(min(lines, default=0), "ranks part", f"{type(error).__name__}: {error}")

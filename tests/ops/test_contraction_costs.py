@@ -92,6 +92,22 @@ def test_large_sums_are_scattered(world, ranks):
             assert [event.kind for event in t] == ["reduce_scatter"], str(t)
 
 
+def test_tiny_results_of_large_operands_are_whole(world, ranks):
+    """As small arrays are: what is computed with them then sends nothing."""
+
+    def call(a, x):
+        y = a @ x
+        return y / np.sqrt(y @ y)
+
+    settings = {"replicate_below": 1 << 15}
+    for t, layout in run(world, ranks, ((64, 64), (64,)), (ROWS, WHOLE), call, **settings):
+        assert layout.is_whole
+        assert [event.kind for event in t] == ["exchange"] * (ranks > 1)
+    for t, layout in run(world, ranks, ((65, 64), (64,)), (ROWS, WHOLE), np.matmul, **settings):
+        assert list(layout.placements) == ROWS  # 520 bytes, where 512 are tiny
+        assert t.messages == 0
+
+
 def test_rows_times_rows_moves_the_second_operand_once(world, ranks):
     for t, layout in run(world, ranks, ((240, 60), (60, 30)), (ROWS, ROWS), np.matmul):
         assert list(layout.placements) == ROWS

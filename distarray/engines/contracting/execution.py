@@ -34,10 +34,12 @@ def execute(
     """
     plan, kernel, dtype = program.plan, program.kernel, program.dtype
     mesh = operands[0].mesh
-    if mesh.coords is None:
-        block = mesh.xp.zeros(plan.result.local_shape(None), dtype)
-        return wrap(mesh.scalar(block) if program.scalar else block, plan.result, mesh)
     target = None if out is None or not _takes(out, plan, dtype) else out.block
+    whole = program.whole if target is None else None
+    if mesh.coords is None:
+        layout = whole or plan.result
+        block = mesh.xp.zeros(layout.local_shape(None), dtype)
+        return wrap(mesh.scalar(block) if program.scalar else block, layout, mesh)
     if program.direct:
         return wrap(kernel([x.block for x in operands], dtype, target), plan.result, mesh)
     if program.panels is not None:
@@ -52,7 +54,9 @@ def execute(
         block = block.astype(dtype)
     if not program.spec.out:
         block = mesh.scalar(block) if program.scalar else mesh.asarray(block)
-    return wrap(block, plan.result, mesh)
+    if whole is not None:
+        block = movement.moved(block, plan.result, whole, mesh)
+    return wrap(block, whole or plan.result, mesh)
 
 
 def _takes(out: DistArray, plan: ContractionPlan, dtype: np.dtype[Any]) -> bool:

@@ -26,6 +26,8 @@ Kernel = Callable[[Sequence[Array], np.dtype[Any], Array | None], Array]
 
 #: An operand of fewer bytes moves at once, and a result of fewer bytes is folded at once.
 PANEL_BYTES = 1 << 25
+#: A result of so many times fewer bytes than a small array goes to all ranks at once.
+TINY = 64
 
 
 class Program(NamedTuple):
@@ -51,6 +53,9 @@ class Program(NamedTuple):
         Whether it is a sum of numbers that round, so that the result depends on the order.
     parts : int
         The number of parts in which a large pending result is computed and folded.
+    whole : Layout or None
+        Where a tiny result of a large operand goes: to every rank, as other small arrays are. What
+        is computed with it then sends nothing.
     """
 
     kernel: Kernel
@@ -63,6 +68,7 @@ class Program(NamedTuple):
     direct: bool
     rounds: bool
     parts: int
+    whole: Layout | None
 
 
 @lru_cache(maxsize=4096)
@@ -86,7 +92,25 @@ def _program(
     scalar = scalar and not spec.out
     rounds = dtype.kind in "fc" and len(spec.out) < len(spec.extents)
     parts = parts_of(spec, plan, layouts, itemsizes, work.itemsize, panel_bytes)
-    return Program(kernel, spec, plan, panels, dtype, work, scalar, direct, rounds, parts)
+    whole = _whole(plan.result, dtype.itemsize, layouts, itemsizes, small)
+    direct = direct and whole is None
+    return Program(kernel, spec, plan, panels, dtype, work, scalar, direct, rounds, parts, whole)
+
+
+def _whole(
+    result: Layout,
+    itemsize: int,
+    layouts: tuple[Layout, ...],
+    itemsizes: tuple[int, ...],
+    small: int,
+) -> Layout | None:
+    """The layout of a tiny cut result on all ranks, if an operand is cut because it is large."""
+    large = any(
+        layout.size * size >= small for layout, size in zip(layouts, itemsizes, strict=True)
+    )
+    if result.is_whole or not large or result.size * itemsize > small // TINY:
+        return None
+    return Layout.replicated(result.shape, result.mesh_shape)
 
 
 def program_for(

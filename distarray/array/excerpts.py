@@ -1,0 +1,314 @@
+"""What is selected of an array that is kept whole: a view whose elements every rank has at hand.
+
+While its :class:`~distarray.array.mirrors.Mirror` holds, operators and functions that only read it
+take its elements from there, as of an array that every rank has whole. Whoever asks for its block
+or its layout, and so might write to it, makes it the view that it stands for; nothing else in the
+library has to know. (:class:`~distarray.array.deferred.Deferred` works in the same way.)
+"""
+
+import operator
+from collections.abc import Callable, Iterable
+from functools import wraps
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from distarray.array import mirrors, temporaries
+from distarray.array.base import Base
+from distarray.array.core import DistArray, wrap
+from distarray.array.deferred import Unseen
+from distarray.array.floaterrors import error_state
+from distarray.array.keys import basic_entries, plain_key
+from distarray.array.ladder import is_free, usual
+from distarray.array.memories import held, hold
+from distarray.array.mirrors import Mirror
+from distarray.layout import Layout
+from distarray.typing import Array, ArrayLike, DTypeLike, Key, ShapeLike
+
+__all__ = ["Excerpt"]
+
+_layout_slot: Any = Base.__dict__["layout"]
+_set_layout: Callable[[Any, Layout], None] = _layout_slot.__set__
+_replicated = Layout.replicated
+_new = object.__new__
+
+
+class _Selected:
+    """What an excerpt is of.
+
+    Attributes
+    ----------
+    mirror : Mirror
+        Where its elements are.
+    parent : DistArray
+        The array, or another excerpt of it, from which `key` selects it.
+    part : numpy.ndarray
+        Its elements, a view of the mirror's.
+    """
+
+    __slots__ = ("key", "mirror", "parent", "part")
+
+    def __init__(self, mirror: Mirror, parent: Base, key: Key, part: Array) -> None:
+        self.mirror = mirror
+        self.parent: Any = parent
+        self.key: Any = key
+        self.part: Any = part
+
+
+class Excerpt(DistArray, metaclass=Unseen):
+    """A view of an array of which all elements are at hand; it becomes a plain view when needed."""
+
+    __slots__ = ()
+
+    @property
+    def layout(self) -> Layout:
+        """Where every element is; from here on this is a plain view."""
+        _become_view(self)
+        return self.layout
+
+    @layout.setter
+    def layout(self, layout: Layout) -> None:
+        _set_layout(self, layout)
+
+    @property
+    def block(self) -> Any:
+        """This rank's block; from here on this is a plain view."""
+        _become_view(self)
+        return self.block
+
+    @block.setter
+    def block(self, block: Array) -> None:
+        _become_view(self)
+        self.block = block
+
+    # -- what is known without the view --------------------------------------------------------
+
+    @property
+    def shape(self) -> Any:
+        """Shape of the global array."""
+        return _part(self).shape
+
+    @shape.setter
+    def shape(self, shape: ShapeLike) -> None:
+        _become_view(self)
+        self.shape = shape
+
+    @property
+    def dtype(self) -> Any:
+        """Data type of the elements."""
+        return _part(self).dtype
+
+    @dtype.setter
+    def dtype(self, dtype: DTypeLike) -> None:
+        _become_view(self)
+        self.dtype = dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(_part(self).shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the global array."""
+        return prod(_part(self).shape)
+
+    def __len__(self) -> int:
+        return len(_part(self))
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def __getitem__(self, key: Key) -> Any:  # type: ignore[override]
+        kept = _valid(self)
+        if kept is None or not mirrors.is_plain(key):
+            _become_view(self)
+            return self[key]
+        part = kept.part[key]
+        if type(part) is np.ndarray:
+            return _excerpt(kept.mirror, self, key, part)
+        return part
+
+    def __setitem__(self, key: Any, value: ArrayLike) -> None:
+        kept = _valid(self)
+        if kept is not None and kept.parent is kept.mirror.origin and mirrors.is_plain(key):
+            given = mirrors.given(value, self)
+            if given is not None and mirrors.is_writeable(kept.parent):
+                kept.part[key] = given
+                _put(kept, kept.part)
+                return
+        _become_view(self)
+        self[key] = value
+
+    def full(self) -> Any:
+        """The global array as a new NumPy array on every rank; collective."""
+        kept = _valid(self)
+        if kept is None:
+            _become_view(self)
+            return self.full()
+        return kept.part.copy()
+
+    full_tensor = full
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
+    ) -> Any:
+        if method == "__call__" and "out" not in kwargs and len(inputs) == ufunc.nin:
+            inputs = tuple(map(_at_hand, inputs))
+        _become_views((*inputs, *kwargs.values()))
+        return getattr(ufunc, method)(*inputs, **kwargs)
+
+    def __array_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        if func in _READING and not kwargs and len(args) <= _READING[func]:
+            args = tuple(map(_at_hand, args))
+        _become_views((*args, *kwargs.values()))
+        return func(*args, **kwargs)
+
+
+Excerpt.__name__, Excerpt.__qualname__ = DistArray.__name__, DistArray.__qualname__
+
+#: Functions that only read their arguments, with how many of them may be given.
+_READING: dict[Any, int] = {np.dot: 2, np.vdot: 2, np.inner: 2, np.outer: 2, np.copy: 1}
+_READING |= dict.fromkeys([np.sum, np.prod, np.mean, np.max, np.min, np.any, np.all], 2)
+_READING |= dict.fromkeys([np.argmax, np.argmin, np.linalg.norm], 2)
+
+
+def _part(x: Base) -> Any:
+    kept: Any = held(x)
+    return kept.part if type(kept) is _Selected else kept
+
+
+def _valid(x: Base) -> _Selected | None:
+    """What an excerpt is of, if its elements are at hand now."""
+    kept: Any = held(x)
+    if type(kept) is not _Selected:
+        return None
+    mirror = kept.mirror
+    if not mirror.holds or kept.part.base is not mirror.elements:
+        return None
+    free = error_state() is usual[0] or is_free(operator.getitem, mirror.layout)
+    return kept if free else None
+
+
+def _at_hand(x: Any) -> Any:
+    """A whole array of the elements of an excerpt that are at hand; other values unchanged."""
+    kept = _valid(x) if type(x) is Excerpt else None
+    if kept is None:
+        return x
+    part, mesh = kept.part, x.mesh
+    return wrap(part, _replicated(part.shape, mesh.shape), mesh)
+
+
+def _become_views(values: Iterable[Any]) -> None:
+    for value in values:
+        if type(value) is Excerpt:
+            _become_view(value)
+        elif type(value) in (tuple, list):
+            _become_views(value)
+
+
+def _become_view(x: Any) -> None:
+    """Make an excerpt the view that it stands for."""
+    kept = held(x)
+    if type(kept) is not _Selected:
+        return
+    parent = kept.parent
+    entries: Any = basic_entries(plain_key(kept.key), parent.layout.shape)
+    view = parent.sliced(entries)
+    hold(x, view.block)
+    _set_layout(x, view.layout)
+    x.__class__ = DistArray
+    temporaries.share(parent, x)
+
+
+def _excerpt(mirror: Mirror, parent: Base, key: Key, part: Array) -> Any:
+    """The view of `parent` that a key selects, whose elements are `part`."""
+    result = _new(Excerpt)
+    result.mesh = parent.mesh
+    hold(result, _Selected(mirror, parent, key, part))
+    return result
+
+
+def _elements_of(x: Base) -> Any:
+    kept = _valid(x) if type(x) is Excerpt else None
+    return None if kept is None else kept.part
+
+
+def _is_of(x: Base, mirror: Mirror, key: Key) -> bool:
+    kept = _valid(x) if type(x) is Excerpt else None
+    if kept is None or kept.mirror is not mirror or kept.parent is not mirror.origin:
+        return False
+    return bool(kept.key == key)
+
+
+# -- operators and methods -----------------------------------------------------------------------
+
+
+def _reading(name: str) -> Callable[..., Any]:
+    """An operator or a method that only reads, on the elements at hand if they are."""
+    plain: Callable[..., Any] = getattr(DistArray, name)
+
+    @wraps(plain)
+    def act(self: Excerpt, *args: Any, **kwargs: Any) -> Any:
+        return plain(_ready(self), *map(_at_hand, args), **kwargs)
+
+    return act
+
+
+def _ready(x: Base) -> Any:
+    """A whole array of the elements at hand; or the array itself, as a plain view."""
+    found = _at_hand(x)
+    if found is x:
+        _become_view(x)
+    return found
+
+
+def _in_place(name: str) -> Callable[..., Any]:
+    """An operator in place: its result is assigned to the elements."""
+    plain: Callable[..., Any] = getattr(DistArray, name)
+    forward: Callable[..., Any] = getattr(DistArray, name.replace("__i", "__", 1))
+
+    @wraps(plain)
+    def act(self: Excerpt, other: ArrayLike) -> Any:
+        kept = _valid(self)
+        if kept is not None and kept.parent is kept.mirror.origin:
+            given = mirrors.given(other, self)
+            value = None if given is None else forward(_at_hand(self), _at_hand(other))
+            if type(value) is DistArray and _fits(value, kept.part) and _put(kept, value.block):
+                return self
+        _become_view(self)
+        return plain(self, other)
+
+    return act
+
+
+def _fits(value: Base, part: Array) -> bool:
+    layout = value.layout
+    return layout.is_whole and layout.shape == part.shape and value.dtype is part.dtype
+
+
+def _put(kept: _Selected, value: Array) -> bool:
+    return mirrors.put(kept.mirror, kept.parent, kept.key, value)
+
+
+_BINARY = "add sub mul truediv floordiv mod lshift rshift and or xor"
+for _name in _BINARY.split():
+    setattr(Excerpt, f"__{_name}__", _reading(f"__{_name}__"))
+    setattr(Excerpt, f"__r{_name}__", _reading(f"__r{_name}__"))
+    setattr(Excerpt, f"__i{_name}__", _in_place(f"__i{_name}__"))
+_OTHERS = """
+pow rpow matmul rmatmul divmod rdivmod lt le gt ge eq ne neg pos abs invert
+"""
+_METHODS = "copy sum prod mean max min any all argmax argmin dot tolist item"
+for _name in [f"__{name}__" for name in _OTHERS.split()] + _METHODS.split():
+    setattr(Excerpt, _name, _reading(_name))
+
+mirrors.excerpt = _excerpt
+mirrors.elements_of = _elements_of
+mirrors.is_of = _is_of

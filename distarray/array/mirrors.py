@@ -1,0 +1,387 @@
+"""Mirrors: cut arrays of which loops read and write elements and rows, kept whole by every rank.
+
+A loop that reads a cut array element by element would send one message for each. After some of them
+the ranks fetch the whole array once, and read that copy, the mirror, for as long as nobody writes
+to the array. What the loop itself writes, it writes to the block and to the mirror.
+
+Every rank decides alike, and nothing is sent to find out whether a mirror still holds:
+
+- Any call that may write to a cut array, to whichever, ends all mirrors: `ladder.passed` counts
+  such calls. Only assignments that go through a mirror do not count: that no other mirror is of
+  the same memory, and that no one else has it, the ranks have agreed on before they fetched.
+- A block that is handed out (`to_local`, DLPack) ends all mirrors as well. One rank alone may ask
+  for it, and the others would not know. So nothing is kept where the program's code names what
+  hands out blocks.
+- What could part the ranks is not used: reference counts are looked at where the ranks then agree,
+  and no decision depends on when an object is freed.
+"""
+
+import operator
+from collections.abc import Callable
+from threading import local
+from typing import Any
+from weakref import ref
+
+import numpy as np
+
+from distarray.array.base import Base
+from distarray.array.floaterrors import error_state
+from distarray.array.handed_out import names_blocks
+from distarray.array.keys import basic_entries
+from distarray.array.ladder import is_free, passed, usual
+from distarray.array.memories import memory_of
+from distarray.comm.user_lines import warn_program
+from distarray.config import in_force
+from distarray.errors import PerformanceWarning
+from distarray.layout import Coords, Fold, Layout, local_key, view_layout
+from distarray.typing import Array, ArrayLike, Key
+
+__all__ = [
+    "Mirror",
+    "elements_at_hand",
+    "given",
+    "is_plain",
+    "is_writeable",
+    "noted",
+    "put",
+    "read",
+    "write",
+]
+
+#: What a key selects is read from a mirror up to so many bytes.
+SMALL = 1 << 16
+#: The accesses after which an array is fetched, and one more for so many bytes.
+FEW, PER = 9, 1 << 19
+#: An element read or written counts as so many: a row may be used where it is, without a message.
+ELEMENT = 3
+#: A mirror that was read less often than that is fetched again only after more accesses.
+WORTH = 8
+#: Accesses to an array by messages of which a warning tells.
+MANY = 2000
+#: Mirrors that have elements, at most.
+MOST = 64
+#: Kinds of elements that are numbers, and so always NumPy's scalars.
+_KINDS = "biufc"
+_ENTRIES = frozenset({int, slice, type(None), type(Ellipsis), np.int64})
+_NUMBERS = frozenset({int, float, complex, bool, np.float64, np.int64})
+
+#: The view of a mirrored array that a key selects; set by :mod:`distarray.array.excerpts`.
+excerpt: Callable[["Mirror", Any, Any, Array], Any] = lambda *_: NotImplemented  # noqa: E731
+#: The elements of an excerpt that is valid, and whether it is what a key selects; set there, too.
+elements_of: Callable[[Base], Any] = lambda x: None  # noqa: E731
+is_of: Callable[[Base, "Mirror", Key], bool] = lambda *_: False  # noqa: E731
+
+
+class _Kept(local):
+    """What a rank (a process or a thread) keeps.
+
+    Attributes
+    ----------
+    mirrors : list of (reference to Mirror, int)
+        Those that have elements, the oldest first, with their bytes; also those whose arrays are
+        gone, as that is not known on other ranks.
+    """
+
+    def __init__(self) -> None:
+        self.mirrors: list[tuple[ref[Mirror], int]] = []
+
+
+_kept = _Kept()
+
+
+class Mirror:
+    """What is known of an array of which elements and rows are read or written.
+
+    Attributes
+    ----------
+    layout : Layout
+        That of the array.
+    elements : array or None
+        All elements, once they have been fetched.
+    origin : DistArray or None
+        Another array over the same block, of which views can be made whatever becomes of the array.
+    seen : int
+        The state of the rank's memory in which the elements are the array's; see `_state`.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "dtype",
+        "elements",
+        "exports",
+        "layout",
+        "needed",
+        "origin",
+        "seen",
+        "slow",
+        "total",
+        "used",
+    )
+
+    def __init__(self, layout: Layout, dtype: np.dtype[Any]) -> None:
+        self.layout = layout
+        self.dtype = dtype
+        self.elements: Any = None
+        self.origin: Any = None
+        self.seen = self.exports = -1
+        self.slow = self.used = self.total = 0
+        self.needed = FEW + layout.size * dtype.itemsize // PER
+
+    @property
+    def holds(self) -> bool:
+        """Whether the elements are those of the array now."""
+        return self.seen == passed.number - passed.harmless
+
+    def drop(self) -> None:
+        """Give the memory back; arrays that have been read of it look at the blocks again."""
+        self.elements, self.seen = None, -1
+
+
+def _mirror_of(x: Base) -> Mirror | None:
+    found: Mirror | None = getattr(x, "_mirror", None)
+    return found
+
+
+# -- reading and writing -------------------------------------------------------------------------
+
+
+def read(x: Base, key: Key) -> Any:
+    """What a basic key selects of a cut array that has a mirror; NotImplemented if that is no help.
+
+    Cost
+    ----
+    None; at times one allreduce of an integer, and the gather of the array.
+    """
+    mirror = _mirror_of(x)
+    if mirror is None or not _usable(mirror, x) or not is_plain(key):
+        return NotImplemented
+    part = mirror.elements[key]
+    if type(part) is not np.ndarray:
+        mirror.used += 1
+        return part
+    if part.nbytes > SMALL:
+        return NotImplemented
+    mirror.used += 1
+    return excerpt(mirror, mirror.origin, key, part)
+
+
+def write(x: Base, key: Key, value: ArrayLike | Base) -> bool:
+    """Assign a value that all ranks have to elements of an array that has a mirror; or False.
+
+    Cost
+    ----
+    As :func:`read`.
+    """
+    mirror = _mirror_of(x)
+    if mirror is None or not is_plain(key):
+        return False
+    block = given(value, x)
+    if block is None or not _usable(mirror, x):
+        return False
+    if isinstance(value, Base) and is_of(value, mirror, key):
+        return True  # `x[key] += y` ends so
+    return put(mirror, x, key, block)
+
+
+def put(mirror: Mirror, x: Base, key: Key, value: ArrayLike) -> bool:
+    """Assign a value of NumPy's to elements of an array and of its mirror; False if read-only."""
+    if not is_writeable(x):
+        return False
+    block = x.block
+    mirror.elements[key] = value
+    own = _own_key(mirror, key, x)
+    if own is not None:
+        of_block, of_part = own
+        block[of_block] = mirror.elements[key][of_part]
+    mirror.used += 1
+    passed.number += 1
+    passed.harmless += 1
+    return True
+
+
+def elements_at_hand(value: Base) -> Any:
+    """The elements of an array that was selected of a mirror; another array unchanged."""
+    found = elements_of(value)
+    return value if found is None else found
+
+
+def is_writeable(x: Base) -> bool:
+    """Whether an array's block can be written to, on one rank as on all."""
+    block = x.block
+    return type(block) is np.ndarray and bool(block.flags.writeable)
+
+
+def given(value: ArrayLike | Base, x: Base) -> Any:
+    """A small value that all ranks have, as NumPy takes it; None for others."""
+    if type(value) in _NUMBERS:
+        return value
+    if isinstance(value, Base):
+        if value.mesh is not x.mesh:
+            return None
+        found = elements_of(value)
+        if found is not None:
+            return found
+        if not value.layout.is_whole or value.layout.size * value.dtype.itemsize > SMALL:
+            return None
+        value = value.block
+    elif type(value) is not np.ndarray and not isinstance(value, np.generic):
+        return None
+    block: Any = value
+    return block if block.dtype.kind in _KINDS and block.nbytes <= SMALL else None
+
+
+def is_plain(key: Key) -> bool:
+    """Whether NumPy reads a key as we do, without a look at other types."""
+    return _ENTRIES.issuperset(map(type, key)) if type(key) is tuple else type(key) in _ENTRIES
+
+
+def _own_key(mirror: Mirror, key: Key, x: Base) -> tuple[Any, Any] | None:
+    """The part of a rank's block that a key selects, and what that is of all that it selects.
+
+    None if it selects nothing of the block. Keys of integers, and of slices where nothing is cut,
+    are read here: of a loop's keys no two are the same, and there is no use in keeping what was
+    found.
+    """
+    layout, coords = mirror.layout, x.mesh.coords
+    parts = key if type(key) is tuple else (key,)
+    section = layout.section(coords)
+    own: list[Any] = []
+    if len(parts) <= layout.ndim:
+        for entry, (start, stop), extent in zip(parts, section, layout.shape, strict=False):
+            if type(entry) is slice and stop - start == extent:
+                own.append(entry)
+            elif type(entry) is int or type(entry) is np.int64:
+                place = entry + extent if entry < 0 else entry
+                if not start <= place < stop:
+                    return None
+                own.append(place - start)
+            else:
+                return _own_slices(layout, key, coords)
+        uncut = section[len(parts) :], layout.shape[len(parts) :]
+        if all(stop - start == extent for (start, stop), extent in zip(*uncut, strict=True)):
+            return tuple(own), ...
+    return _own_slices(layout, key, coords)
+
+
+def _own_slices(layout: Layout, key: Key, coords: Coords | None) -> tuple[Any, Any] | None:
+    """As :func:`_own_key`, for any basic key."""
+    entries: Any = basic_entries(key, layout.shape)
+    own = local_key(layout, entries, coords)
+    if own is None:
+        return None
+    section = view_layout(layout, entries).section(coords)
+    return own, tuple([slice(start, stop) for start, stop in section])
+
+
+# -- fetching ------------------------------------------------------------------------------------
+
+
+def noted(x: Base, part: Layout) -> None:
+    """Count an access to a part of a cut array, if that is an element or at one coordinate."""
+    if not part.ats or x.layout.ats or part.size * x.dtype.itemsize > SMALL:
+        return
+    mirror = _mirror_of(x)
+    if mirror is None or mirror.layout is not x.layout:
+        if not _can_be_kept(x):
+            return
+        mirror = x._mirror = Mirror(x.layout, x.dtype)
+    mirror.slow += 1 if part.shape else ELEMENT
+    mirror.total += 1
+    if mirror.total == MANY:
+        _tell()
+
+
+def _can_be_kept(x: Base) -> bool:
+    layout, mesh = x.layout, x.mesh
+    return (
+        layout.is_plain
+        and x.dtype.kind in _KINDS
+        and x.dtype.isnative
+        and mesh.size() > 1
+        and mesh.device_type == "cpu"
+        and mesh.coords is not None
+    )
+
+
+def _usable(mirror: Mirror, x: Base) -> bool:
+    """Whether a mirror can be read, after fetching if it is time for that."""
+    if error_state() is not usual[0] and not is_free(operator.getitem, mirror.layout):
+        return False
+    if mirror.layout is x.layout and mirror.dtype is x.dtype:
+        if mirror.holds and mirror.exports == passed.exports:
+            return True
+        return mirror.slow >= mirror.needed and _fetched(mirror, x)
+    return False
+
+
+def _fetched(mirror: Mirror, x: Base) -> bool:
+    """Fetch the elements, if all ranks find that they can be kept."""
+    limit, nbytes = in_force().keep, mirror.layout.size * mirror.dtype.itemsize
+    if 2 * nbytes > limit:
+        return False
+    again = mirror.exports == passed.exports
+    mirror.drop()
+    rare = mirror.exports >= 0 and mirror.used < WORTH
+    mirror.needed = 2 * mirror.needed if rare else _first(mirror)
+    mirror.slow = mirror.used = 0
+    if not again:
+        mirror.origin = None
+        if not _agreed(x):
+            mirror.needed *= WORTH
+            return False
+        mirror.origin, mirror.exports = x.like(x.block), passed.exports
+        memory: Any = memory_of(x)
+        if memory is not None:
+            memory.add(mirror.origin)
+    mirror.elements = x.full()
+    mirror.seen = passed.number - passed.harmless
+    _keep(mirror, nbytes, limit)
+    return True
+
+
+def _first(mirror: Mirror) -> int:
+    return FEW + mirror.layout.size * mirror.dtype.itemsize // PER
+
+
+def _keep(mirror: Mirror, nbytes: int, limit: int) -> None:
+    """Enter a mirror that has been fetched; the oldest ones go that are too many."""
+    mirrors = _kept.mirrors
+    mirrors[:] = [pair for pair in mirrors if pair[0]() is not mirror]
+    mirrors.append((ref(mirror), nbytes))
+    while len(mirrors) > MOST or sum([size for _, size in mirrors]) > limit:
+        oldest = mirrors.pop(0)[0]()
+        if oldest is not None:
+            oldest.drop()
+
+
+def _agreed(x: Base) -> bool:
+    """Whether on all ranks nobody but arrays that are known can write to an array's memory.
+
+    Cost
+    ----
+    One allreduce of an integer.
+    """
+    x.block  # noqa: B018 (what waits for it, or it waits for, is done)
+    vote = np.array(int(not names_blocks() and _is_alone(x)))
+    return bool(x.mesh.group.allreduce(vote, Fold.MIN, "whether to keep an array"))
+
+
+def _is_alone(x: Base) -> bool:
+    memory = memory_of(x)
+    if memory is None:
+        return False
+    others = [_mirror_of(other) for other in memory.arrays() if other is not x]
+    return all(other is None or other.origin is None for other in others)
+
+
+def _tell() -> None:
+    """Tell of a loop that goes on by messages, at its line."""
+    warn_program(
+        f"elements or rows of one cut array have been read or written {MANY} times, each time by "
+        "messages or a look at where they are, and lastly by this line. Read many at once (a "
+        "slice, x.full()), work on whole arrays, or make the array whole "
+        "(x.redistribute(placements=Replicate())); arrays of up to half of config.keep bytes are "
+        "fetched and kept if nothing else of the loop writes to cut arrays, and the program's code "
+        "does not ask for blocks",
+        PerformanceWarning,
+    )
