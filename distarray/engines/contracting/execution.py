@@ -42,14 +42,7 @@ def execute(
         return wrap(mesh.scalar(block) if program.scalar else block, layout, mesh)
     if program.direct:
         return wrap(kernel([x.block for x in operands], dtype, target), plan.result, mesh)
-    if program.panels is not None:
-        block = _folded(program, _by_panels(program, operands, program.panels), mesh)
-    else:
-        blocks = [_brought(x, want) for x, want in zip(operands, plan.operands, strict=True)]
-        if program.parts > 1:
-            block = _by_parts(program, blocks, mesh)
-        else:
-            block = _folded(program, kernel(blocks, program.work, target), mesh)
+    block = _computed(program, operands, target)
     if block.dtype != dtype:
         block = block.astype(dtype)
     if not program.spec.out:
@@ -57,6 +50,18 @@ def execute(
     if whole is not None:
         block = movement.moved(block, plan.result, whole, mesh)
     return wrap(block, whole or plan.result, mesh)
+
+
+def _computed(program: Program, operands: Sequence[DistArray], target: Array | None) -> Array:
+    """This rank's block of the result as it is planned, in the type that is computed in."""
+    mesh = operands[0].mesh
+    if program.panels is not None:
+        return _folded(program, _by_panels(program, operands, program.panels), mesh)
+    wanted = zip(operands, program.plan.operands, strict=True)
+    blocks = [_brought(x, want) for x, want in wanted]
+    if program.parts > 1:
+        return _by_parts(program, blocks, mesh)
+    return _folded(program, program.kernel(blocks, program.work, target), mesh)
 
 
 def _takes(out: DistArray, plan: ContractionPlan, dtype: np.dtype[Any]) -> bool:
