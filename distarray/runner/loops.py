@@ -12,10 +12,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextvars import Context
 from functools import partial, update_wrapper
 from threading import get_ident
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from distarray.comm.talkers import MAIN
 from distarray.runner.answers import Answers
@@ -32,6 +33,18 @@ _real_sleep = time.sleep
 _TICK = 1e-3
 #: The attribute of a loop that has its `Order`.
 _ORDER = "_distarray_order"
+
+
+class Loop(Protocol):
+    """What an event loop of `asyncio` has."""
+
+    _ready: deque[Any]
+
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+
+    def _write_to_self(self) -> None:
+        """Wake it."""
 
 
 class Order:
@@ -52,7 +65,7 @@ class Order:
         self.calls: deque[Any] = deque()
         self.now: float | None = None
 
-    def end(self, loop: Any) -> None:
+    def end(self, loop: Loop) -> None:
         """Leave the order to each rank."""
         self.agreed = False
         while self.calls:
@@ -74,8 +87,8 @@ def _replace(answers: Answers, asyncio: ModuleType) -> None:
     asyncio.as_completed = asyncio.tasks.as_completed = ours  # type: ignore[attr-defined]
 
 
-def _telling(real: Callable[[Any], float], answers: Answers) -> Callable[[Any], float]:
-    def time(self: Any) -> float:
+def _telling(real: Callable[[Loop], float], answers: Answers) -> Callable[[Loop], float]:
+    def time(self: Loop) -> float:
         """The time of the loop's clock."""
         order: Order | None = vars(self).get(_ORDER)
         if order is None or not order.agreed:
@@ -93,7 +106,9 @@ def _telling(real: Callable[[Any], float], answers: Answers) -> Callable[[Any], 
 
 
 def _calling(real: Callable[..., Any], make: Callable[..., Any]) -> Callable[..., Any]:
-    def call_soon_threadsafe(self: Any, callback: Any, *args: Any, context: Any = None) -> Any:
+    def call_soon_threadsafe(
+        self: Loop, callback: Callable[..., object], *args: object, context: Context | None = None
+    ) -> Any:
         """Like call_soon(), but thread-safe."""
         order: Order | None = vars(self).get(_ORDER)
         in_turn = TURNS.here() is not None or get_ident() == MAIN.thread
@@ -156,7 +171,7 @@ def _look(
 def _completing(asyncio: ModuleType) -> Callable[..., Any]:
     real: Callable[..., Any] = asyncio.as_completed
 
-    def as_completed(fs: Iterable[Any], **named: Any) -> Any:
+    def as_completed(fs: Iterable[Any], **named: object) -> Any:
         single = asyncio.isfuture(fs) or asyncio.iscoroutine(fs)  # which it refuses
         if the_program_calls(sys._getframe(1)) and not single:
             # It makes tasks of a set, whose order is that of addresses.

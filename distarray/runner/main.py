@@ -18,6 +18,7 @@ from distarray.comm.processes import mpi_is_the_parents
 from distarray.comm.talkers import threads_take_turns
 from distarray.config import config
 from distarray.runner import (
+    alarms,
     alike,
     chance,
     children,
@@ -74,6 +75,8 @@ where they are handed a distributed one.
   Processes          that the program starts are each rank's own, and compute alone; the program
                      receives what rank 0's have sent (multiprocessing, concurrent.futures,
                      joblib). Only rank 0's print; files they write are written by each rank's.
+  Timers             (signal.alarm, signal.setitimer) whose signal the program handles end the job
+                     when they go off: they do at another place on each rank.
   An exception       ends all ranks with one traceback, and names the rank if it was one alone.
 
 options:
@@ -254,6 +257,7 @@ def _share(line: Line, answers: Answers) -> None:
             pools.install()
             locks.install()
             loops.install(answers)
+        alarms.install(line.rank)
         commands.install(answers)
         children.install(answers)
         jobs.install(answers)

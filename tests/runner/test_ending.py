@@ -139,3 +139,40 @@ def test_no_such_program(tmp_path):
     done = on_ranks(2, "missing.py", cwd=tmp_path)
     assert done.code == 1
     assert done.err.count("can't open file") == 1
+
+
+TIMED = """
+    import os, signal, time
+    import numpy as np
+
+    a = np.ones(100_000)
+    rounds = []
+
+    def ring(*_):
+        rounds.append(len(rounds))
+
+    print(signal.signal(signal.SIGALRM, ring), signal.getsignal(signal.SIGALRM) is ring)
+    signal.alarm(100)
+    print(signal.alarm(0) > 0, float(a.sum()), flush=True)  # it has not gone off
+    if not (child := os.fork()):
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        while not rounds:
+            time.sleep(0.01)
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    while not rounds:
+        a *= 1.5
+    print(float(a.sum()))
+"""
+
+
+def test_a_timer_that_goes_off(tmp_path):
+    """Each rank went round another number of times, and the sum was wrong."""
+    write_script(tmp_path, TIMED)
+    done = on_ranks(3, "program.py", cwd=tmp_path)
+    assert done.code != 0
+    assert done.out == "0 True\nTrue 100000.0\n7\n", done.err
+    assert "handles SIGALRM, which comes at another place of it on each rank" in done.err
+    alone = on_ranks(1, "program.py", cwd=tmp_path)
+    assert alone.code == 0, alone.err
