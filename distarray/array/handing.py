@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from functools import wraps
 from operator import is_
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from distarray.array.base import Base
 from distarray.array.exporting import lent
 
-__all__ = ["handing", "ordinary"]
+__all__ = ["handing", "handing_module", "ordinary"]
 
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 #: Longer lists that begin with a number or a string are not searched for arrays.
@@ -57,3 +58,12 @@ def handing(function: Callable[..., Any], whom: str) -> Callable[..., Any]:
         place = os.path.join(os.path.dirname(code.co_filename), "<arrays handed over by distarray>")
         call.__code__ = call.__code__.replace(co_filename=place)  # type: ignore[attr-defined]
     return call
+
+
+def handing_module(module: ModuleType, *names: str) -> ModuleType:
+    """A module like another, some of whose functions get ordinary arrays."""
+    found = ModuleType(module.__name__, module.__doc__)
+    vars(found).update(vars(module))
+    for name in names:
+        setattr(found, name, handing(getattr(module, name), f"{module.__name__}.{name}"))
+    return found

@@ -17,6 +17,7 @@ import numpy
 
 # fmt: off
 # isort: off
+from distarray.array.handing import handing_module
 from distarray.ops.buffers import frombuffer
 from distarray.ops.conversion import (
     array, asanyarray, asarray, asarray_chkfinite, ascontiguousarray, asfortranarray,
@@ -61,6 +62,8 @@ _NUMPY_NAMES = (
     "__version__", "asmatrix", "bmat", "complex256", "float128", "get_include", "info", "matrix",
     "recarray", "record", "show_config", "show_runtime",
 )  # fmt: skip
+#: Functions of them that ask for NumPy's own arrays.
+_HANDED = {"char": ("array", "asarray"), "rec": ("array",)}
 _LEFT_OUT = {*_NUMPY_MODULES, *_NUMPY_NAMES, "core", "f2py", "test", "testing"}
 
 __all__ = [name for name in numpy.__all__ if name not in _LEFT_OUT]
@@ -75,6 +78,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f"distarray.numpy.{name}")
     if name in _FILES:
         value = globals()[name] = getattr(import_module(_FILES[name]), name)
+        return value
+    if name in _HANDED:
+        value = globals()[name] = handing_module(getattr(numpy, name), *_HANDED[name])
         return value
     if name in _NUMPY_MODULES or (name in _NUMPY_NAMES and hasattr(numpy, name)):
         return getattr(numpy, name)

@@ -166,6 +166,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "linalg/tests/test_linalg.py::TestSVDHermitian::test_herm_cases",
     ),
     "view(np.ndarray) of NumPy's own arrays and scalars, whose C code asks for its own class": (
+        "_core/tests/test_records.py::TestFromrecords::test_recarray_views",
         "_core/tests/test_ufunc.py::TestUfunc::test_structured_equal",
         "lib/tests/test_shape_base.py::TestApplyAlongAxis::test_axis_insertion",
     ),

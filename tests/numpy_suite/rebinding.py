@@ -122,7 +122,7 @@ def translated(value: Any) -> Any:
         return value
     if name not in _facades:
         room = name.removeprefix("numpy")
-        ours = importlib.import_module(f"distarray.numpy{room}") if room in _ROOMS else None
+        ours = importlib.import_module(f"distarray.numpy{room}") if room in _ROOMS else value
         _facades[name] = Facade(sys.modules[name], ours)
     return _facades[name]
 

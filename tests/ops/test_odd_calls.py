@@ -251,6 +251,10 @@ CALLS = {
     "more indices than there are": lambda m: m.ones((3,) * 5)[m.ix_(*[m.zeros(7132, int)] * 5)],
     "objects in Fortran order": order_of_objects,
     "a quantile of fractions": lambda m: m.quantile([Fraction(i, 2) for i in range(8)], [0.25, 1]),
+    "texts with methods": lambda m: m.char.array(m.array(["Σ b", "c "])).strip().upper(),
+    "texts of a view": lambda m: m.char.asarray(m.array([["ab", "c"]]).T) + "x",
+    "records": lambda m: m.rec.array(m.array(RECORDS)).w * 2,
+    "records of texts": lambda m: m.rec.array(m.array(["ab", "c"])),
     "fields by name": by_name,
     "fields filled": filled,
     "genfromtxt": lambda m: m.genfromtxt(
