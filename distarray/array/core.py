@@ -13,7 +13,7 @@ from distarray.array import buffer, exporting, movement, printing, temporaries
 from distarray.array.base import Base, is_subclass
 from distarray.array.divergence import verify
 from distarray.array.explaining import explained
-from distarray.array.handed_out import handed_out
+from distarray.array.handed_out import hand_out, handed_out
 from distarray.array.handing import ordinary
 from distarray.array.items import Items
 from distarray.array.ladder import at_once, call, call_ufunc
@@ -339,7 +339,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         copy: bool | None = None,
     ) -> Any:
         block = self.to_local()
-        handed_out(2)
+        hand_out()
         return exporting.capsule(self, block, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from typing import Any
 from distarray.array.ladder import passed
 from distarray.comm.user_lines import is_house, is_installed, is_library, of_program, passage
 
-__all__ = ["handed_out", "names_blocks"]
+__all__ = ["hand_out", "handed_out", "names_blocks"]
 
 #: The names of what hands out blocks.
 _NAMES = frozenset({"to_local", "block", "from_dlpack", "__dlpack__"})
@@ -23,11 +23,17 @@ _NAMES |= {"map_blocks", "map_overlap", "local_map"}
 _TENSORS = f"{__name__.partition('.')[0]}.torch"
 
 
-def handed_out(depth: int = 2) -> None:
-    """Note that a block is handed out, if the program has called the method that calls this."""
-    if not is_house(sys._getframe(depth)):
-        passed.number += 1
-        passed.exports += 1
+def hand_out() -> None:
+    """Note that the block of a cut array is handed out."""
+    passed.number += 1
+    passed.exports += 1
+
+
+def handed_out() -> None:
+    """The same, if the program has called the method that calls this, and not this library."""
+    caller = sys._getframe(1).f_back
+    if caller is None or not is_house(caller):
+        hand_out()
 
 
 def names_blocks() -> bool:

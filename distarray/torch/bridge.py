@@ -9,6 +9,7 @@ from torch import Tensor
 
 from distarray.array import DistArray, distribute
 from distarray.array.from_blocks import from_ranks, vouched
+from distarray.array.handed_out import hand_out
 from distarray.comm import DeviceMesh, default_mesh, devices
 from distarray.comm.agree import agreed
 from distarray.errors import CopyRequiredError
@@ -90,7 +91,11 @@ def to_torch(
     >>> float(x.sum())
     12.0
     """
-    block: Any = x.block if type(x) is DistArray else x
+    block: Any = x
+    if type(x) is DistArray:
+        block = x.block
+        if not x.layout.is_whole:
+            hand_out()
     plain = type(block) is _ndarray and block.flags.writeable
     if plain and device is None and dtype is None and copy is None:
         try:

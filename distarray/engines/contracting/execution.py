@@ -32,36 +32,35 @@ def execute(
     The parameters, the result and the cost are those of
     :func:`~distarray.engines.contracting.contract.contract`.
     """
-    plan, kernel, dtype = program.plan, program.kernel, program.dtype
-    mesh = operands[0].mesh
+    plan, dtype, mesh = program.plan, program.dtype, operands[0].mesh
     target = None if out is None or not _takes(out, plan, dtype) else out.block
     whole = program.whole if target is None else None
     if mesh.coords is None:
         layout = whole or plan.result
         block = mesh.xp.zeros(layout.local_shape(None), dtype)
         return wrap(mesh.scalar(block) if program.scalar else block, layout, mesh)
-    if program.direct:
-        return wrap(kernel([x.block for x in operands], dtype, target), plan.result, mesh)
-    block = _computed(program, operands, target)
-    if block.dtype != dtype:
-        block = block.astype(dtype)
-    if not program.spec.out:
+    block = _multiplied(program, operands, target)
+    if not program.direct and not program.spec.out:
         block = mesh.scalar(block) if program.scalar else mesh.asarray(block)
     if whole is not None:
         block = movement.moved(block, plan.result, whole, mesh)
     return wrap(block, whole or plan.result, mesh)
 
 
-def _computed(program: Program, operands: Sequence[DistArray], target: Array | None) -> Array:
-    """This rank's block of the result as it is planned, in the type that is computed in."""
-    mesh = operands[0].mesh
+def _multiplied(program: Program, operands: Sequence[DistArray], target: Array | None) -> Array:
+    """This rank's block of the result, in `target` if that is an array."""
+    plan, kernel, dtype, mesh = program.plan, program.kernel, program.dtype, operands[0].mesh
+    if program.direct:
+        return kernel([x.block for x in operands], dtype, target)
     if program.panels is not None:
-        return _folded(program, _by_panels(program, operands, program.panels), mesh)
-    wanted = zip(operands, program.plan.operands, strict=True)
-    blocks = [_brought(x, want) for x, want in wanted]
-    if program.parts > 1:
-        return _by_parts(program, blocks, mesh)
-    return _folded(program, program.kernel(blocks, program.work, target), mesh)
+        block = _folded(program, _by_panels(program, operands, program.panels), mesh)
+    else:
+        blocks = [_brought(x, want) for x, want in zip(operands, plan.operands, strict=True)]
+        if program.parts > 1:
+            block = _by_parts(program, blocks, mesh)
+        else:
+            block = _folded(program, kernel(blocks, program.work, target), mesh)
+    return block if block.dtype == dtype else block.astype(dtype)
 
 
 def _takes(out: DistArray, plan: ContractionPlan, dtype: np.dtype[Any]) -> bool:
