@@ -1,0 +1,83 @@
+"""Whole tensors that one rank has, split over a mesh."""
+
+from torch import Tensor
+
+from distarray.array import distribute
+from distarray.comm import DeviceMesh, default_mesh
+from distarray.comm.agree import agreed
+from distarray.torch.bridge import block_of, to_torch
+from distarray.torch.tensor.kind import DistTensor, of_part
+from distarray.typing import Placements
+
+__all__ = ["distribute_tensor"]
+
+
+def distribute_tensor(
+    t: Tensor | None,
+    mesh: DeviceMesh | None = None,
+    placements: "Placements | None" = None,
+    src: int | None = 0,
+    *,
+    device_mesh: DeviceMesh | None = None,
+    src_data_rank: int | None = 0,
+) -> DistTensor:
+    """Split a whole tensor over a mesh; collective.
+
+    Parameters
+    ----------
+    t : Tensor
+        The global tensor. With `src=r` only rank r's is read, and other ranks may pass None. One
+        that requires a gradient gives one that does: a new leaf, as DTensor's is.
+    mesh, placements, src
+        As for :func:`distarray.distribute`.
+    device_mesh, src_data_rank
+        `mesh` and `src` by the names that they have in DTensor's programs.
+
+    Returns
+    -------
+    DistTensor
+        On the device of `t`; it shares no memory with it.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`from_torch` does, on all ranks.
+
+    Cost
+    ----
+    One copy from the device where `t` is on one, and that of :func:`distarray.distribute`; one
+    small broadcast unless `src` is None.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> x = dt.distribute_tensor(torch.arange(6.0), placements=[distarray.Shard(0)])
+    >>> float(x.sum())
+    15.0
+    """
+    mesh = device_mesh if mesh is None else mesh
+    mesh = default_mesh() if mesh is None else mesh
+    src = src_data_rank if src == 0 else src
+    # Ranks outside of the mesh learn shape and dtype from what they bring themselves.
+    read = src is None or mesh.rank == src or (mesh.coords is None and t is not None)
+
+    def block() -> object:
+        if not read:
+            return None
+        if t is not None and not t.is_leaf:
+            raise ValueError(
+                "distribute_tensor: the tensor was computed with gradients, which a new leaf would "
+                "not get: DistTensor.from_local(t, mesh, [Replicate()]).redistribute(placements)"
+            )
+        plain = t.detach() if isinstance(t, Tensor) else t
+        return block_of(plain, mesh, call="distribute_tensor")
+
+    whole = agreed(mesh.group, block)
+    told = (t.device.type, t.requires_grad) if read and isinstance(t, Tensor) else None
+    if src is not None and mesh.coords is not None:
+        told = mesh.group.broadcast_object(told, src, "distribute_tensor: device")
+    array = distribute(whole, mesh, placements, src)
+    kind, grad = told or ("cpu", False)
+    part = to_torch(array, device=None if kind == "cpu" else kind)
+    result = of_part(part.clone() if src is None else part, mesh, array.layout)
+    return result.requires_grad_() if grad else result
