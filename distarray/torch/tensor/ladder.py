@@ -162,6 +162,8 @@ def perform(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -
 
 def _compose(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """An operator by others; what it writes to gets what they gave."""
+    if plan.row.apart:
+        return plan.composed(*args, **kwargs)
     names = [argument.name for argument in plan.row.op._schema.arguments]
     given = dict(zip(names, args)) | kwargs
     outs = [given[name] for name, is_out in plan.row.written.items() if is_out and name in given]

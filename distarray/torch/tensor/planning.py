@@ -174,11 +174,16 @@ def plan_for(cls: Any, row: Row, args: Sequence[Any], kwargs: dict[str, Any]) ->
             plan.plain[position] = spec
             specs.append(spec)
     cut = any(not spec.layout.is_replicated for spec in specs)
-    if row.composed is not None and cut:
+    if row.apart:
         plan.composed = row.composed
         return plan
     _note_writes(plan, args, kwargs)
-    decision = _decided(plan, row, specs, args, kwargs, mesh, cut)
+    decision = _ruled(plan, row, specs, args, kwargs, mesh, cut)
+    if decision is None and row.composed is not None and cut:
+        plan.composed = row.composed
+        return plan
+    if decision is None:
+        decision = _gathered(plan, row, specs, cut)
     return _filled(plan, decision, specs, mesh)
 
 
@@ -198,7 +203,7 @@ def _note_writes(plan: Plan, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         plan.gives = list(plan.writes)
 
 
-def _decided(
+def _ruled(
     plan: Plan,
     row: Row,
     specs: Sequence[Spec],
@@ -206,8 +211,8 @@ def _decided(
     kwargs: dict[str, Any],
     mesh: DeviceMesh,
     cut: bool,
-) -> Decision:
-    """The rule's decision; to gather if there is none."""
+) -> Decision | None:
+    """The rule's decision; None if there is none."""
     if row.rule is not None:
         operands = [Operand(_shown(row, s.layout), s.dtype, s.strides) for s in specs]
         outs = [n for n, unread in plan.writes.items() if unread]
@@ -218,6 +223,11 @@ def _decided(
             decision = row.rule(call)
             if decision is not None:
                 return _with_outs(plan, decision)
+    return None
+
+
+def _gathered(plan: Plan, row: Row, specs: Sequence[Spec], cut: bool) -> Decision:
+    """The decision to gather, which is said or refused at each call."""
     if cut:
         moving = [s for s in specs if any(c.parts > 1 for c in s.layout.cuts)]
         if moving:

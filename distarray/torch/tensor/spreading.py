@@ -67,7 +67,8 @@ def distribute_tensor(
         if t is not None and not t.is_leaf:
             raise ValueError(
                 "distribute_tensor: the tensor was computed with gradients, which a new leaf would "
-                "not get: DistTensor.from_local(t, mesh, [Replicate()]).redistribute(placements)"
+                "not get: DistTensor.from_local(t, mesh, [Replicate()]).redistribute(placements), or "
+                "t.detach()"
             )
         plain = t.detach() if isinstance(t, Tensor) else t
         return block_of(plain, mesh, call="distribute_tensor")

@@ -31,7 +31,8 @@ family in ``distarray/torch/tensor/rules/``, and is listed there under the names
   program makes of its own lists.
 
 `composed` is for what is better said by other operators: a function with the operator's own
-arguments, distributed tensors among them, that is called if any of them is cut.
+arguments, distributed tensors among them, that is called if any of them is not replicated. Where
+the operator has a rule, too, which comes first in the file, it is called where that gives None.
 
 An operator without a row whose tag says that it works element by element has the rule of
 :mod:`distarray.torch.tensor.rules.pointwise`; any other gathers.
@@ -51,7 +52,9 @@ from distarray.torch.tensor.calls import Call
 __all__ = ["Decision", "Row", "composed", "row_of", "rule"]
 
 #: The files of rules, one for each family of operators.
-_FAMILIES = ("copying", "factories", "matmul", "pointwise", "reductions", "views")
+_FAMILIES = (
+    *("copying", "factories", "losses", "matmul", "pointwise", "reductions", "softmax", "views"),
+)
 
 
 class Decision(NamedTuple):
@@ -105,6 +108,8 @@ class Row:
         The pending folds that the rule is shown.
     lone, plain, by_kind : bool
         See the module.
+    apart : bool
+        Whether torch says itself what other operators it is made of.
     written : dict
         The arguments that it writes to, by name: whether it gives them back without reading them.
     is_view : bool
@@ -116,6 +121,7 @@ class Row:
     """
 
     __slots__ = (
+        "apart",
         "by_kind",
         "composed",
         "draws",
@@ -134,6 +140,7 @@ class Row:
         self.op, self.name = op, name
         self.rule, self.composed, self.takes = entry.rule, entry.composed, entry.takes
         self.lone, self.plain, self.by_kind = entry.lone, entry.plain, entry.by_kind
+        self.apart = entry.apart
         self.plans: dict[Any, Any] = {}
         self.draws = torch.Tag.nondeterministic_seeded in op.tags
         self.written = {
@@ -154,6 +161,7 @@ class _Entry(NamedTuple):
     lone: bool = False
     plain: bool = False
     by_kind: bool = False
+    apart: bool = False
 
 
 _entries: dict[str, _Entry] = {}
@@ -197,8 +205,11 @@ def composed(
 
 
 def _enter(name: str, entry: _Entry) -> None:
-    if name in _entries:
-        raise ValueError(f"{name} has a rule already")
+    known = _entries.get(name)
+    if known is not None:
+        if known.composed is not None or entry.rule is not None:
+            raise ValueError(f"{name} has a rule already")
+        entry = known._replace(composed=entry.composed)
     _entries[name] = entry
 
 
@@ -212,8 +223,16 @@ def row_of(op: Any) -> Row:
         packet = str(op.overloadpacket)
         name = packet[:-1] if packet.endswith("_") and not packet.endswith("__") else packet
         entry = _entries.get(str(op)) or _entries.get(packet) or _entries.get(name)
-        if entry is None:
-            pointwise = torch.Tag.pointwise in op.tags
-            entry = _pointwise[0] if pointwise else _Entry()
-        found = _rows[op] = Row(op, name, entry)
+        found = _rows[op] = Row(op, name, entry or _default(op))
     return found
+
+
+def _default(op: Any) -> _Entry:
+    """The entry of an operator that no rule names.
+
+    torch takes most operators that are made of others apart before they come here, but not those
+    that other rules call.
+    """
+    if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
+        return _Entry(composed=op.decompose, apart=True, plain=True)
+    return _pointwise[0] if torch.Tag.pointwise in op.tags else _Entry()
