@@ -370,7 +370,7 @@ class DistArray(Scalars, Items, Operators, Methods):
 
         Cost
         ----
-        None.
+        None for an array that is known to be in C order, else allreduces of an integer.
         """
         if not exporting.tensor_of:
             raise ImportError("x.to_tensor() is there when the program imports distarray.torch")

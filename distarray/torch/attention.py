@@ -12,11 +12,11 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout, Placement, Replicate
 from distarray.torch.activations import Activation, laid_out
 from distarray.torch.borders import reduce_from
-from distarray.torch.dropout import mask as dropout_mask
 from distarray.torch.handing import ParallelStyle, annotated, handed_out
 from distarray.torch.layers import cut_in_units, linear, mark
 from distarray.torch.parameters import place
 from distarray.torch.parts import plainly
+from distarray.torch.streams import mask as dropout_mask
 
 __all__ = ["AttentionParallel"]
 

@@ -18,7 +18,7 @@ from distarray.torch.tensor.entering import listed
 from distarray.torch.tensor.ladder import made
 from distarray.torch.tensor.moving import moved
 from distarray.torch.tensor.sources import current
-from distarray.torch.tensor.spec import Spec, contiguous_strides, strides_like
+from distarray.torch.tensor.spec import Spec, contiguous_strides
 from distarray.typing import Placements
 
 __all__ = ["entered", "entered_as", "left", "redistributed", "watch"]
@@ -61,9 +61,8 @@ def entered(
     cls: Any, local: Tensor, mesh: DeviceMesh, layout: Layout, grads: Placements | None = None
 ) -> Any:
     """The distributed tensor of this rank's part; a gradient comes back as its part."""
+    local = local.contiguous()  # ranks cannot tell one another's order in memory
     strides = contiguous_strides(layout.shape)
-    if not local.is_contiguous():
-        strides = strides_like(layout.shape, tuple(local.stride()))
     spec = Spec(mesh, layout, strides, local.dtype, local.device)
     return entered_as(cls, local, spec, _grad_layout(spec, grads))
 

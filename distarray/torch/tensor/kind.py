@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from distarray.array import DistArray, wrap
+from distarray.array.storage import is_contiguous
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Placement
 from distarray.torch.bridge import block_of, to_torch
@@ -60,7 +61,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+    def __new__(cls, *args: Any, **kwargs: Any) -> "DistTensor":
         """Refuse: there are other ways to make one."""
         raise TypeError(
             "make a DistTensor with DistTensor.from_local(tensor, mesh, placements) or "
@@ -90,7 +91,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         run_check: bool = False,
         grad_placements: Placements | None = None,
     ) -> "DistTensor":
-        """A distributed tensor of the parts that the ranks hold; not copied.
+        """A distributed tensor of the parts that the ranks hold; contiguous ones are not copied.
 
         Parameters
         ----------
@@ -123,7 +124,8 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         """
         mesh = device_mesh if mesh is None else mesh
         local, mesh, layout = layout_of_parts(local, mesh, placements, shape, run_check)
-        return crossing.entered(DistTensor, local, mesh, layout, grad_placements)
+        found: DistTensor = crossing.entered(DistTensor, local, mesh, layout, grad_placements)
+        return found
 
     # -- attributes ----------------------------------------------------------------------------
 
@@ -198,7 +200,8 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         """
         mesh = device_mesh if mesh is None else mesh
         layout = normalized(self, mesh, placements)
-        return crossing.redistributed(self, layout)
+        found: DistTensor = crossing.redistributed(self, layout)
+        return found
 
     def full_tensor(self, *, grad_placements: Placements | None = None) -> Tensor:
         """The global tensor as a plain one on every rank; collective.
@@ -293,7 +296,8 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         if getattr(self, "_is_param", False):
             copied._is_param = True
         memo[id(self)] = copied
-        return copied
+        result: DistTensor = copied
+        return result
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Files hold the whole, as a plain tensor: they do not depend on the number of ranks."""
@@ -316,14 +320,22 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
 
 
 def of_part(part: Tensor, mesh: DeviceMesh, layout: Layout) -> DistTensor:
-    """The distributed tensor of a part that is known to fit its layout; checks nothing."""
-    shape = layout.shape
-    strides = contiguous_strides(shape)
-    if not part.is_contiguous():
-        strides = strides_like(shape, tuple(part.stride()))
-    return made(DistTensor, part, Spec(mesh, layout, strides, part.dtype, part.device))
+    """The distributed tensor of a part that is known to fit its layout, in C order."""
+    return _made(part, mesh, layout, contiguous_strides(layout.shape))
 
 
 def of_array(x: DistArray) -> DistTensor:
     """The distributed tensor over the memory of an array; see :meth:`DistArray.to_tensor`."""
-    return of_part(to_torch(x), x.mesh, x.layout)
+    shape = x.layout.shape
+    if is_contiguous(x, "C"):
+        strides = contiguous_strides(shape)
+    elif is_contiguous(x, "F"):
+        strides = contiguous_strides(shape[::-1])[::-1]
+    else:
+        strides = strides_like(shape, contiguous_strides(shape), gaps=1)
+    return _made(to_torch(x), x.mesh, x.layout, strides)
+
+
+def _made(part: Tensor, mesh: DeviceMesh, layout: Layout, strides: tuple[int, ...]) -> DistTensor:
+    found: DistTensor = made(DistTensor, part, Spec(mesh, layout, strides, part.dtype, part.device))
+    return found

@@ -162,6 +162,7 @@ def perform(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -
 
 def _compose(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """An operator by others; what it writes to gets what they gave."""
+    assert plan.composed is not None
     if plan.row.apart:
         return plan.composed(*args, **kwargs)
     names = [argument.name for argument in plan.row.op._schema.arguments]

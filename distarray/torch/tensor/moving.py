@@ -14,7 +14,7 @@ __all__ = ["moved", "refilled"]
 
 
 def moved(part: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout, keeper: Any = None) -> Tensor:
-    """This rank's part in another layout; collective where elements have to move.
+    """This rank's part in another layout, in C order; collective where elements have to move.
 
     Parameters
     ----------
@@ -31,13 +31,13 @@ def moved(part: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout, keeper: Any 
     if mesh.coords is None:
         return part.new_empty(dst.local_shape(None))
     if keeper is None or not src.partials or dst.partials:
-        return carried(part, mesh, src, dst)
+        return carried(part, mesh, src, dst).contiguous()
     known = getattr(keeper, "_settled", None)
     if known is None or known[0] != part._version or known[1] is not part:
         settled = src.settled() if dst.settled() is not dst or dst.is_replicated else dst
-        known = (part._version, part, settled, carried(part, mesh, src, settled))
+        known = (part._version, part, settled, carried(part, mesh, src, settled).contiguous())
         keeper._settled = known
-    return carried(known[3], mesh, known[2], dst)
+    return carried(known[3], mesh, known[2], dst).contiguous()
 
 
 def refilled(part: Tensor, values: Tensor, spec: Spec) -> None:

@@ -114,9 +114,22 @@ class Plan:
         """What the operator gives for the parts."""
         if self.skips:
             return None
+        if mesh.coords is None and self.outcomes is not None:
+            return self._nothing()
         if self.row.draws:
             return drawn_alike(self.run, self.row.op, mesh, args, kwargs)
         return self.run(*args, **kwargs)
+
+    def _nothing(self) -> Any:
+        """The results on a rank outside of the mesh, which has no part of them."""
+        parts = [
+            torch.zeros(layout.local_shape(None), dtype=outcome.dtype)
+            for layout, outcome in zip(self.layouts, self.outcomes or (), strict=False)
+            if layout is not None
+        ]
+        returns = self.row.op._schema.returns
+        alone = len(returns) == 1 and isinstance(returns[0].type, torch.TensorType)
+        return parts[0] if alone else parts
 
     def finish(self, out: Any, mesh: DeviceMesh) -> None:
         """Note the specs of the results, now that the first ones are there."""
@@ -131,8 +144,12 @@ class Plan:
                 specs.append(None)
                 continue
             _check(self.row, part, layout if self.made is None else self.made[number], mesh)
-            known = None if self.outcomes is None else self.outcomes[number]
-            strides = contiguous_strides(layout.shape) if known is None else known.strides
+            if layout.is_replicated:  # the part is the whole
+                strides = tuple(part.stride())
+            elif self.outcomes is None or self.made is not None:
+                strides = contiguous_strides(layout.shape)
+            else:
+                strides = self.outcomes[number].strides
             specs.append(Spec(mesh, layout, strides, part.dtype, part.device, self.copied))
         self.specs = specs
         if self.simple and isinstance(out, torch.Tensor) and not self.copied:
@@ -222,8 +239,29 @@ def _ruled(
             call = _call(plan, row, operands, args, kwargs, mesh)
             decision = row.rule(call)
             if decision is not None:
+                _look_again(plan, row, decision, specs, args, kwargs)
                 return _with_outs(plan, decision)
     return None
+
+
+def _look_again(
+    plan: Plan,
+    row: Row,
+    decision: Decision,
+    specs: Sequence[Spec],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> None:
+    """What comes of operands that are moved, which are in C order then."""
+    operands = []
+    outs = [n for n, unread in plan.writes.items() if unread]
+    wanted = iter(decision.wanted)
+    for position, s in enumerate(specs):
+        stays = position in outs or next(wanted) is s.layout
+        strides = s.strides if stays else contiguous_strides(s.layout.shape)
+        operands.append(Operand(s.layout, s.dtype, strides))
+    if any(x.strides != s.strides for x, s in zip(operands, specs, strict=True)):
+        plan.outcomes = outcome_of(row.op, args, kwargs, operands, outs)
 
 
 def _gathered(plan: Plan, row: Row, specs: Sequence[Spec], cut: bool) -> Decision:
@@ -282,7 +320,8 @@ def _with_outs(plan: Plan, decision: Decision) -> Decision:
     outs = [n for n, unread in plan.writes.items() if unread]
     if not outs:
         return decision
-    wanted, results = list(decision.wanted), iter(decision.results)
+    wanted: list[Any] = list(decision.wanted)
+    results = iter(decision.results)
     for place in outs:
         wanted.insert(place, next(results))
     return decision._replace(wanted=wanted)
@@ -293,27 +332,31 @@ def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceM
     plan.layouts, plan.changed = decision.results, decision.changed
     plan.made = decision.made
     plan.unread = frozenset([*decision.unread, *[n for n, un in plan.writes.items() if un]])
-    if decision.run is not None:
-        run = decision.run
+    plan.fresh = plan.row.rule is None and any(plan.writes.values())
+    run = decision.run
+    if run is not None:
         plan.run = partial(run, mesh) if decision.on_mesh else run
-    stays = True
     for position, (spec, wanted) in enumerate(zip(specs, decision.wanted, strict=True)):
-        there = wanted is spec.layout and not spec.copied
-        stays = stays and there
         plan.wanted.append(None if wanted is spec.layout else wanted)
         if position in plan.writes:
             plan.after[position] = wanted
             if spec.layout.shape != wanted.shape:
                 raise ValueError(wrong_shape(plan.row.op, spec.layout.shape, wanted.shape))
-    aside = plan.changed is None and plan.before is None and plan.made is None
-    quiet = stays and aside and not plan.row.draws
-    plan.simple = quiet and not plan.writes and mesh.coords is not None
-    moves = decision.moves or specs[0].copied or plan.wanted[0] is not None
-    plan.copied = plan.is_view and not plan.writes and moves
-    plan.fresh = plan.row.rule is None and any(plan.writes.values())
-    alone = plan.gives == [0] and 0 not in plan.plain and not specs[0].layout.ats
-    plan.in_place = quiet and alone and len(plan.writes) == 1 and mesh.coords is not None
-    plan.is_view = plan.is_view and not plan.writes
-    lone = [specs[n].layout for n in plan.writes]
-    plan.skips = any(not layout.holds(mesh.coords) for layout in lone)
+    if plan.writes:
+        plan.is_view = False
+    plan.copied = plan.is_view and (decision.moves or specs[0].copied or plan.wanted[0] is not None)
+    _shorten(plan, specs, mesh)
     return plan
+
+
+def _shorten(plan: Plan, specs: Sequence[Spec], mesh: DeviceMesh) -> None:
+    """Note whether calling the operator with the parts is all there is to do."""
+    written = [specs[position].layout for position in plan.writes]
+    plan.skips = not all(layout.holds(mesh.coords) for layout in written)
+    moved = any(spec.copied for spec in specs) or any(plan.wanted)
+    more = plan.changed or plan.before or plan.made or plan.row.draws
+    if moved or more or mesh.coords is None:
+        return
+    plan.simple = not plan.writes
+    lone = any(layout.ats for layout in written)
+    plan.in_place = plan.gives == [0] and len(plan.writes) == 1 and not (plan.plain or lone)

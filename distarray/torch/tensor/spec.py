@@ -80,10 +80,11 @@ class Spec:
             return cls._known.setdefault(key, self)
 
     def laid_out(self, layout: Layout) -> "Spec":
-        """The spec of the same tensor in another layout."""
+        """The spec of the same tensor moved to another layout, where it lies in C order."""
         if layout is self.layout and not self.copied:
             return self
-        return Spec(self.mesh, layout, self.strides, self.dtype, self.device)
+        strides = contiguous_strides(layout.shape)
+        return Spec(self.mesh, layout, strides, self.dtype, self.device)
 
     def local_shape(self) -> tuple[int, ...]:
         """The shape of this rank's part."""
@@ -108,16 +109,27 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def strides_like(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a tensor without gaps whose dimensions lie in memory as these strides do.
+def strides_like(shape: tuple[int, ...], order: tuple[int, ...], gaps: int = 0) -> tuple[int, ...]:
+    """The strides of a tensor whose dimensions lie in memory as these strides do.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Its shape.
+    order : tuple of int
+        Strides of any other tensor.
+    gaps : int
+        How many elements lie between the end of a dimension and the next one.
 
     Examples
     --------
     >>> strides_like((4, 3), (1, 10))
     (1, 4)
+    >>> strides_like((4, 3), (3, 1), gaps=1)
+    (4, 1)
     """
     strides, step = [0] * len(shape), 1
     for dim in sorted(range(len(shape)), key=lambda dim: (order[dim], -dim)):
         strides[dim] = step
-        step *= max(shape[dim], 1)
+        step *= max(shape[dim], 1) + gaps
     return tuple(strides)

@@ -1,5 +1,8 @@
 """Whole tensors that one rank has, split over a mesh."""
 
+from typing import Any
+
+import torch
 from torch import Tensor
 
 from distarray.array import distribute
@@ -59,22 +62,9 @@ def distribute_tensor(
     mesh = default_mesh() if mesh is None else mesh
     src = src_data_rank if src == 0 else src
     # Ranks outside of the mesh learn shape and dtype from what they bring themselves.
-    read = src is None or mesh.rank == src or (mesh.coords is None and t is not None)
-
-    def block() -> object:
-        if not read:
-            return None
-        if t is not None and not t.is_leaf:
-            raise ValueError(
-                "distribute_tensor: the tensor was computed with gradients, which a new leaf would "
-                "not get: DistTensor.from_local(t, mesh, [Replicate()]).redistribute(placements), or "
-                "t.detach()"
-            )
-        plain = t.detach() if isinstance(t, Tensor) else t
-        return block_of(plain, mesh, call="distribute_tensor")
-
-    whole = agreed(mesh.group, block)
-    told = (t.device.type, t.requires_grad) if read and isinstance(t, Tensor) else None
+    brings = src is None or mesh.rank == src or (mesh.coords is None and t is not None)
+    whole: Any = agreed(mesh.group, lambda: _block(t, mesh) if brings else None)
+    told = (t.device.type, t.requires_grad) if brings and t is not None else None
     if src is not None and mesh.coords is not None:
         told = mesh.group.broadcast_object(told, src, "distribute_tensor: device")
     array = distribute(whole, mesh, placements, src)
@@ -82,3 +72,16 @@ def distribute_tensor(
     part = to_torch(array, device=None if kind == "cpu" else kind)
     result = of_part(part.clone() if src is None else part, mesh, array.layout)
     return result.requires_grad_() if grad else result
+
+
+def _block(t: Tensor, mesh: DeviceMesh) -> Any:
+    """A tensor as an array; checked, for all ranks to raise alike."""
+    if isinstance(t, torch.Tensor) and t.requires_grad:
+        if not t.is_leaf:
+            raise ValueError(
+                "distribute_tensor: the tensor was computed with gradients, which a new leaf would "
+                "not get: t.detach() gives none; "
+                "DistTensor.from_local(t, mesh, [Replicate()]).redistribute(placements) passes them"
+            )
+        t = t.detach()
+    return block_of(t, mesh, call="distribute_tensor")

@@ -6,7 +6,7 @@ which the fewest bytes change rank. What is linear leaves pending sums pending.
 
 from collections.abc import Sequence
 
-from distarray.layout import Fold, Layout, Replicate
+from distarray.layout import Fold, Layout, Placement, Replicate
 from distarray.plan.propagate import propagate, restrict
 from distarray.torch.tensor.calls import Call
 from distarray.torch.tensor.table import Decision, rule
@@ -71,26 +71,32 @@ def _sum(call: Call) -> Decision | None:
 @rule("aten.mul", "aten.div.Tensor", "aten.div.Scalar", takes=_LINEAR, by_kind=True)
 def _product(call: Call) -> Decision | None:
     """A pending sum times what is the same on the ranks that have contributions to it."""
+    return _scaled(call) or _settled(call)
+
+
+def _scaled(call: Call) -> Decision | None:
+    """The pending operand stays pending; None where it cannot."""
     layouts = [x.layout for x in call.operands]
     pending = [n for n, layout in enumerate(layouts) if layout.partials]
-    divides = call.name == "aten.div" and pending != [0]
-    if len(pending) != 1 or divides or (call.written and call.written != tuple(pending)):
-        return _settled(call)
-    layout = layouts[pending[0]]
-    if not call.first.dtype.is_floating_point and call.name == "aten.div":
-        return _settled(call)
-    decision = elementwise(call, [x.settled() for x in layouts])
+    if len(pending) != 1 or (call.written and call.written != tuple(pending)):
+        return None
+    place, whole = pending[0], [layout.settled() for layout in layouts]
+    if call.name == "aten.div" and (place or not call.first.dtype.is_floating_point):
+        return None
+    decision = elementwise(call, whole)
     if decision is None:
         return None
-    target = decision.results[0]
-    assert target is not None
-    if any(not isinstance(target.placements[m], Replicate) for m in layout.partials):
-        return _settled(call)
-    others = {m: layout.placements[m] for m in layout.partials}
-    result = Layout.from_cuts(target.cuts, target.mesh_shape, others)
-    wanted = list(decision.wanted)
-    own = wanted[pending[0]]
-    wanted[pending[0]] = Layout.from_cuts(own.cuts, own.mesh_shape, others)
-    if call.written and result is not layout:
-        return _settled(call)
-    return Decision(wanted, [result])
+    others = {m: layouts[place].placements[m] for m in layouts[place].partials}
+    wanted = [_left_pending(x, others) for x in (decision.wanted[place], decision.results[0])]
+    if None in wanted or (call.written and wanted[1] is not layouts[place]):
+        return None
+    operands = list(decision.wanted)
+    operands[place] = wanted[0]  # type: ignore[call-overload]
+    return Decision(operands, [wanted[1]])
+
+
+def _left_pending(layout: Layout | None, others: dict[int, Placement]) -> Layout | None:
+    """The layout with folds pending; None if it uses their mesh dimensions."""
+    if layout is None or any(not isinstance(layout.placements[m], Replicate) for m in others):
+        return None
+    return Layout.from_cuts(layout.cuts, layout.mesh_shape, others)
