@@ -131,6 +131,14 @@ class Plan:
         alone = len(returns) == 1 and isinstance(returns[0].type, torch.TensorType)
         return parts[0] if alone else parts
 
+    def _strides(self, number: int, part: torch.Tensor, layout: Layout) -> tuple[int, ...]:
+        """The global strides of a result, which are the same on all ranks."""
+        if layout.is_replicated:  # the part is the whole
+            return tuple(part.stride())
+        if self.outcomes is None or self.made is not None:
+            return contiguous_strides(layout.shape)
+        return self.outcomes[number].strides
+
     def finish(self, out: Any, mesh: DeviceMesh) -> None:
         """Note the specs of the results, now that the first ones are there."""
         tensors = [x for x in arguments([out], {}) if isinstance(x, torch.Tensor)]
@@ -144,12 +152,7 @@ class Plan:
                 specs.append(None)
                 continue
             _check(self.row, part, layout if self.made is None else self.made[number], mesh)
-            if layout.is_replicated:  # the part is the whole
-                strides = tuple(part.stride())
-            elif self.outcomes is None or self.made is not None:
-                strides = contiguous_strides(layout.shape)
-            else:
-                strides = self.outcomes[number].strides
+            strides = self._strides(number, part, layout)
             specs.append(Spec(mesh, layout, strides, part.dtype, part.device, self.copied))
         self.specs = specs
         if self.simple and isinstance(out, torch.Tensor) and not self.copied:
@@ -336,14 +339,14 @@ def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceM
     run = decision.run
     if run is not None:
         plan.run = partial(run, mesh) if decision.on_mesh else run
-    for position, (spec, wanted) in enumerate(zip(specs, decision.wanted, strict=True)):
-        plan.wanted.append(None if wanted is spec.layout else wanted)
-        if position in plan.writes:
-            plan.after[position] = wanted
-            if spec.layout.shape != wanted.shape:
-                raise ValueError(wrong_shape(plan.row.op, spec.layout.shape, wanted.shape))
-    if plan.writes:
-        plan.is_view = False
+    pairs = list(zip(specs, decision.wanted, strict=True))
+    plan.wanted = [None if wanted is spec.layout else wanted for spec, wanted in pairs]
+    for position in plan.writes:
+        spec, wanted = pairs[position]
+        plan.after[position] = wanted
+        if spec.layout.shape != wanted.shape:
+            raise ValueError(wrong_shape(plan.row.op, spec.layout.shape, wanted.shape))
+    plan.is_view = plan.is_view and not plan.writes
     plan.copied = plan.is_view and (decision.moves or specs[0].copied or plan.wanted[0] is not None)
     _shorten(plan, specs, mesh)
     return plan

@@ -58,20 +58,23 @@ def distribute_tensor(
     >>> float(x.sum())
     15.0
     """
-    mesh = device_mesh if mesh is None else mesh
-    mesh = default_mesh() if mesh is None else mesh
-    src = src_data_rank if src == 0 else src
+    mesh = mesh or device_mesh or default_mesh()
+    return _spread(t, mesh, placements, src_data_rank if src == 0 else src)
+
+
+def _spread(
+    t: Tensor | None, mesh: DeviceMesh, placements: "Placements | None", src: int | None
+) -> DistTensor:
     # Ranks outside of the mesh learn shape and dtype from what they bring themselves.
     brings = src is None or mesh.rank == src or (mesh.coords is None and t is not None)
     whole: Any = agreed(mesh.group, lambda: _block(t, mesh) if brings else None)
-    told = (t.device.type, t.requires_grad) if brings and t is not None else None
+    told = ("cpu", False) if t is None or not brings else (t.device.type, t.requires_grad)
     if src is not None and mesh.coords is not None:
         told = mesh.group.broadcast_object(told, src, "distribute_tensor: device")
     array = distribute(whole, mesh, placements, src)
-    kind, grad = told or ("cpu", False)
-    part = to_torch(array, device=None if kind == "cpu" else kind)
+    part = to_torch(array, device=None if told[0] == "cpu" else told[0])
     result = of_part(part.clone() if src is None else part, mesh, array.layout)
-    return result.requires_grad_() if grad else result
+    return result.requires_grad_() if told[1] else result
 
 
 def _block(t: Tensor, mesh: DeviceMesh) -> Any:

@@ -78,21 +78,28 @@ def _scaled(call: Call) -> Decision | None:
     """The pending operand stays pending; None where it cannot."""
     layouts = [x.layout for x in call.operands]
     pending = [n for n, layout in enumerate(layouts) if layout.partials]
-    if len(pending) != 1 or (call.written and call.written != tuple(pending)):
+    divides = call.name == "aten.div"
+    if len(pending) != 1 or (divides and (pending[0] or not call.first.dtype.is_floating_point)):
         return None
-    place, whole = pending[0], [layout.settled() for layout in layouts]
-    if call.name == "aten.div" and (place or not call.first.dtype.is_floating_point):
-        return None
-    decision = elementwise(call, whole)
-    if decision is None:
+    place = pending[0]
+    decision = elementwise(call, [layout.settled() for layout in layouts])
+    if decision is None or call.written not in ((), (place,)):
         return None
     others = {m: layouts[place].placements[m] for m in layouts[place].partials}
-    wanted = [_left_pending(x, others) for x in (decision.wanted[place], decision.results[0])]
-    if None in wanted or (call.written and wanted[1] is not layouts[place]):
-        return None
     operands = list(decision.wanted)
-    operands[place] = wanted[0]  # type: ignore[call-overload]
-    return Decision(operands, [wanted[1]])
+    kept = [_left_pending(x, others) for x in (operands[place], decision.results[0])]
+    return _replaced(operands, place, kept, layouts[place] if call.written else kept[1])
+
+
+def _replaced(
+    operands: list[Layout], place: int, kept: list[Layout | None], result: Layout | None
+) -> Decision | None:
+    """The decision with an operand and the result left pending, if that is the result wanted."""
+    operand, found = kept
+    if operand is None or found is None or found is not result:
+        return None
+    operands[place] = operand
+    return Decision(operands, [found])
 
 
 def _left_pending(layout: Layout | None, others: dict[int, Placement]) -> Layout | None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from distarray.array import wrap
@@ -226,7 +227,14 @@ def _as_real(call: Call) -> Decision:
 def _as_complex(call: Call) -> Decision:
     layout = call.first.layout
     source = layout.without_cut([layout.ndim - 1])
-    return Decision([source], [source.with_cuts(source.cuts[:-1])])
+    return Decision([source], [source.with_cuts(source.cuts[:-1])], run=_complex)
+
+
+def _complex(x: Tensor) -> Tensor:
+    """A part of pairs as complex numbers; an empty one may have any strides."""
+    if x.numel():
+        return torch.view_as_complex(x)
+    return x.new_empty(x.shape[:-1], dtype=x.dtype.to_complex())
 
 
 @rule("aten._conj", "aten._neg_view", takes=(Fold.SUM, Fold.AVG), lone=True)
