@@ -42,8 +42,7 @@ def random(*shape, dtype=torch.float32):
 def gathered_rows(mesh, device, rows=888):
     """A big tensor cut into rows: the ranks' parts, gathered, are the tensor."""
     big = random(rows, 88)
-    x = dt.distribute_tensor(big, mesh, [Shard(0)])
-    part = dt.to_torch(x, device=device)
+    part = dt.distribute_tensor(big.to(device), mesh, [Shard(0)]).to_local()
     whole = dt.all_gather(part, mesh)
     return f"{tuple(part.shape)} here", torch.equal(whole.cpu(), big)
 
@@ -60,9 +59,9 @@ def placements(mesh, device):
         (mesh, [Replicate()]),
         (grid, [Replicate(), Shard(0)]),
     ):
-        x = dt.distribute_tensor(big, where, placed)
-        part = dt.to_torch(x, device=device)
-        section = tuple(slice(start, stop) for start, stop in x.layout.section(where.coords))
+        x = dt.distribute_tensor(big.to(device), where, placed)
+        part, layout = x.to_local(), x.dist_layout
+        section = tuple(slice(start, stop) for start, stop in layout.section(where.coords))
         right &= torch.equal(part.cpu(), big[section])
         shapes.append(str(tuple(part.shape)))
     return " ".join(shapes), right
@@ -122,13 +121,13 @@ def squared(mesh, device):
 
 def rows_times_columns(mesh, device):
     """A matrix cut into rows times one cut into columns; the rows of one made columns."""
-    a, b = random(2, 4, 4, dtype=torch.float64)
+    a, b = random(2, 4, 4).to(device)
     rows = dt.distribute_tensor(a, mesh, [Shard(0)])
     columns = dt.distribute_tensor(b, mesh, [Shard(1)])
     product = rows @ columns
-    right = torch.allclose(torch.from_numpy(product.full()), a @ b)
+    right = torch.allclose(product.full_tensor().cpu(), (a @ b).cpu())
     moved = rows.redistribute([Shard(1)])
-    right &= torch.equal(torch.from_numpy(moved.full()), a)
+    right &= torch.equal(moved.full_tensor(), a)
     return f"{tuple(product.shape)} as {list(product.placements)}", right
 
 

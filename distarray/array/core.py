@@ -358,6 +358,24 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __sizeof__(self) -> int:
         return object.__sizeof__(self) + getsizeof(self.block)
 
+    def to_tensor(self) -> Any:
+        """The :class:`distarray.torch.DistTensor` over the same memory, without gradient.
+
+        Raises
+        ------
+        ImportError
+            If the program has not imported ``distarray.torch``.
+        TypeError, CopyRequiredError
+            If torch cannot share the blocks' memory; see :func:`distarray.torch.to_torch`.
+
+        Cost
+        ----
+        None for an array that is known to be in C order, else allreduces of an integer.
+        """
+        if not exporting.tensor_of:
+            raise ImportError("x.to_tensor() is there when the program imports distarray.torch")
+        return exporting.tensor_of[0](self)
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         return exporting.reduced(self, protocol)
 

@@ -40,9 +40,12 @@ __all__ = [
     "lent",
     "reduced",
     "struct",
+    "tensor_of",
     "while_in_lists",
 ]
 
+#: Makes the tensor over an array's memory; `distarray.torch` fills it.
+tensor_of: list[Callable[["DistArray"], Any]] = []
 #: Bytes up to which an array is gathered for other libraries without a warning.
 QUIET = 1 << 20
 #: The name, in messages, of a gather that NumPy causes by asking for a buffer or an array.

@@ -23,7 +23,7 @@ from distarray.plan import Route
 from distarray.plan.flat import FlatPiece, plan_reshape
 from distarray.typing import Array, ArrayLike
 
-__all__ = ["Groups", "Viewable", "in_line", "refitted", "reshaped"]
+__all__ = ["Groups", "Viewable", "in_line", "refitted", "reshaped", "reshaped_layout"]
 
 #: Neighbouring dimensions that become one or more others, as (old, new) pairs of intervals.
 Groups = tuple[ReshapeGroup, ...]
@@ -99,6 +99,15 @@ def _plan(layout: Layout, shape: tuple[int, ...]) -> _Reshape:
         stays,
         after if None in after else None,
     )
+
+
+def reshaped_layout(layout: Layout, shape: tuple[int, ...]) -> tuple[Layout, bool]:
+    """The layout of an array in another shape, and whether every element stays on its rank."""
+    if not layout.size:
+        return Layout.replicated(shape, layout.mesh_shape), True
+    plan = _plan(layout, shape)
+    result = plan.layout if plan.after is None else view_layout(plan.layout, plan.after)
+    return result, plan.stays
 
 
 def reshaped(

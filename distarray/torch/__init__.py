@@ -4,8 +4,11 @@ Everything here works on CPU, CUDA and HPU (Intel Gaudi) tensors and talks over 
 ``torch.distributed``. Names are loaded on first use, so that importing this imports no torch.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from distarray.array import DistArray
+from distarray.array.exporting import tensor_of
 from distarray.lazy import lazy_names
 
 if TYPE_CHECKING:
@@ -15,7 +18,6 @@ if TYPE_CHECKING:
     from distarray.torch.borders import gather_from as gather_from
     from distarray.torch.borders import reduce_from as reduce_from
     from distarray.torch.borders import scatter_to as scatter_to
-    from distarray.torch.bridge import distribute_tensor as distribute_tensor
     from distarray.torch.bridge import from_torch as from_torch
     from distarray.torch.bridge import to_torch as to_torch
     from distarray.torch.collectives import Work as Work
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from distarray.torch.collectives import broadcast as broadcast
     from distarray.torch.collectives import reduce_scatter as reduce_scatter
     from distarray.torch.counting import transfers as transfers
-    from distarray.torch.dropout import manual_seed as manual_seed
     from distarray.torch.dtensor import ensure_process_group as ensure_process_group
     from distarray.torch.dtensor import from_dtensor as from_dtensor
     from distarray.torch.dtensor import to_dtensor as to_dtensor
@@ -48,11 +49,14 @@ if TYPE_CHECKING:
     from distarray.torch.replicas import no_sync as no_sync
     from distarray.torch.sharding import fully_shard as fully_shard
     from distarray.torch.states import module_state as module_state
+    from distarray.torch.streams import manual_seed as manual_seed
     from distarray.torch.styles import ColwiseParallel as ColwiseParallel
     from distarray.torch.styles import DropoutParallel as DropoutParallel
     from distarray.torch.styles import RowwiseParallel as RowwiseParallel
     from distarray.torch.styles import SequenceParallel as SequenceParallel
-    from distarray.torch.tensor import DistTensor as DistTensor
+    from distarray.torch.tensor.kind import DistTensor as DistTensor
+    from distarray.torch.tensor.mixing import implicit_replication as implicit_replication
+    from distarray.torch.tensor.spreading import distribute_tensor as distribute_tensor
 
 #: Where each public name lives.
 _WHERE = {
@@ -60,7 +64,7 @@ _WHERE = {
     "loss_parallel": "distarray.torch.loss",
     "AttentionParallel": "distarray.torch.attention",
     "ColwiseParallel": "distarray.torch.styles",
-    "DistTensor": "distarray.torch.tensor",
+    "DistTensor": "distarray.torch.tensor.kind",
     "DropoutParallel": "distarray.torch.styles",
     "ParallelStyle": "distarray.torch.handing",
     "PrepareModuleInput": "distarray.torch.preparing",
@@ -70,11 +74,12 @@ _WHERE = {
     "SequenceParallel": "distarray.torch.styles",
     "distribute_module": "distarray.torch.modules",
     "distribute_parameter": "distarray.torch.parameters",
-    "manual_seed": "distarray.torch.dropout",
+    "implicit_replication": "distarray.torch.tensor.mixing",
+    "manual_seed": "distarray.torch.streams",
     "module_state": "distarray.torch.states",
     "parallelize_module": "distarray.torch.plans",
     "CopyRequiredError": "distarray.errors",
-    "distribute_tensor": "distarray.torch.bridge",
+    "distribute_tensor": "distarray.torch.tensor.spreading",
     "Work": "distarray.torch.collectives",
     "all_gather": "distarray.torch.collectives",
     "all_reduce": "distarray.torch.collectives",
@@ -106,6 +111,14 @@ __all__ = list(_WHERE)
 #: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray.torch."
 _load, __dir__ = lazy_names(__name__, _WHERE)
+
+
+def _to_tensor(x: DistArray) -> Any:
+    """`DistArray.to_tensor`: torch is imported when it is called."""
+    return import_module(f"{__name__}.tensor.kind").of_array(x)
+
+
+tensor_of[:] = [_to_tensor]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,13 +10,13 @@ from torch.nn import Module, functional
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout, Placement, Replicate
+from distarray.torch.activations import Activation, laid_out
 from distarray.torch.borders import reduce_from
-from distarray.torch.dropout import mask as dropout_mask
 from distarray.torch.handing import ParallelStyle, annotated, handed_out
 from distarray.torch.layers import cut_in_units, linear, mark
 from distarray.torch.parameters import place
 from distarray.torch.parts import plainly
-from distarray.torch.tensor import DistTensor, laid_out
+from distarray.torch.streams import mask as dropout_mask
 
 __all__ = ["AttentionParallel"]
 
@@ -106,9 +106,9 @@ def _attend(
     module: Module,
     mesh: DeviceMesh,
     style: AttentionParallel,
-    query: Tensor | DistTensor,
-    key: Tensor | DistTensor,
-    value: Tensor | DistTensor,
+    query: Tensor | Activation,
+    key: Tensor | Activation,
+    value: Tensor | Activation,
     key_padding_mask: Tensor | None = None,
     need_weights: bool = True,
     attn_mask: Tensor | None = None,
@@ -144,7 +144,7 @@ def _attend(
 
 
 def _batch_first(
-    module: Module, mesh: DeviceMesh, style: AttentionParallel, *inputs: Tensor | DistTensor
+    module: Module, mesh: DeviceMesh, style: AttentionParallel, *inputs: Tensor | Activation
 ) -> list[Tensor]:
     """Queries, keys and values (batch, length, features), whole, for each rank's own heads.
 
@@ -159,7 +159,7 @@ def _batch_first(
                 "AttentionParallel takes no nested tensors; pass enable_nested_tensor=False to "
                 "torch.nn.TransformerEncoder"
             )
-        spread: DistTensor = annotated(x, mesh, style.input_layouts)
+        spread: Activation = annotated(x, mesh, style.input_layouts)
         whole = Layout.replicated(spread.layout.shape, mesh.shape)
         local = spread.placed(whole).pended((0,)).local
         if local.ndim == 2:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from distarray.array.movement import moved
+from distarray.array.movement import moved, settled
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Fold, Layout, Partial, Replicate, Shard
 from distarray.torch import conversations as talk
@@ -27,6 +27,8 @@ __all__ = ["Route", "border", "carried", "carry", "gradient_layout"]
 
 
 _SUM = Partial()
+#: What adds nothing to a fold; the others fold equal values to the same value.
+_NEUTRAL = {Fold.SUM: 0, Fold.PROD: 1, Fold.BXOR: 0}
 
 
 class Route(NamedTuple):
@@ -134,17 +136,28 @@ _across: Any = _crossing.apply
 def carried(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> Tensor:
     """This rank's part in another layout, without a gradient.
 
-    Pending sums are carried out (allreduce, or reduce-scatter where the result is cut) or made,
-    all else is one exchange.
+    Pending folds are carried out (allreduce, or reduce-scatter where the result is cut) or made,
+    what one coordinate alone holds is broadcast, all else is one exchange.
     """
     if src is dst or mesh.coords is None:
         return tensor
+    if src.ats:
+        tensor, src = _from_coordinate(tensor, mesh, src)
     if src.partials:
         tensor, src = _summed(tensor, mesh, src, dst)
     fresh = tuple([m for m in dst.partials if m not in src.partials])
     if fresh:
         return _contributed(tensor, mesh, src, dst, fresh)
     return _exchanged(tensor, mesh, src, dst)
+
+
+def _from_coordinate(tensor: Tensor, mesh: DeviceMesh, src: Layout) -> tuple[Tensor, Layout]:
+    """What a lone coordinate holds, on all ranks; pending folds stay pending."""
+    lone = {m: src.placements[m] for m in src.ats}
+    here = Layout.from_cuts(src.cuts, src.mesh_shape, lone)
+    block, _ = settled(movable(tensor), here, mesh.on("cpu"))
+    others = {m: src.placements[m] for m in src.partials}
+    return moved_back(block, tensor), Layout.from_cuts(src.cuts, src.mesh_shape, others)
 
 
 def _exchanged(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> Tensor:
@@ -174,18 +187,18 @@ def _apart(layout: Layout) -> Layout:
 
 def _summed(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> tuple[Tensor, Layout]:
     """Pending sums carried out wherever `dst` has none."""
-    whole = []
+    whole: dict[Fold, list[int]] = {}
     for m in src.partials:
-        wanted = dst.placements[m]
+        wanted, fold = dst.placements[m], src.placements[m].op  # type: ignore[attr-defined]
         if isinstance(wanted, Partial):
             continue
         if isinstance(wanted, Shard) and _cut_by(dst, m) and not src.cuts[wanted.dim].mesh_dims:
             tensor, src = _scattered(tensor, mesh, src, dst, m, wanted.dim)
         else:
-            whole.append(m)
-    if whole:
-        tensor = talk.folded(tensor, mesh.subgroup(tuple(whole)), Fold.SUM)
-        others = {m: p for m, p in src.others.items() if m not in whole}
+            whole.setdefault(fold, []).append(m)
+    for fold, dims in whole.items():
+        tensor = talk.folded(tensor, mesh.subgroup(tuple(dims)), fold)
+        others = {m: p for m, p in src.others.items() if m not in dims}
         src = Layout.from_cuts(src.cuts, src.mesh_shape, others)
     return tensor, src
 
@@ -201,7 +214,8 @@ def _scattered(
     """One pending sum carried out so that each rank has its own part of it."""
     cut = dst.cuts[dim]
     parts = tuple([stop - start for start, stop in map(cut.interval, range(cut.parts))])
-    tensor = talk.scattered(tensor, mesh.subgroup((m,)), dim, parts, Fold.SUM)
+    fold = src.placements[m].op  # type: ignore[attr-defined]
+    tensor = talk.scattered(tensor, mesh.subgroup((m,)), dim, parts, fold)
     cuts = list(src.cuts)
     cuts[dim] = cut
     others = {k: p for k, p in src.others.items() if k != m}
@@ -211,8 +225,11 @@ def _scattered(
 def _contributed(
     tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout, fresh: tuple[int, ...]
 ) -> Tensor:
-    """Contributions to a pending sum: each element is one rank's, the others have zeros."""
+    """Contributions to a pending fold: each element is one rank's, the others add nothing."""
     kept = {m: p for m, p in dst.others.items() if m not in fresh}
+    neutral = _NEUTRAL.get(dst.placements[fresh[0]].op)  # type: ignore[attr-defined]
+    if neutral is None:
+        return _exchanged(tensor, mesh, src, Layout.from_cuts(dst.cuts, dst.mesh_shape, kept))
     if all(
         mine is theirs
         or mine == theirs
@@ -225,7 +242,7 @@ def _contributed(
         tensor = _exchanged(tensor, mesh, src, here)
     coords = mesh.coords
     assert coords is not None
-    result = tensor.new_zeros(dst.local_shape(coords))
+    result = tensor.new_full(dst.local_shape(coords), neutral)
     if all(coords[m] == 0 for m in fresh if isinstance(here.placements[m], Replicate)):
         box = zip(here.section(coords), dst.section(coords), strict=True)
         result[tuple([slice(a - low, b - low) for (a, b), (low, _) in box])] = tensor

@@ -13,8 +13,9 @@ from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.errors import LayoutError
 from distarray.layout import Cut, Layout, Placement, Replicate, Shard
+from distarray.torch.activations import Activation, laid_out
 from distarray.torch.conversations import verify_replicas
-from distarray.torch.tensor import DistTensor, laid_out
+from distarray.torch.tensor.passing import given, taken
 
 __all__ = ["ParallelStyle", "annotated", "handed_out"]
 
@@ -76,7 +77,8 @@ def annotated(
         raises alone, since finding out sends no message, and its uncaught exception ends the job;
         with ``config.check`` the ranks compare their tensors first, and then raise together.
     """
-    if isinstance(x, DistTensor) or not isinstance(x, torch.Tensor) or placement is None:
+    x = taken(x)
+    if isinstance(x, Activation) or not isinstance(x, torch.Tensor) or placement is None:
         return x
     if config.settings.check:
         _compare(x, mesh, placement)
@@ -84,10 +86,10 @@ def annotated(
         return _replicated(x, mesh, last)
     if last is not None and isinstance(placement, Shard) and placement.dim in (-1, x.ndim - 1):
         return _cut_at_last(x, mesh, last)
-    return DistTensor.from_local(x, mesh, [placement])
+    return Activation.from_local(x, mesh, [placement])
 
 
-def _replicated(x: Tensor, mesh: DeviceMesh, last: Cut | None) -> DistTensor:
+def _replicated(x: Tensor, mesh: DeviceMesh, last: Cut | None) -> Activation:
     shape = tuple(x.shape)
     if last is not None and (not shape or shape[-1] != last.extent):
         raise LayoutError(
@@ -97,7 +99,7 @@ def _replicated(x: Tensor, mesh: DeviceMesh, last: Cut | None) -> DistTensor:
     return laid_out(x, mesh, Layout.replicated(shape, mesh.shape))
 
 
-def _cut_at_last(x: Tensor, mesh: DeviceMesh, last: Cut) -> DistTensor:
+def _cut_at_last(x: Tensor, mesh: DeviceMesh, last: Cut) -> Activation:
     shape = tuple(x.shape)
     layout = _layout_with(shape, last, mesh.shape)
     if layout.local_shape(mesh.coords) != shape:
@@ -126,7 +128,7 @@ def _layout_with(shape: tuple[int, ...], last: Cut, mesh_shape: tuple[int, ...])
     return Layout.from_cuts([*map(Cut.whole, shape[:-1]), last], mesh_shape)
 
 
-def handed_out(x: DistTensor, placement: Placement, local: bool) -> Any:
+def handed_out(x: Activation, placement: Placement, local: bool) -> Any:
     """A result as a style promises it: plain or distributed."""
     if local:
         placed = x.layout.placements[0]
@@ -134,4 +136,4 @@ def handed_out(x: DistTensor, placement: Placement, local: bool) -> Any:
         if placed == wanted:
             return x.to_local()
         return x.to_plain(Layout.chunked(x.layout.shape, x.mesh.shape, [wanted]))
-    return x.redistribute([placement])
+    return given(x.redistribute([placement]))

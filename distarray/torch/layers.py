@@ -17,20 +17,22 @@ from torch.nn import Module, functional
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout, Partial, Placement, Replicate, Shard
+from distarray.torch.activations import Activation, laid_out
 from distarray.torch.conversations import verify_replicas
 from distarray.torch.parameters import used
 from distarray.torch.parts import plainly
 from distarray.torch.placed import placed_of
-from distarray.torch.tensor import DistTensor, laid_out
+from distarray.torch.tensor.kind import DistTensor
+from distarray.torch.tensor.passing import given, taken
 
 __all__ = ["alike", "cut_in_units", "install", "mark", "rule_of", "whole_parameters"]
 
-Rule = Callable[..., DistTensor]
+Rule = Callable[..., Activation]
 
 _SUM = Partial()
 
 
-def alike(x: DistTensor) -> list[int]:
+def alike(x: Activation) -> list[int]:
     """Mesh dimensions along which all ranks compute the same from a tensor."""
     pending = x.pending
     return [m for m, p in enumerate(x.placements) if isinstance(p, Replicate) and m not in pending]
@@ -98,7 +100,7 @@ def _embedding_product(x: Layout, w: Layout) -> _Product:
     return _Product(operand, (), Layout.from_cuts([*batch, columns], x.mesh_shape, pending))
 
 
-def linear(module: Module, x: DistTensor, want: Sequence[Placement] | None = None) -> DistTensor:
+def linear(module: Module, x: Activation, want: Sequence[Placement] | None = None) -> Activation:
     """torch.nn.Linear with rows or columns of its weight cut."""
     product = _linear_product(x.layout, placed_of(module)["weight"].layout)
     x = x.placed(product.operand).pended(product.spread)
@@ -113,7 +115,7 @@ def linear(module: Module, x: DistTensor, want: Sequence[Placement] | None = Non
     return result.like(result.local + bias.to(result.dtype))  # autocast's, which is not the bias's
 
 
-def _bias(module: Module, x: DistTensor, result: Layout) -> Tensor:
+def _bias(module: Module, x: Activation, result: Layout) -> Tensor:
     """The bias, cut as the last dimension of the result is."""
     if module.bias is None:
         return None
@@ -132,14 +134,14 @@ def _finished(layout: Layout) -> Layout:
     return layout.settled()
 
 
-def _settled(x: DistTensor, want: Sequence[Placement] | None) -> DistTensor:
+def _settled(x: Activation, want: Sequence[Placement] | None) -> Activation:
     """Pending sums carried out: as asked for if the mesh has one dimension, else replicated."""
     if want is not None and len(want) == 1 and isinstance(want[0], Shard):
         return x.redistribute(want)
     return x.placed(_finished(x.layout))
 
 
-def embedding(module: Module, x: DistTensor, want: Sequence[Placement] | None = None) -> DistTensor:
+def embedding(module: Module, x: Activation, want: Sequence[Placement] | None = None) -> Activation:
     """torch.nn.Embedding with rows or columns of its table cut."""
     table = placed_of(module)["weight"].layout
     product = _embedding_product(x.layout, table)
@@ -182,7 +184,7 @@ def _check_indices(index: Tensor, count: int) -> None:
 def _norm(function: Callable[..., Tensor], names: Sequence[str]) -> Rule:
     """The rule of a norm over the last dimensions, which must be whole."""
 
-    def rule(module: Module, x: DistTensor, want: Sequence[Placement] | None = None) -> DistTensor:
+    def rule(module: Module, x: Activation, want: Sequence[Placement] | None = None) -> Activation:
         shape = module.normalized_shape
         over = range(x.ndim - len(shape), x.ndim)
         x = x.placed(_finished(x.layout).without_cut(over))
@@ -265,7 +267,7 @@ def _by_rule(
         return whole(input)
     with plainly():
         if isinstance(input, DistTensor):
-            return rule(module, input)
+            return given(rule(module, taken(input)))
         verify_replicas(mesh.group, input, type(module).__name__)
         layout = Layout.replicated(tuple(input.shape), mesh.shape)
         return rule(module, laid_out(input, mesh, layout)).full_tensor()

@@ -13,10 +13,11 @@ from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.layout import Cut, Fold, Layout, Shard
 from distarray.torch import conversations as talk
+from distarray.torch.activations import Activation, laid_out
 from distarray.torch.borders import reduce_from
 from distarray.torch.elementwise import Args, Func, Kwargs
-from distarray.torch.functions import handles
-from distarray.torch.tensor import DistTensor, laid_out
+from distarray.torch.tensor.kind import DistTensor
+from distarray.torch.tensor.passing import given, taken
 
 __all__ = ["loss_parallel", "parallel_cross_entropy"]
 
@@ -57,8 +58,8 @@ class _Logits(NamedTuple):
 
 
 def parallel_cross_entropy(
-    logits: DistTensor,
-    target: Tensor | DistTensor,
+    logits: Any,
+    target: Any,
     weight: Tensor | None = None,
     *,
     ignore_index: int = -100,
@@ -68,7 +69,7 @@ def parallel_cross_entropy(
     """:func:`torch.nn.functional.cross_entropy` without gathering the logits.
 
     ``torch.nn.functional.cross_entropy`` and ``torch.nn.CrossEntropyLoss`` call it where the
-    logits are a `DistTensor`.
+    logits are plain and of this rank's classes, inside of `loss_parallel`.
 
     Parameters
     ----------
@@ -109,9 +110,10 @@ def parallel_cross_entropy(
     """
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
+    logits, target = taken(logits), taken(target)
     found = _logits(logits)
     wanted = logits.layout.shape if _is_inexact(target) else found.samples.shape
-    if isinstance(target, DistTensor) and target.layout.shape != wanted:
+    if isinstance(target, Activation) and target.layout.shape != wanted:
         raise ValueError(f"target has shape {target.layout.shape}; {wanted} is wanted")
     highest = _highest(found)
     if _is_inexact(target):
@@ -125,17 +127,17 @@ def parallel_cross_entropy(
     return _reduced(found, losses, shares, reduction, _dtype_of_loss(logits))
 
 
-def _dtype_of_loss(logits: DistTensor) -> Any:
+def _dtype_of_loss(logits: Activation) -> Any:
     """The logits' own; under autocast float32, as torch has it."""
     wide = torch.is_autocast_enabled(logits.device.type)
     return _WIDE.get(logits.dtype, logits.dtype) if wide else logits.dtype
 
 
-def _is_inexact(target: Tensor | DistTensor) -> bool:
+def _is_inexact(target: Tensor | Activation) -> bool:
     return bool(target.dtype.is_floating_point)
 
 
-def _logits(logits: DistTensor) -> _Logits:
+def _logits(logits: Activation) -> _Logits:
     layout = logits.layout.settled()
     values = logits.to_plain(layout)
     dim = 1 if layout.ndim > 1 else 0
@@ -177,9 +179,9 @@ def _exponentials(x: _Logits, highest: Tensor) -> Tensor:
 # -- class numbers -----------------------------------------------------------------------------
 
 
-def _labels(x: _Logits, target: Tensor | DistTensor, ignore_index: int) -> Tensor:
+def _labels(x: _Logits, target: Tensor | Activation, ignore_index: int) -> Tensor:
     """This rank's targets, checked to be classes."""
-    if isinstance(target, DistTensor):
+    if isinstance(target, Activation):
         target = target.placed(x.samples).local
     expected = tuple([n for d, n in enumerate(x.values.shape) if d != x.dim])
     error: Exception | None = None
@@ -248,7 +250,7 @@ def _picked(x: _Logits, labels: Tensor, here: Tensor) -> Tensor:
 def _of_probabilities(
     x: _Logits,
     highest: Tensor,
-    target: Tensor | DistTensor,
+    target: Tensor | Activation,
     weight: Tensor | None,
     smoothing: float,
 ) -> Tensor:
@@ -264,9 +266,9 @@ def _of_probabilities(
     return (highest + torch.log(total)) * mass - products
 
 
-def _own_chances(x: _Logits, target: Tensor | DistTensor) -> Tensor:
+def _own_chances(x: _Logits, target: Tensor | Activation) -> Tensor:
     """The targets of the classes and samples that are here."""
-    if isinstance(target, DistTensor):
+    if isinstance(target, Activation):
         cuts = list(x.samples.cuts)
         cuts.insert(x.dim, Cut.whole(x.classes))
         target = target.placed(Layout.from_cuts(cuts, x.samples.mesh_shape)).local
@@ -286,18 +288,17 @@ def _own_chances(x: _Logits, target: Tensor | DistTensor) -> Tensor:
 def _reduced(x: _Logits, losses: Tensor, shares: Tensor, reduction: str, dtype: torch.dtype) -> Any:
     if reduction == "none":
         losses = losses.to(dtype)
-        return laid_out(losses, x.mesh, x.samples) if x.along else losses
+        return given(laid_out(losses, x.mesh, x.samples)) if x.along else losses
     total = torch.stack([losses.sum(), shares.sum()])
     if x.along:
         total = reduce_from(total, x.mesh, x.along)
     return (total[0] if reduction == "sum" else total[0] / total[1]).to(dtype)
 
 
-@handles("cross_entropy")
 def _cross_entropy(func: Func, args: Args, kwargs: Kwargs) -> Any:
     def bound(
         input: Any,
-        target: Tensor | DistTensor,
+        target: Tensor | Activation,
         weight: Any = None,
         size_average: Any = None,
         ignore_index: int = -100,
@@ -307,8 +308,6 @@ def _cross_entropy(func: Func, args: Args, kwargs: Kwargs) -> Any:
     ) -> Any:
         if size_average is not None or reduce is not None:
             reduction = _reduction.legacy_get_string(size_average, reduce)
-        if not isinstance(input, DistTensor):
-            raise TypeError("cross_entropy of plain logits takes plain targets")
         return parallel_cross_entropy(
             input,
             target,
@@ -327,7 +326,7 @@ _Mode: Any = TorchFunctionMode
 class _SplitClasses(_Mode):  # type: ignore[misc]
     """A context in which `cross_entropy` takes logits of this rank's classes alone."""
 
-    def __init__(self, mesh: DeviceMesh) -> None:
+    def __init__(self, mesh: DeviceMesh | None) -> None:
         super().__init__()
         self._mesh = mesh
 
@@ -337,7 +336,9 @@ class _SplitClasses(_Mode):  # type: ignore[misc]
         kwargs = dict(kwargs or {})
         if func is functional.cross_entropy:
             logits = kwargs.pop("input") if "input" in kwargs else args[0]
-            if isinstance(logits, torch.Tensor):
+            if isinstance(logits, DistTensor):
+                return _cross_entropy(func, (logits, *args[1:]), kwargs)
+            if self._mesh is not None:
                 dim = 1 if logits.ndim > 1 else 0
                 logits = DistTensor.from_local(logits, self._mesh, [Shard(dim)])
                 return _cross_entropy(func, (logits, *args[1:]), kwargs)
@@ -348,7 +349,7 @@ class _SplitClasses(_Mode):  # type: ignore[misc]
 def loss_parallel(mesh: DeviceMesh | None = None) -> Iterator[None]:
     """Compute cross entropy from logits whose classes are sharded, without gathering them.
 
-    Cross entropy of a `DistTensor` is computed so in any case, inside of this and outside.
+    Inside, cross entropy of a `DistTensor` is `parallel_cross_entropy`, too.
 
     Parameters
     ----------
@@ -372,8 +373,5 @@ def loss_parallel(mesh: DeviceMesh | None = None) -> Iterator[None]:
     >>> bool(loss > 0)
     True
     """
-    if mesh is None:
-        yield
-        return
     with _SplitClasses(mesh):
         yield

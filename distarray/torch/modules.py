@@ -20,7 +20,7 @@ from distarray.torch.dropout import install_dropout, share_random_numbers
 from distarray.torch.layers import install, mark
 from distarray.torch.parameters import place_rest
 from distarray.torch.placed import placed_of
-from distarray.torch.tensor import DistTensor
+from distarray.torch.tensor.kind import DistTensor
 
 __all__ = ["distribute_module"]
 
@@ -157,12 +157,12 @@ def _compare(
         return
     total = 0
     for leaf in tree_leaves((args, kwargs)):
-        if isinstance(leaf, torch.Tensor):
+        if isinstance(leaf, DistTensor):
+            total = zlib.crc32(repr(leaf.dist_layout).encode(), total)
+        elif isinstance(leaf, torch.Tensor):
             block = np.ascontiguousarray(movable(leaf.detach()))
             total = zlib.crc32(f"{total} {leaf.dtype} {tuple(leaf.shape)}".encode())
             total = zlib.crc32(block.reshape(-1).view(np.uint8).data, total)
-        elif isinstance(leaf, DistTensor):
-            total = zlib.crc32(repr(leaf.layout).encode(), total)
     found = mesh.group.allreduce(np.array([total, -total]), Fold.MAX, "inputs of a module")
     if found[0] != -found[1]:
         raise DivergenceError(

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from distarray.torch.tensor import DistTensor
-
 __all__ = ["at_end_of_backward", "compiled", "in_backward", "tensors_in"]
 
 
@@ -37,8 +35,6 @@ def tensors_in(value: Any) -> list[Tensor]:
     """The tensors in what a module returned: itself, or in lists, tuples, dicts, dataclasses."""
     if isinstance(value, torch.Tensor):
         return [value]
-    if isinstance(value, DistTensor):
-        return [value.local]
     if isinstance(value, dict):
         value = list(value.values())
     elif dataclasses.is_dataclass(value):

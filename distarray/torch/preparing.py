@@ -8,8 +8,10 @@ from torch.nn import Module
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Placement
+from distarray.torch.activations import Activation
 from distarray.torch.handing import ParallelStyle, annotated, handed_out
-from distarray.torch.tensor import DistTensor
+from distarray.torch.tensor.kind import DistTensor
+from distarray.torch.tensor.passing import given as handed
 
 __all__ = ["PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput"]
 
@@ -27,10 +29,10 @@ def _moved(
     if given is None and not isinstance(x, DistTensor):
         return x
     x = annotated(x, mesh, given)
-    if not isinstance(x, DistTensor):
+    if not isinstance(x, Activation):
         return x
     if wanted is None:
-        return x.to_local() if local else x
+        return x.to_local() if local else handed(x)
     return handed_out(x, wanted, local)
 
 

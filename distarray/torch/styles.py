@@ -11,6 +11,7 @@ from torch.nn import Module
 from distarray.comm import DeviceMesh
 from distarray.errors import LayoutError
 from distarray.layout import Cut, Layout, Placement, Replicate, Shard
+from distarray.torch.activations import Activation
 from distarray.torch.dropout import is_dropout, parallel_dropout
 from distarray.torch.handing import ParallelStyle, annotated, handed_out
 from distarray.torch.layers import (
@@ -25,7 +26,8 @@ from distarray.torch.layers import (
 from distarray.torch.parameters import place, whole_shape
 from distarray.torch.parts import plainly
 from distarray.torch.placed import placed_of
-from distarray.torch.tensor import DistTensor
+from distarray.torch.tensor.kind import DistTensor
+from distarray.torch.tensor.passing import given
 
 __all__ = ["ColwiseParallel", "DropoutParallel", "RowwiseParallel", "SequenceParallel"]
 
@@ -116,7 +118,7 @@ def _weighted(
     wanted: Placement,
     columns: Cut | None,
     local: bool,
-    input: Tensor | DistTensor,
+    input: Tensor | Activation,
 ) -> Any:
     with plainly():
         x = annotated(input, mesh, given, columns)
@@ -251,7 +253,7 @@ def _by_token(
     mesh: DeviceMesh,
     style: SequenceParallel,
     forward: Callable[..., Any],
-    input: Tensor | DistTensor,
+    input: Tensor | Activation,
 ) -> Any:
     placement = Shard(style.sequence_dim)
     x = annotated(input, mesh, placement)
@@ -264,10 +266,10 @@ def _by_token(
             x = rule(module, x)
     else:
         x = _apart(module, forward, x)
-    return x.to_local() if style.use_local_output else x
+    return x.to_local() if style.use_local_output else given(x)
 
 
-def _apart(module: Module, forward: Callable[..., Any], x: DistTensor) -> DistTensor:
+def _apart(module: Module, forward: Callable[..., Any], x: Activation) -> Activation:
     """Any module on this rank's part; the gradients of its parameters are summed."""
     with ExitStack() as stack:
         for part in module.modules():
@@ -275,7 +277,7 @@ def _apart(module: Module, forward: Callable[..., Any], x: DistTensor) -> DistTe
         result = forward(x.to_local())
     if tuple(result.shape) == tuple(x.local.shape):
         return x.like(result)
-    return DistTensor.from_local(result, x.mesh, x.placements)
+    return Activation.from_local(result, x.mesh, x.placements)
 
 
 class DropoutParallel(ParallelStyle):
@@ -316,9 +318,9 @@ class DropoutParallel(ParallelStyle):
 
 
 def _dropped(
-    module: Module, mesh: DeviceMesh, placement: Placement, input: Tensor | DistTensor
+    module: Module, mesh: DeviceMesh, placement: Placement, input: Tensor | Activation
 ) -> Any:
     if not module.training or module.p == 0:
         return input
     x = parallel_dropout(module, annotated(input, mesh, placement))
-    return x if isinstance(input, DistTensor) else x.to_local()
+    return given(x) if isinstance(input, DistTensor) else x.to_local()

@@ -211,7 +211,8 @@ def test_ranks_outside_of_the_mesh_that_distribute(world, ranks):
         outside = mesh.coords is None
         for make in (da.distribute, lambda x, *a: dt.distribute_tensor(torch.from_numpy(x), *a)):
             x = make(np.arange(6.0), mesh, [Shard(0)], 0)
-            assert x.shape == (6,) and x.dtype == np.float64
+            assert x.shape == (6,)
+            assert str(x.dtype).endswith("float64")
         bring = lambda: da.distribute(  # noqa: E731
             None if outside else np.arange(6.0), mesh, [Shard(0)], 0
         )

@@ -74,10 +74,13 @@ def test_whole_arrays(world, ranks, device):
             mine = whole if src in (None, mesh.rank) else None
             z = bridge.distribute_tensor(mine, mesh, [Shard(1)], src=src)
             assert z.placements == (Shard(1),)
+            assert z.device.type == device
+            z = z.to_array()
             assert_matches(z, np.arange(6, dtype=np.int32).reshape(2, 3))
             assert not bridge.shares_memory(z, whole)
             again = {"device_mesh": mesh, "placements": [Shard(1)], "src_data_rank": src}
-            assert_matches(bridge.distribute_tensor(mine, **again), z.full())  # DTensor's names
+            named = bridge.distribute_tensor(mine, **again)  # as DTensor's programs have it
+            assert_matches(named.to_array(), z.full())
         contribution = bridge.from_torch(torch.ones(2), mesh=mesh, placements=[Partial()])
         assert bridge.to_torch(contribution).tolist() == [1.0, 1.0]
         assert_matches(contribution, np.full(2, ranks, np.float32))
@@ -110,9 +113,11 @@ def test_small_floats_move_between_ranks(world, ranks):
         for name in ("bfloat16", "float8_e4m3fn"):
             t = torch.arange(5, dtype=torch.float32).to(getattr(torch, name))
             x = bridge.distribute_tensor(t if mesh.rank == 0 else None, mesh, [Shard(0)])
-            assert x.dtype == numpy_dtype(name)
-            whole = bridge.to_torch(x.redistribute(placements=[Replicate()]))
+            assert x.dtype == t.dtype
+            assert x.to_array().dtype == numpy_dtype(name)
+            whole = bridge.to_torch(x.to_array().redistribute(placements=[Replicate()]))
             assert torch.equal(whole.float(), t.float())
+            assert torch.equal(x.full_tensor().float(), t.float())
 
     world.run(ranks, program)
 

@@ -1,0 +1,128 @@
+"""Random numbers that the ranks of a mesh have in common."""
+
+from collections import OrderedDict
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from distarray.array import wrap
+from distarray.comm import DeviceMesh, default_mesh
+from distarray.engines.drawing.streams import Philox
+from distarray.layout import Layout
+from distarray.ops.random.position import Generator
+
+__all__ = ["manual_seed", "mask", "next_seed"]
+
+#: How many calls are remembered, for activation checkpointing to repeat them.
+_REMEMBERED = 4096
+_CALL = 1 << 128
+
+
+class _Calls:
+    """Numbers for calls that follow one another."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._numbers: OrderedDict[int, int] = OrderedDict()
+
+    def next(self) -> int:
+        """The number of the next call; of the same call again where torch repeats it.
+
+        Activation checkpointing runs a forward pass twice. It restores torch's own random state
+        for that, and a number drawn from there tells which call is being repeated.
+        """
+        ticket = int(torch.randint(1 << 62, ()))
+        if _repeating():
+            if ticket not in self._numbers:
+                raise RuntimeError(
+                    "dropout in a forward pass that is repeated for its gradient cannot tell which "
+                    "one is repeated; checkpoint with preserve_rng_state=True"
+                )
+            number = self._numbers[ticket]
+        else:
+            number = self._calls
+            self._calls += 1
+            self._numbers[ticket] = number
+            if len(self._numbers) > _REMEMBERED:
+                self._numbers.popitem(last=False)
+        return number
+
+
+class _Stream:
+    """The random numbers of dropout on one mesh."""
+
+    def __init__(self, seed: int, mesh: DeviceMesh) -> None:
+        # Meshes along tensor parallelism differ by the data that their ranks see.
+        self._sequence = np.random.SeedSequence([seed % (1 << 64), mesh.ranks[0] // mesh.size()])
+        self._calls, self._forwards = _Calls(), _Calls()
+        self._begin = int(self._sequence.generate_state(1, np.uint64)[0])
+
+    def next(self) -> Generator:
+        """The generator of the next call of a dropout."""
+        return Generator(Philox.of(self._sequence).advance(self._calls.next() * _CALL))
+
+    def next_seed(self) -> int:
+        """A seed for torch's generators in the next forward of a model."""
+        mixed = (self._begin + self._forwards.next()) * 0x9E3779B97F4A7C15 % (1 << 64)
+        return mixed >> 32  # torch takes 32 bits
+
+
+def _repeating() -> bool:
+    """Whether autograd is at work, so that this is a forward pass within a backward one."""
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+_streams: WeakKeyDictionary[DeviceMesh, _Stream] = WeakKeyDictionary()
+
+
+def manual_seed(seed: int, mesh: DeviceMesh | None = None) -> None:
+    """Begin the random numbers of dropout on a mesh anew.
+
+    Parameters
+    ----------
+    seed : int
+        Equal on all ranks; the same seed drops the same elements on any number of ranks.
+    mesh : DeviceMesh, optional
+        The default mesh if not given. Without a call of this, a mesh's numbers begin at rank 0's
+        ``torch.initial_seed()`` when dropout is first used on it.
+
+    Cost
+    ----
+    None.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> dropout = dt.distribute_module(torch.nn.Dropout(0.5), mesh)
+    >>> dt.manual_seed(7, mesh)
+    >>> dropout(torch.ones(8))  # on any number of ranks
+    tensor([0., 0., 2., 0., 0., 0., 2., 0.])
+    """
+    mesh = default_mesh() if mesh is None else mesh
+    _streams[mesh] = _Stream(seed, mesh)
+
+
+def _stream(mesh: DeviceMesh) -> _Stream:
+    found = _streams.get(mesh)
+    if found is None:
+        seed = mesh.group.broadcast_object(torch.initial_seed(), 0, "seed of dropout")
+        found = _streams[mesh] = _Stream(seed, mesh)
+    return found
+
+
+def next_seed(mesh: DeviceMesh) -> int:
+    """A number that the ranks of a mesh have in common, another one at each call."""
+    return _stream(mesh).next_seed()
+
+
+def mask(layout: Layout, mesh: DeviceMesh, p: float, like: Tensor) -> Tensor:
+    """The factors for this rank's part: 0 with probability p, else 1 / (1 - p)."""
+    block = np.empty(layout.local_shape(mesh.coords), np.float32)
+    random = _stream(mesh).next()
+    if mesh.coords is not None:
+        random.random(dtype=np.float32, out=wrap(block, layout, mesh.on("cpu")))
+    kept = torch.from_numpy(block).ge(p).to(like.device, like.dtype)
+    return kept.mul_(0.0 if p == 1 else 1 / (1 - p))

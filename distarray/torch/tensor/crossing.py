@@ -1,0 +1,144 @@
+"""Ways between plain and distributed tensors, and between layouts, that gradients take back.
+
+A distributed gradient has global meaning: it is the gradient of the whole, laid out in any way. So
+moving passes it on, and lays it out as the tensor is that it belongs to.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout
+from distarray.layout.layout import normalize_placements
+from distarray.torch.carrying import gradient_layout
+from distarray.torch.tensor.entering import listed
+from distarray.torch.tensor.ladder import made
+from distarray.torch.tensor.moving import moved
+from distarray.torch.tensor.sources import current
+from distarray.torch.tensor.spec import Spec, contiguous_strides
+from distarray.typing import Placements
+
+__all__ = ["entered", "entered_as", "left", "redistributed", "watch"]
+
+
+def _function(name: str, forward: Any, backward: Any) -> Any:
+    functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    kind: Any = type(name, (torch.autograd.Function,), functions)
+    return kind.apply
+
+
+# -- from layout to layout ------------------------------------------------------------------------
+
+
+def redistributed(x: Any, layout: Layout) -> Any:
+    """The tensor in another layout; its gradient comes laid out as `x` is."""
+    if layout is x._spec.layout:
+        return x
+    return _redistribute(x, layout)
+
+
+def _to_layout(ctx: FunctionCtx, x: Any, layout: Layout) -> Any:
+    spec = x._spec
+    ctx.layout = spec.layout.settled()
+    part = moved(current(x), spec.mesh, spec.layout, layout, x)
+    return made(type(x), part, spec.laid_out(layout))
+
+
+def _back_to_layout(ctx: FunctionCtx, grad: Any) -> Any:
+    return redistributed(grad, ctx.layout), None
+
+
+_redistribute = _function("Redistribute", _to_layout, _back_to_layout)
+
+
+# -- from and to plain tensors --------------------------------------------------------------------
+
+
+def entered(
+    cls: Any, local: Tensor, mesh: DeviceMesh, layout: Layout, grads: Placements | None = None
+) -> Any:
+    """The distributed tensor of this rank's part; a gradient comes back as its part."""
+    local = local.contiguous()  # ranks cannot tell one another's order in memory
+    strides = contiguous_strides(layout.shape)
+    spec = Spec(mesh, layout, strides, local.dtype, local.device)
+    return entered_as(cls, local, spec, _grad_layout(spec, grads))
+
+
+def entered_as(cls: Any, local: Tensor, spec: Spec, grads: Layout) -> Any:
+    """As `entered`, for a part that is known to fit; `grads` is the layout of its gradient."""
+    if not (local.requires_grad and torch.is_grad_enabled()):
+        return made(cls, local.detach() if local.requires_grad else local, spec)
+    return _enter(local, cls, spec, grads)
+
+
+def _enter_forward(ctx: FunctionCtx, local: Tensor, cls: Any, spec: Spec, grads: Layout) -> Any:
+    ctx.grads = grads
+    return made(cls, local.detach(), spec)
+
+
+def _enter_backward(ctx: FunctionCtx, grad: Any) -> Any:
+    return left(redistributed(grad, ctx.grads)), None, None, None
+
+
+_enter = _function("FromLocal", _enter_forward, _enter_backward)
+
+
+def left(x: Any, grads: Placements | None = None) -> Tensor:
+    """This rank's part as a plain tensor; what comes back to it is a part of the gradient."""
+    part = current(x)
+    if not (x.requires_grad and torch.is_grad_enabled()):
+        return part
+    return _leave(x, _grad_layout(x._spec, grads))
+
+
+def _leave_forward(ctx: FunctionCtx, x: Any, grads: Layout) -> Tensor:
+    ctx.kind, ctx.spec = type(x), x._spec.laid_out(grads)
+    return x._part.view_as(x._part)
+
+
+def _leave_backward(ctx: FunctionCtx, grad: Tensor) -> Any:
+    return entered(ctx.kind, grad, ctx.spec.mesh, ctx.spec.layout), None
+
+
+_leave = _function("ToLocal", _leave_forward, _leave_backward)
+
+
+def _grad_layout(spec: Spec, grads: Placements | None) -> Layout:
+    """The layout of gradients: as said, else that of the tensor with nothing pending."""
+    if grads is None:
+        return gradient_layout(spec.layout)
+    placed = normalize_placements(listed(grads), len(spec.shape), spec.mesh.shape)
+    if placed == spec.layout.placements:
+        return spec.layout
+    pending = {m: p for m, p in enumerate(placed) if p != spec.layout.placements[m]}
+    layout = Layout.from_cuts(spec.layout.cuts, spec.layout.mesh_shape, pending)
+    if layout.placements == placed:
+        return layout
+    return Layout.chunked(tuple(spec.shape), spec.mesh.shape, placed)
+
+
+# -- leaves ---------------------------------------------------------------------------------------
+
+
+def watch(x: Any) -> None:
+    """Have the gradients of a leaf laid out as it is."""
+    if x.requires_grad and x.is_leaf and not getattr(x, "_watched", False):
+        layout = gradient_layout(x._spec.layout)
+        x._watched = True
+        x.register_hook(_LaysOut(layout))
+
+
+class _LaysOut:
+    """A hook on a leaf, which lays its gradient out."""
+
+    __slots__ = ("layout",)
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+
+    def __call__(self, grad: Any) -> Any:
+        spec = getattr(grad, "_spec", None)
+        return grad if spec is None else redistributed(grad, self.layout)

@@ -1,0 +1,50 @@
+"""Operators that draw random numbers: every rank draws the same, and keeps its part."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+
+import torch
+
+from distarray.comm import DeviceMesh
+from distarray.torch.streams import next_seed
+
+__all__ = ["drawn_alike"]
+
+_lock = RLock()
+
+
+def drawn_alike(
+    run: Callable[..., Any],
+    op: Any,
+    mesh: DeviceMesh,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """Call an operator that draws random numbers so that all ranks of the mesh draw the same.
+
+    A generator that the program brings is used as it is. Otherwise torch's own one begins, for this
+    call, at a number that the ranks have in common.
+    """
+    if any(isinstance(x, torch.Generator) for x in (*args, *kwargs.values())):
+        return run(*args, **kwargs)
+    with _beginning_at(next_seed(mesh)):
+        return run(*args, **kwargs)
+
+
+@contextmanager
+def _beginning_at(seed: int) -> Iterator[None]:
+    """Torch's generators at a number of the ranks' own; ranks that are threads take turns."""
+    generators = [torch.default_generator]
+    if torch.cuda.is_initialized():
+        generators.append(torch.cuda.default_generators[torch.cuda.current_device()])
+    with _lock:
+        states = [(generator, generator.get_state()) for generator in generators]
+        for generator in generators:
+            generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            for generator, state in states:
+                generator.set_state(state)

@@ -1,0 +1,341 @@
+"""The distributed tensor: a torch.Tensor of which each rank holds a part."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from distarray.array import DistArray, wrap
+from distarray.array.storage import is_contiguous
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout, Placement
+from distarray.torch.bridge import block_of, to_torch
+from distarray.torch.tensor import crossing
+from distarray.torch.tensor.entering import layout_of_parts, normalized
+from distarray.torch.tensor.ladder import dispatch, made
+from distarray.torch.tensor.sources import current
+from distarray.torch.tensor.spec import Spec, contiguous_strides, strides_like
+from distarray.typing import Array, Placements
+
+__all__ = ["DistTensor", "of_array", "of_part"]
+
+
+class DistTensor(torch.Tensor):  # type: ignore[misc]
+    """One global tensor, of which each rank holds a part; a ``torch.Tensor``.
+
+    torch's functions take it: it has the global shape, and what they give is that of one process,
+    distributed as the operands are. Gradients are distributed tensors, too. Everything that looks
+    at values on other ranks is collective.
+
+    Attributes
+    ----------
+    mesh, device_mesh : DeviceMesh
+        The ranks that hold it.
+    placements : tuple of Placement
+        What each mesh dimension does to it.
+    dist_layout : Layout
+        Where every element is. (``layout`` is torch's: ``torch.strided``.)
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> x = dt.DistTensor.from_local(torch.ones(2, 3), mesh, [distarray.Shard(0)])
+    >>> x.shape == (2 * mesh.size(), 3)
+    True
+    >>> weight = torch.nn.Parameter(dt.distribute_tensor(torch.ones(3, 3), mesh))
+    >>> (x @ weight).sum().backward()
+    >>> bool((weight.grad == 2 * mesh.size()).all())
+    True
+    """
+
+    __slots__ = ("_light", "_part", "_settled", "_source", "_spec")
+
+    _part: Any
+    _spec: Spec
+    _light: Any
+    _settled: Any
+    _source: Any
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> "DistTensor":
+        """Refuse: there are other ways to make one."""
+        raise TypeError(
+            "make a DistTensor with DistTensor.from_local(tensor, mesh, placements) or "
+            "distribute_tensor(tensor, mesh, placements)"
+        )
+
+    @classmethod
+    def __torch_dispatch__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        return dispatch(DistTensor, func, args, kwargs or {})
+
+    # -- making --------------------------------------------------------------------------------
+
+    @staticmethod
+    def from_local(
+        local: Tensor,
+        mesh: DeviceMesh | None = None,
+        placements: Placements | None = None,
+        shape: Sequence[int] | None = None,
+        *,
+        device_mesh: DeviceMesh | None = None,
+        run_check: bool = False,
+        grad_placements: Placements | None = None,
+    ) -> "DistTensor":
+        """A distributed tensor of the parts that the ranks hold; contiguous ones are not copied.
+
+        Parameters
+        ----------
+        local : torch.Tensor
+            This rank's part; may require a gradient.
+        mesh : DeviceMesh
+            The ranks; the default mesh if not given.
+        placements : sequence of Placement
+            One a mesh dimension; Shard(0) along the first and Replicate along others by default.
+            Replicated parts must be equal on the ranks; they are compared under ``config.check``.
+        shape : tuple of int, optional
+            The global shape, if the parts are cut as ``torch.chunk`` cuts it. Without it the ranks
+            exchange the lengths of their parts, which may be any.
+        device_mesh : DeviceMesh
+            `mesh` by DTensor's name.
+        run_check : bool
+            Compare replicated parts, whatever the configuration says.
+        grad_placements : sequence of Placement, optional
+            How the gradient of `local` is laid out; as the tensor is by default, and replicated
+            where that has a pending fold.
+
+        Raises
+        ------
+        LayoutError
+            If the part does not fit.
+
+        Cost
+        ----
+        None with `shape` or if nothing is sharded; else one allgather of a few integers.
+        """
+        mesh = device_mesh if mesh is None else mesh
+        local, mesh, layout = layout_of_parts(local, mesh, placements, shape, run_check)
+        found: DistTensor = crossing.entered(DistTensor, local, mesh, layout, grad_placements)
+        return found
+
+    # -- attributes ----------------------------------------------------------------------------
+
+    @property
+    def mesh(self) -> DeviceMesh:
+        """The ranks that hold it."""
+        return self._spec.mesh
+
+    @property
+    def device_mesh(self) -> DeviceMesh:
+        """The mesh, under DTensor's name."""
+        return self._spec.mesh
+
+    @property
+    def dist_layout(self) -> Layout:
+        """Where every element is."""
+        return self._spec.layout
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """The placement of the tensor along each mesh dimension."""
+        return self._spec.layout.placements
+
+    # -- moving --------------------------------------------------------------------------------
+
+    def to_local(self, *, grad_placements: Placements | None = None) -> Tensor:
+        """This rank's part as a plain tensor.
+
+        Parameters
+        ----------
+        grad_placements : sequence of Placement, optional
+            What the gradients that come back to the part are, one a mesh dimension. By default they
+            are laid out as the tensor is; where that is replicated, or a fold is pending, they
+            count as replicated, that is equal on the ranks.
+
+        Cost
+        ----
+        None.
+        """
+        return crossing.left(self, grad_placements)
+
+    def redistribute(
+        self,
+        mesh: "DeviceMesh | Placements | None" = None,
+        placements: Placements | None = None,
+        *,
+        device_mesh: DeviceMesh | None = None,
+        async_op: bool = False,
+    ) -> "DistTensor":
+        """The same tensor laid out otherwise; collective, and so is its gradient.
+
+        Parameters
+        ----------
+        mesh : DeviceMesh, optional
+            The tensor's own; it can be left out, as for :meth:`DistArray.redistribute`.
+        placements : sequence of Placement, optional
+            One a mesh dimension; all `Replicate()` by default.
+        device_mesh : DeviceMesh
+            `mesh` by DTensor's name.
+        async_op : bool
+            For DTensor's programs; the result is there when this returns.
+
+        Raises
+        ------
+        MeshError
+            If it is another mesh.
+
+        Cost
+        ----
+        One exchange; an allreduce or a reduce-scatter first along the mesh dimensions of a pending
+        fold. The gradient goes the same way back.
+        """
+        mesh = device_mesh if mesh is None else mesh
+        layout = normalized(self, mesh, placements)
+        found: DistTensor = crossing.redistributed(self, layout)
+        return found
+
+    def full_tensor(self, *, grad_placements: Placements | None = None) -> Tensor:
+        """The global tensor as a plain one on every rank; collective.
+
+        Parameters
+        ----------
+        grad_placements : sequence of Placement, optional
+            What the gradients that come back to the whole are; by default equal on the ranks.
+            ``[Partial()]``: each rank's is a contribution.
+
+        Cost
+        ----
+        As `redistribute`; the gradient sends nothing by default.
+        """
+        whole = Layout.replicated(tuple(self.shape), self._spec.mesh.shape)
+        return crossing.left(crossing.redistributed(self, whole), grad_placements)
+
+    def to_array(self) -> DistArray:
+        """The distributed array over the same memory; without gradients.
+
+        Raises
+        ------
+        ValueError
+            If it requires a gradient: pass ``x.detach().to_array()``.
+
+        Cost
+        ----
+        None, unless the tensor is on another device than blocks of its mesh: then one copy.
+        """
+        if self.requires_grad and torch.is_grad_enabled():
+            raise ValueError(
+                "to_array: the tensor requires grad, and what is done to the array would be hidden "
+                "from autograd; pass x.detach().to_array()"
+            )
+        mesh = self._spec.mesh
+        return wrap(block_of(current(self), mesh, call="to_array"), self._spec.layout, mesh)
+
+    # -- gradients -----------------------------------------------------------------------------
+
+    def requires_grad_(self, requires_grad: bool = True) -> "DistTensor":
+        """Ask for gradients of a tensor; of a leaf they come laid out as it is."""
+        super().requires_grad_(requires_grad)
+        crossing.watch(self)
+        return self
+
+    # -- values --------------------------------------------------------------------------------
+
+    def tolist(self) -> Any:
+        """The values as nested lists; collective."""
+        return self.full_tensor().tolist()
+
+    def numpy(self, *, force: bool = False) -> Array:
+        """The whole as a NumPy array; collective. Writes to it do not reach the tensor.
+
+        Parameters
+        ----------
+        force : bool
+            As for ``torch.Tensor.numpy``: also of a tensor that requires a gradient.
+        """
+        whole: Array = self.full_tensor().numpy(force=force)
+        whole.flags.writeable = False
+        return whole
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        return np.asarray(self.detach().to_array(), dtype)
+
+    def __dlpack__(self, **_: Any) -> NoReturn:
+        raise BufferError(
+            "a DistTensor has no memory of its own: x.to_local() is this rank's part, x.to_array() "
+            "the distributed array over it"
+        )
+
+    def __dlpack_device__(self) -> NoReturn:
+        self.__dlpack__()
+
+    # -- copies, files, texts ------------------------------------------------------------------
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "DistTensor":
+        if not self.is_leaf:
+            raise RuntimeError(
+                "copy.deepcopy takes tensors that the program made (leaves of the graph); this one "
+                "was computed with gradients: x.detach() first"
+            )
+        if id(self) in memo:
+            found: DistTensor = memo[id(self)]
+            return found
+        with torch.no_grad():
+            copied = self.detach().clone()
+        copied.requires_grad_(self.requires_grad)
+        if self.grad is not None:
+            copied.grad = self.grad.__deepcopy__(memo)
+        if getattr(self, "_is_param", False):
+            copied._is_param = True
+        memo[id(self)] = copied
+        result: DistTensor = copied
+        return result
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Files hold the whole, as a plain tensor: they do not depend on the number of ranks."""
+        whole = self.detach().full_tensor()
+        whole = torch.nn.Parameter(whole) if getattr(self, "_is_param", False) else whole
+        return whole.requires_grad_(self.requires_grad).__reduce_ex__(protocol)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        grad = ", requires_grad=True" if self.requires_grad else ""
+        values = repr(self._part).replace("\n", "\n    ")
+        return (
+            f"DistTensor({tuple(self.shape)} {self.dtype}, {list(self.placements)} on "
+            f"{self.mesh!r}{grad}, here {tuple(self._part.shape)}:\n    {values})"
+        )
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return repr(self) if self.ndim or not spec else format(self.item(), spec)
+
+
+def of_part(part: Tensor, mesh: DeviceMesh, layout: Layout) -> DistTensor:
+    """The distributed tensor of a part that is known to fit its layout, in C order."""
+    return _made(part, mesh, layout, contiguous_strides(layout.shape))
+
+
+def of_array(x: DistArray) -> DistTensor:
+    """The distributed tensor over the memory of an array; see :meth:`DistArray.to_tensor`."""
+    shape = x.layout.shape
+    if is_contiguous(x, "C"):
+        strides = contiguous_strides(shape)
+    elif is_contiguous(x, "F"):
+        strides = contiguous_strides(shape[::-1])[::-1]
+    else:
+        strides = strides_like(shape, contiguous_strides(shape), gaps=1)
+    return _made(to_torch(x), x.mesh, x.layout, strides)
+
+
+def _made(part: Tensor, mesh: DeviceMesh, layout: Layout, strides: tuple[int, ...]) -> DistTensor:
+    found: DistTensor = made(DistTensor, part, Spec(mesh, layout, strides, part.dtype, part.device))
+    return found

@@ -1,0 +1,259 @@
+"""The one way on which every operator on distributed tensors goes.
+
+torch calls an operator below autograd, with distributed tensors among its arguments. Its row is
+looked up, and what has been decided for operands and arguments like these. The first time that is
+asked of the row's rule, or it is decided to gather. Then the operator is called with the parts, in
+the layouts that were decided, and its results become distributed tensors. Where the operands lie as
+they are needed that is a lookup and a call.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout
+from distarray.torch.tensor.calls import replaced, tensors_in
+from distarray.torch.tensor.mixing import common_mesh, plain_operand
+from distarray.torch.tensor.moving import moved, refilled
+from distarray.torch.tensor.planning import Plan, plan_for, wrong_shape
+from distarray.torch.tensor.sources import Source, current, written_back
+from distarray.torch.tensor.spec import Spec
+from distarray.torch.tensor.table import Row, row_of
+
+__all__ = ["dispatch", "made"]
+
+_make: Any = torch.Tensor._make_wrapper_subclass
+_alias: Any = torch._functionalize_unsafe_set
+_STRIDED = torch.strided
+#: Arguments that are known by their values, or by their type alone.
+_VALUES = frozenset(
+    {int, float, bool, complex, str, type(None), torch.dtype, torch.device, torch.layout}
+    | {torch.memory_format, torch.Size}
+)
+_rows: dict[Any, Row] = {}
+#: Decisions kept for an operator; with more all are forgotten.
+_MOST_PLANS = 512
+
+
+def made(cls: Any, part: Tensor, spec: Spec) -> Any:
+    """The distributed tensor of this rank's part; checks nothing."""
+    self = _make(
+        cls, spec.shape, spec.strides, None, None, spec.dtype, _STRIDED, spec.device, False, False
+    )
+    self._part, self._spec = part, spec
+    return self
+
+
+def dispatch(cls: Any, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call an operator some of whose arguments are distributed tensors.
+
+    Parameters
+    ----------
+    cls : type
+        Of distributed tensors.
+    op : torch._ops.OpOverload
+        The operator.
+    args, kwargs
+        Its arguments.
+    """
+    row = _rows.get(op)
+    if row is None:
+        row = _rows[op] = row_of(op)
+    key, parts = _key(cls, row, args)
+    named = _named(cls, row, kwargs, key) if kwargs else kwargs
+    known = tuple(key)
+    plan = row.plans.get(known)
+    if plan is None:
+        plan = plan_for(cls, row, args, kwargs)
+        if len(row.plans) >= _MOST_PLANS:
+            row.plans.clear()
+        row.plans[known] = plan
+    elif plan.spec is not None:
+        result = made(cls, plan.run(*parts, **named), plan.spec)
+        if plan.is_view:
+            _alias(result, args[0])
+        return result
+    elif plan.in_place:
+        plan.run(*parts, **named)
+        return args[0]
+    return perform(cls, plan, args, kwargs)
+
+
+def _key(cls: Any, row: Row, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """By what decisions for these arguments are found, and the arguments with parts in them."""
+    by_value = not row.by_kind
+    key: list[Any] = []
+    parts: list[Any] = []
+    for x in args:
+        kind = type(x)
+        if kind is cls:
+            key.append(x._spec)
+            parts.append(x._part)
+        elif kind in _VALUES:
+            key.append(kind)
+            if by_value:
+                key.append(x)
+            parts.append(x)
+        else:
+            part, entry = _other(cls, row, x)
+            key.append(entry)
+            parts.append(part)
+    return key, parts
+
+
+def _other(cls: Any, row: Row, x: Any) -> tuple[Any, Any]:
+    """An argument of another kind: as the operator gets it, and as decisions are found by it."""
+    if isinstance(x, (list, tuple)):
+        pairs = [
+            (y._part, y._spec)
+            if type(y) is cls
+            else (y, (type(y), y))
+            if type(y) in _VALUES
+            else _other(cls, row, y)
+            for y in x
+        ]
+        return [part for part, _ in pairs], tuple([entry for _, entry in pairs])
+    if isinstance(x, torch.Tensor):
+        if isinstance(x, cls):
+            return x._part, x._spec
+        return x, plain_operand(row, x)
+    return x, (type(x), x if not isinstance(x, torch.Generator) else id(x))
+
+
+def _named(cls: Any, row: Row, kwargs: dict[str, Any], key: list[Any]) -> dict[str, Any]:
+    """The same for arguments by name."""
+    parts = {}
+    for name, x in kwargs.items():
+        kind = type(x)
+        if kind in _VALUES:
+            parts[name] = x
+            key.append((name, kind, x))
+        else:
+            parts[name], entry = (x._part, x._spec) if kind is cls else _other(cls, row, x)
+            key.append((name, entry))
+    return parts
+
+
+# -- the general way ------------------------------------------------------------------------------
+
+
+def perform(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Carry out what was decided: bring the operands there, compute, write, lay results out."""
+    if plan.composed is not None:
+        return _compose(cls, plan, args, kwargs)
+    if plan.before is not None:
+        plan.before()
+    operands = tensors_in(args, kwargs)
+    mesh = common_mesh(cls, plan.row.name, operands)
+    here = []
+    for position, (x, wanted) in enumerate(zip(operands, plan.wanted, strict=True)):
+        here.append(_brought(cls, plan, x, position, wanted))
+    new, named = replaced(args, kwargs, here)
+    if plan.changed is not None:
+        _change(plan, new, named, plan.changed(mesh.coords))
+    out = plan.computed(mesh, new, named)
+    for position, layout in plan.after.items():
+        _write(cls, operands[position], here[position], layout)
+    return _laid_out(cls, plan, out, args, kwargs, mesh)
+
+
+def _compose(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """An operator by others; what it writes to gets what they gave."""
+    assert plan.composed is not None
+    if plan.row.apart:
+        return plan.composed(*args, **kwargs)
+    names = [argument.name for argument in plan.row.op._schema.arguments]
+    given = dict(zip(names, args)) | kwargs
+    outs = [given[name] for name, is_out in plan.row.written.items() if is_out and name in given]
+    read = {name: x for name, x in kwargs.items() if not plan.row.written.get(name)}
+    result = plan.composed(*args, **read)
+    targets = outs or [given[name] for name in plan.row.written]
+    if not targets:
+        return result
+    results = result if isinstance(result, (list, tuple)) else [result]
+    for target, found in zip(targets, results, strict=True):
+        target.copy_(found)
+    return targets[0] if len(targets) == 1 else tuple(targets)
+
+
+def _brought(cls: Any, plan: Plan, x: Any, position: int, wanted: Layout | None) -> Tensor:
+    """This rank's part of an operand in the layout that is wanted; of its own, if it is written."""
+    if not isinstance(x, cls):
+        spec = plan.plain[position]
+        if wanted is None or wanted is spec.layout:
+            return x
+        return moved(x, spec.mesh, spec.layout, wanted)
+    part = current(x)
+    if plan.fresh and plan.writes.get(position):
+        return part.new_empty(0)
+    if wanted is None or wanted is x._spec.layout:
+        return part
+    mesh = x._spec.mesh
+    if position in plan.unread:
+        return part.new_empty(wanted.local_shape(mesh.coords))
+    if plan.is_view or position in plan.after:  # the result has, or gets, this memory
+        there = moved(part, mesh, x._spec.layout, wanted)
+        return there.clone() if there is part else there
+    return moved(part, mesh, x._spec.layout, wanted, x)
+
+
+def _change(plan: Plan, args: list[Any], kwargs: dict[str, Any], changed: Any) -> None:
+    places = {a.name: n for n, a in enumerate(plan.row.op._schema.arguments) if not a.kwarg_only}
+    for name, value in changed.items():
+        place = places.get(name, len(args))
+        if place < len(args):
+            args[place] = value
+        else:
+            kwargs[name] = value
+
+
+def _write(cls: Any, x: Any, there: Tensor, layout: Layout) -> None:
+    """Put what an operator wrote to an operand elsewhere back to where the operand is."""
+    if isinstance(x, cls):
+        spec = x._spec
+        part = current(x)
+        if there is not part:
+            if tuple(there.shape) != layout.local_shape(spec.mesh.coords):
+                raise ValueError(wrong_shape("out=", layout.shape, tuple(there.shape)))
+            refilled(part, moved(there, spec.mesh, layout, spec.layout), spec)
+        if spec.copied:
+            written_back(x)
+    elif there is not x:
+        raise AssertionError("a plain tensor is written where it is")
+
+
+def _laid_out(
+    cls: Any, plan: Plan, out: Any, args: Sequence[Any], kwargs: dict[str, Any], mesh: DeviceMesh
+) -> Any:
+    """The operator's results as distributed tensors."""
+    operands, op = tensors_in(args, kwargs), plan.row.op
+    if plan.gives:
+        targets = [operands[position] for position in plan.gives]
+        return targets[0] if not isinstance(out, (list, tuple)) else type(out)(targets)
+    if plan.specs is None:
+        plan.finish(out, mesh)
+    results = []
+    for number, part in enumerate(tensors_in([out], {})):
+        spec = plan.specs[number] if plan.specs else None
+        result = _result(cls, plan, part, number, spec, mesh)
+        if plan.is_view:
+            _alias(result, args[0])
+            if result._spec.copied:
+                result._source = Source(args[0], op, args[1:], kwargs, number, args[0]._version)
+        results.append(result)
+    return replaced([out], {}, results)[0][0]
+
+
+def _result(
+    cls: Any, plan: Plan, part: Tensor, number: int, spec: Spec | None, mesh: DeviceMesh
+) -> Any:
+    """One result, as the plan lays it out; replicated if it says nothing."""
+    if spec is None:
+        whole = Layout.replicated(tuple(part.shape), mesh.shape)
+        spec = Spec(mesh, whole, tuple(part.stride()), part.dtype, part.device, plan.copied)
+    elif plan.made is not None:
+        part = moved(part, mesh, plan.made[number], spec.layout)
+    return made(cls, part, spec)

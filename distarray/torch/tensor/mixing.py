@@ -1,0 +1,78 @@
+"""Distributed tensors beside plain ones, and beside those of other meshes."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor
+
+from distarray.comm import DeviceMesh
+from distarray.errors import MeshError
+from distarray.torch.tensor.table import Row
+
+__all__ = ["common_mesh", "implicit_replication", "plain_operand"]
+
+_replicated: ContextVar[bool] = ContextVar("distarray_implicit_replication", default=False)
+
+
+@contextmanager
+def implicit_replication() -> Iterator[None]:
+    """Take plain tensors beside distributed ones as replicated, while the block lasts.
+
+    Every rank has to bring the same values. Without it, plain tensors of more than one element are
+    refused: they do not say how they are laid out.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> x = dt.DistTensor.from_local(torch.ones(2, 3), mesh, [distarray.Shard(0)])
+    >>> with dt.implicit_replication():
+    ...     y = x + torch.arange(3.0)
+    >>> y.placements
+    (Shard(0),)
+    """
+    token = _replicated.set(True)
+    try:
+        yield
+    finally:
+        _replicated.reset(token)
+
+
+def plain_operand(row: Row, x: Tensor) -> tuple[Any, ...]:
+    """What decisions know of a plain tensor beside distributed ones; RuntimeError if it is refused.
+
+    In a backward pass plain tensors come from torch's own formulas, and from what a forward pass
+    took as replicated.
+    """
+    whole = x.numel() == 1 or row.plain or _replicated.get()
+    if not whole and torch._C._current_graph_task_id() == -1:
+        _refuse(row, x)
+    return "plain", x.shape, x.stride(), x.dtype, x.device
+
+
+def _refuse(row: Row, x: Tensor) -> NoReturn:
+    # A TypeError would be hidden by Python's operators, which then ask the other operand.
+    raise RuntimeError(
+        f"{row.name} was given a distributed tensor and a plain one of shape {tuple(x.shape)}, "
+        "which does not say how it is laid out: DistTensor.from_local(tensor, mesh, placements) "
+        "says it; what every rank has whole goes in `with distarray.torch.implicit_replication():`"
+    )
+
+
+def common_mesh(cls: Any, name: str, operands: Sequence[Any]) -> DeviceMesh:
+    """The mesh of all distributed operands; MeshError if there are several."""
+    mesh: DeviceMesh | None = None
+    for x in operands:
+        if isinstance(x, cls):
+            own = x._spec.mesh
+            if mesh is not None and own is not mesh and own != mesh:
+                raise MeshError(
+                    f"{name} was given tensors of two meshes, {mesh!r} and {own!r}: a tensor stays "
+                    "on its mesh; x.full_tensor() is a plain one, for distribute_tensor there"
+                )
+            mesh = own if mesh is None else mesh
+    assert mesh is not None
+    return mesh

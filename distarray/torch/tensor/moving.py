@@ -1,0 +1,47 @@
+"""This rank's part of a tensor in another layout, without gradients."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout
+from distarray.torch.carrying import carried
+from distarray.torch.tensor.spec import Spec
+
+__all__ = ["moved", "refilled"]
+
+
+def moved(part: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout, keeper: Any = None) -> Tensor:
+    """This rank's part in another layout, in C order; collective where elements have to move.
+
+    Parameters
+    ----------
+    part : torch.Tensor
+        Plain, in layout `src`.
+    mesh, src, dst
+        The ranks, and the two layouts.
+    keeper : DistTensor, optional
+        The tensor that the part is of. It remembers what its pending folds came to, so that the
+        next one who asks for it need not send anything.
+    """
+    if src is dst:
+        return part
+    if mesh.coords is None:
+        return part.new_empty(dst.local_shape(None))
+    if keeper is None or not src.partials or dst.partials:
+        return carried(part, mesh, src, dst).contiguous()
+    known = getattr(keeper, "_settled", None)
+    if known is None or known[0] != part._version or known[1] is not part:
+        settled = src.settled() if dst.settled() is not dst or dst.is_replicated else dst
+        known = (part._version, part, settled, carried(part, mesh, src, settled).contiguous())
+        keeper._settled = known
+    return carried(known[3], mesh, known[2], dst).contiguous()
+
+
+def refilled(part: Tensor, values: Tensor, spec: Spec) -> None:
+    """Put values into a part, whose memory others may share."""
+    if spec.layout.holds(spec.mesh.coords):
+        with torch.no_grad():
+            part.copy_(values)

@@ -1,0 +1,365 @@
+"""What is decided for one operator, operands of given specs and given arguments."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout, Partial
+from distarray.torch.tensor.calls import (
+    Call,
+    Operand,
+    Outcome,
+    arguments,
+    bound,
+    outcome_of,
+    replaced,
+    tensors_in,
+)
+from distarray.torch.tensor.drawing import drawn_alike
+from distarray.torch.tensor.gathering import gathering, refuse_or_warn
+from distarray.torch.tensor.mixing import common_mesh
+from distarray.torch.tensor.spec import Spec, contiguous_strides
+from distarray.torch.tensor.table import Decision, Row
+
+__all__ = ["Plan", "plan_for", "wrong_shape"]
+
+
+class Plan:
+    """How to carry out an operator on this rank's parts.
+
+    Attributes
+    ----------
+    row : Row
+        The operator.
+    run : callable
+        Called with the parts.
+    spec : Spec or None
+        That of the result, where calling `run` is all there is to do.
+    in_place : bool
+        Whether calling `run` is all there is to do, and the first argument is the result.
+    is_view : bool
+        Whether results share the memory of the first argument.
+    copied : bool
+        Whether they are views that had to be moved.
+    composed : callable or None
+        Called with the arguments themselves instead.
+    before : callable or None
+        Called first: says or refuses what is gathered.
+    wanted : list of Layout or None
+        For each operand, the layout it is brought to; None where it is in it.
+    plain : dict
+        The specs of plain operands, by position.
+    writes : dict
+        Operands that are written to, by position: whether they are not read.
+    after : dict
+        The layouts of the written operands when they have been, by position.
+    fresh : bool
+        Whether tensors for ``out=`` may get any shape, so that the operator is given others.
+    gives : list of int
+        The written operands that are the results.
+    changed, layouts, made, unread
+        As in `Decision`; `layouts` are the results'.
+    specs : list of Spec or None
+        Those of the results; found when the first ones are there.
+    """
+
+    __slots__ = (
+        "after",
+        "before",
+        "changed",
+        "composed",
+        "copied",
+        "fresh",
+        "gives",
+        "in_place",
+        "is_view",
+        "layouts",
+        "made",
+        "outcomes",
+        "plain",
+        "row",
+        "run",
+        "simple",
+        "skips",
+        "spec",
+        "specs",
+        "unread",
+        "wanted",
+        "writes",
+    )
+
+    def __init__(self, row: Row) -> None:
+        self.row, self.run = row, row.op
+        self.spec: Spec | None = None
+        self.fresh = self.in_place = self.copied = self.simple = self.skips = False
+        self.is_view = row.is_view
+        self.composed: Callable[..., Any] | None = None
+        self.before: Callable[[], None] | None = None
+        self.wanted: list[Layout | None] = []
+        self.plain: dict[int, Spec] = {}
+        self.writes: dict[int, bool] = {}
+        self.after: dict[int, Layout] = {}
+        self.gives: list[int] = []
+        self.changed: Callable[..., Mapping[str, Any]] | None = None
+        self.layouts: Sequence[Layout | None] = ()
+        self.made: Sequence[Layout] | None = None
+        self.unread: frozenset[int] = frozenset()
+        self.outcomes: list[Outcome] | None = None
+        self.specs: list[Spec | None] | None = None
+
+    def computed(self, mesh: DeviceMesh, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What the operator gives for the parts."""
+        if self.skips:
+            return None
+        if mesh.coords is None and self.outcomes is not None:
+            return self._nothing()
+        if self.row.draws:
+            return drawn_alike(self.run, self.row.op, mesh, args, kwargs)
+        return self.run(*args, **kwargs)
+
+    def _nothing(self) -> Any:
+        """The results on a rank outside of the mesh, which has no part of them."""
+        parts = [
+            torch.zeros(layout.local_shape(None), dtype=outcome.dtype)
+            for layout, outcome in zip(self.layouts, self.outcomes or (), strict=False)
+            if layout is not None
+        ]
+        returns = self.row.op._schema.returns
+        alone = len(returns) == 1 and isinstance(returns[0].type, torch.TensorType)
+        return parts[0] if alone else parts
+
+    def _strides(self, number: int, part: torch.Tensor, layout: Layout) -> tuple[int, ...]:
+        """The global strides of a result, which are the same on all ranks."""
+        if layout.is_replicated:  # the part is the whole
+            return tuple(part.stride())
+        if self.outcomes is None or self.made is not None:
+            return contiguous_strides(layout.shape)
+        return self.outcomes[number].strides
+
+    def finish(self, out: Any, mesh: DeviceMesh) -> None:
+        """Note the specs of the results, now that the first ones are there."""
+        tensors = [x for x in arguments([out], {}) if isinstance(x, torch.Tensor)]
+        if not self.layouts and self.outcomes is None:
+            self.specs = []
+            return
+        specs: list[Spec | None] = []
+        for number, part in enumerate(tensors):
+            layout = self.layouts[number]
+            if layout is None:
+                specs.append(None)
+                continue
+            _check(self.row, part, layout if self.made is None else self.made[number], mesh)
+            strides = self._strides(number, part, layout)
+            specs.append(Spec(mesh, layout, strides, part.dtype, part.device, self.copied))
+        self.specs = specs
+        if self.simple and isinstance(out, torch.Tensor) and not self.copied:
+            self.spec = specs[0]
+
+
+def _check(row: Row, part: torch.Tensor, layout: Layout, mesh: DeviceMesh) -> None:
+    shape = layout.local_shape(mesh.coords)
+    if tuple(part.shape) != shape and mesh.coords is not None:
+        raise AssertionError(
+            f"{row.op}: rank {mesh.rank} got a part of shape {tuple(part.shape)}, where {layout} "
+            f"puts one of {shape}; this is a mistake in the rule"
+        )
+
+
+def wrong_shape(op: Any, have: tuple[int, ...], want: tuple[int, ...]) -> str:
+    """What is wrong with a tensor that is to be written to."""
+    return (
+        f"{op}: a tensor of shape {have} is to be written to, and the result has shape {want}; "
+        "distributed tensors keep theirs"
+    )
+
+
+# -- making a plan --------------------------------------------------------------------------------
+
+
+def plan_for(cls: Any, row: Row, args: Sequence[Any], kwargs: dict[str, Any]) -> Plan:
+    """Decide; raises torch's errors for what the operator does not take, on all ranks alike."""
+    operands = tensors_in(args, kwargs)
+    mesh = common_mesh(cls, row.name, operands)
+    plan = Plan(row)
+    specs = []
+    for position, x in enumerate(operands):
+        if isinstance(x, cls):
+            specs.append(x._spec)
+        else:
+            layout = Layout.replicated(tuple(x.shape), mesh.shape)
+            spec = Spec(mesh, layout, tuple(x.stride()), x.dtype, x.device)
+            plan.plain[position] = spec
+            specs.append(spec)
+    cut = any(not spec.layout.is_replicated for spec in specs)
+    if row.apart:
+        plan.composed = row.composed
+        return plan
+    _note_writes(plan, args, kwargs)
+    decision = _ruled(plan, row, specs, args, kwargs, mesh, cut)
+    if decision is None and row.composed is not None and cut:
+        plan.composed = row.composed
+        return plan
+    if decision is None:
+        decision = _gathered(plan, row, specs, cut)
+    return _filled(plan, decision, specs, mesh)
+
+
+def _note_writes(plan: Plan, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Find the operands that are written to, and those that are the results."""
+    given = bound(plan.row.op, args, kwargs)
+    position = 0
+    for argument in plan.row.op._schema.arguments:
+        value = given[argument.name]
+        count = sum([isinstance(x, torch.Tensor) for x in arguments([value], {})])
+        if argument.name in plan.row.written:
+            for place in range(position, position + count):
+                plan.writes[place] = plan.row.written[argument.name]
+        position += count
+    returns = plan.row.op._schema.returns
+    if any(r.alias_info is not None and r.alias_info.is_write for r in returns):
+        plan.gives = list(plan.writes)
+
+
+def _ruled(
+    plan: Plan,
+    row: Row,
+    specs: Sequence[Spec],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    mesh: DeviceMesh,
+    cut: bool,
+) -> Decision | None:
+    """The rule's decision; None if there is none."""
+    if row.rule is not None:
+        operands = [Operand(_shown(row, s.layout), s.dtype, s.strides) for s in specs]
+        outs = [n for n, unread in plan.writes.items() if unread]
+        plan.outcomes = outcome_of(row.op, args, kwargs, operands, outs)
+        _check_outs(row, outs, specs, plan.outcomes)
+        if cut:
+            call = _call(plan, row, operands, args, kwargs, mesh)
+            decision = row.rule(call)
+            if decision is not None:
+                _look_again(plan, row, decision, specs, args, kwargs)
+                return _with_outs(plan, decision)
+    return None
+
+
+def _look_again(
+    plan: Plan,
+    row: Row,
+    decision: Decision,
+    specs: Sequence[Spec],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> None:
+    """What comes of operands that are moved, which are in C order then."""
+    operands = []
+    outs = [n for n, unread in plan.writes.items() if unread]
+    wanted = iter(decision.wanted)
+    for position, s in enumerate(specs):
+        stays = position in outs or next(wanted) is s.layout
+        strides = s.strides if stays else contiguous_strides(s.layout.shape)
+        operands.append(Operand(s.layout, s.dtype, strides))
+    if any(x.strides != s.strides for x, s in zip(operands, specs, strict=True)):
+        plan.outcomes = outcome_of(row.op, args, kwargs, operands, outs)
+
+
+def _gathered(plan: Plan, row: Row, specs: Sequence[Spec], cut: bool) -> Decision:
+    """The decision to gather, which is said or refused at each call."""
+    if cut:
+        moving = [s for s in specs if any(c.parts > 1 for c in s.layout.cuts)]
+        if moving:
+            plan.before = partial(refuse_or_warn, row.name, moving)
+    known = None if plan.outcomes is None else [outcome.shape for outcome in plan.outcomes]
+    return gathering([spec.layout for spec in specs], known)
+
+
+def _check_outs(
+    row: Row, outs: Sequence[int], specs: Sequence[Spec], results: Sequence[Outcome] | None
+) -> None:
+    """Refuse tensors for ``out=`` of another shape, which torch would give the result's."""
+    for position, found in zip(outs, results or ()):
+        if tuple(specs[position].shape) != found.shape:
+            raise ValueError(wrong_shape(row.op, tuple(specs[position].shape), found.shape))
+
+
+def _call(
+    plan: Plan,
+    row: Row,
+    operands: list[Operand],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    mesh: DeviceMesh,
+) -> Call:
+    read = [x for n, x in enumerate(operands) if not plan.writes.get(n)]
+    written = tuple([n for n, unread in plan.writes.items() if not unread])
+    new, named = replaced(args, kwargs, operands)
+    values = bound(row.op, new, named)
+    return Call(row.op, row.name, values, read, plan.outcomes, written, mesh.shape)
+
+
+def _shown(row: Row, layout: Layout) -> Layout:
+    """The layout of an operand as the rule sees it."""
+    hidden = [
+        m
+        for m in layout.partials
+        if isinstance(p := layout.placements[m], Partial) and p.op not in row.takes
+    ]
+    if not hidden and (row.lone or not layout.ats):
+        return layout
+    others = {
+        m: p
+        for m, p in layout.others.items()
+        if (m in layout.partials and not hidden) or (m in layout.ats and row.lone)
+    }
+    return Layout.from_cuts(layout.cuts, layout.mesh_shape, others)
+
+
+def _with_outs(plan: Plan, decision: Decision) -> Decision:
+    """The decision with the layouts of the operands of ``out=``, which rules are not shown."""
+    outs = [n for n, unread in plan.writes.items() if unread]
+    if not outs:
+        return decision
+    wanted: list[Any] = list(decision.wanted)
+    results = iter(decision.results)
+    for place in outs:
+        wanted.insert(place, next(results))
+    return decision._replace(wanted=wanted)
+
+
+def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceMesh) -> Plan:
+    """The plan of a decision."""
+    plan.layouts, plan.changed = decision.results, decision.changed
+    plan.made = decision.made
+    plan.unread = frozenset([*decision.unread, *[n for n, un in plan.writes.items() if un]])
+    plan.fresh = plan.row.rule is None and any(plan.writes.values())
+    run = decision.run
+    if run is not None:
+        plan.run = partial(run, mesh) if decision.on_mesh else run
+    pairs = list(zip(specs, decision.wanted, strict=True))
+    plan.wanted = [None if wanted is spec.layout else wanted for spec, wanted in pairs]
+    for position in plan.writes:
+        spec, wanted = pairs[position]
+        plan.after[position] = wanted
+        if spec.layout.shape != wanted.shape:
+            raise ValueError(wrong_shape(plan.row.op, spec.layout.shape, wanted.shape))
+    plan.is_view = plan.is_view and not plan.writes
+    plan.copied = plan.is_view and (decision.moves or specs[0].copied or plan.wanted[0] is not None)
+    _shorten(plan, specs, mesh)
+    return plan
+
+
+def _shorten(plan: Plan, specs: Sequence[Spec], mesh: DeviceMesh) -> None:
+    """Note whether calling the operator with the parts is all there is to do."""
+    written = [specs[position].layout for position in plan.writes]
+    plan.skips = not all(layout.holds(mesh.coords) for layout in written)
+    moved = any(spec.copied for spec in specs) or any(plan.wanted)
+    more = plan.changed or plan.before or plan.made or plan.row.draws
+    if moved or more or mesh.coords is None:
+        return
+    plan.simple = not plan.writes
+    lone = any(layout.ats for layout in written)
+    plan.in_place = plan.gives == [0] and len(plan.writes) == 1 and not (plan.plain or lone)

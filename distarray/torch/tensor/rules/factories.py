@@ -1,0 +1,62 @@
+"""New tensors like others: laid out as they are where the shape is the same."""
+
+from distarray.layout import Coords, Fold, Layout
+from distarray.torch.tensor.calls import Call
+from distarray.torch.tensor.spec import strides_like
+from distarray.torch.tensor.table import Decision, rule
+
+_ALL = tuple(Fold)
+
+
+@rule(
+    *("aten.zeros_like", "aten.ones_like", "aten.full_like", "aten.empty_like"),
+    takes=_ALL,
+    lone=True,
+)
+def _like(call: Call) -> Decision:
+    """Values are not read, so that nothing has to be settled."""
+    layout = call.first.layout.settled()
+    return Decision([layout], [layout], unread=[0])
+
+
+@rule("aten.rand_like", "aten.randn_like", "aten.randint_like", takes=_ALL, lone=True)
+def _drawn_like(call: Call) -> Decision:
+    """Drawn whole on every rank, so that all layouts get the same numbers."""
+    layout = call.first.layout
+    whole = Layout.replicated(layout.shape, layout.mesh_shape)
+    return Decision([whole], [layout.settled()], unread=[0], made=[whole])
+
+
+@rule(
+    *("aten.normal_", "aten.uniform_", "aten.random_", "aten.exponential_", "aten.cauchy_"),
+    *("aten.log_normal_", "aten.geometric_"),
+    *("aten.bernoulli_.float",),
+    takes=_ALL,
+    lone=True,
+)
+def _drawn_into(call: Call) -> Decision:
+    layout = call.first.layout
+    whole = Layout.replicated(layout.shape, layout.mesh_shape)
+    return Decision([whole], [whole], unread=[0])
+
+
+@rule(
+    *("aten.new_zeros", "aten.new_ones", "aten.new_full", "aten.new_empty"),
+    "aten.new_empty_strided",
+    takes=_ALL,
+    lone=True,
+)
+def _new(call: Call) -> Decision:
+    """One of the same shape is laid out as the tensor is, another is replicated."""
+    layout = call.first.layout.settled()
+    if call.shape != layout.shape:
+        layout = Layout.replicated(call.shape, call.mesh_shape)
+    strided = call.get("stride")
+
+    def sizes(coords: Coords | None) -> dict[str, object]:
+        here = layout.local_shape(coords)
+        if strided is None:
+            return {"size": here}
+        return {"size": here, "stride": strides_like(here, tuple(strided))}
+
+    return Decision([call.first.layout], [layout], sizes)
