@@ -1,0 +1,102 @@
+"""Jobs of MPI processes that judge units, begun anew where one hung, died or parted the ranks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.launcher import ROOT, environment, find_mpiexec, run_job
+from tests.torch.opinfo.variants import Unit
+from tests.torch.opinfo.worker import NOTE, RECORD, STACKS, TODO
+
+__all__ = ["run"]
+
+#: Seconds for a whole job, whose watchdogs end it much earlier.
+LIMIT = 7200.0
+
+Entry = dict[str, Any]
+
+
+def run(
+    units: Sequence[Unit], ranks: int, samples: int, patience: float, planted: dict[str, str]
+) -> list[Entry]:
+    """Judge units on a number of ranks, by as many jobs as it takes; one entry for each."""
+    place = Path(tempfile.mkdtemp(prefix="opinfo-"))
+    try:
+        found: list[Entry] = []
+        while left := _left(units, found):
+            todo = {"units": left, "samples": samples, "patience": patience, "planted": planted}
+            (place / TODO).write_text(json.dumps(todo))
+            found += _job(place, left, ranks)
+        return found
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _left(units: Sequence[Unit], found: list[Entry]) -> list[Unit]:
+    done = {(entry["variant"], entry["form"]) for entry in found}
+    return [unit for unit in units if unit not in done]
+
+
+def _job(place: Path, units: list[Unit], ranks: int) -> list[Entry]:
+    """What one job says, and what is to be said of the unit that ended it."""
+    for name in (RECORD, *[file.format(r) for r in range(ranks) for file in (NOTE, STACKS)]):
+        (place / name).write_text("")
+    argv = [*find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "tests.torch.opinfo.worker"]
+    # Who waits for whom is found out by the watchdogs of the ranks alone.
+    env = environment(DISTARRAY_WAIT_LIMIT="0", OMP_NUM_THREADS="1")
+    status, said = run_job([*argv, str(place)], timeout=LIMIT, cwd=ROOT, env=env)
+    found = [json.loads(line) for line in (place / RECORD).read_text().splitlines()]
+    if status != 0:
+        culprit = _culprit(place, units, ranks)
+        if culprit is None:
+            raise RuntimeError(f"no unit has begun, exit status {status}:\n{said[-4000:]}")
+        ended = _ended(place, culprit, ranks, status, said)
+        found = [entry for entry in found if _unit(entry) != culprit] + [ended]
+    elif not found:
+        raise RuntimeError(f"a job has judged nothing:\n{said[-4000:]}")
+    return found
+
+
+def _unit(entry: Entry) -> Unit:
+    return Unit(entry["variant"], entry["form"])
+
+
+def _notes(place: Path, ranks: int) -> list[Entry]:
+    texts = [(place / NOTE.format(rank)).read_text() for rank in range(ranks)]
+    return [json.loads(text) if text else {} for text in texts]
+
+
+def _culprit(place: Path, units: list[Unit], ranks: int) -> Unit | None:
+    """The last unit that a rank has begun."""
+    begun = [Unit(*note["unit"]) for note in _notes(place, ranks) if note]
+    return max(begun, key=units.index, default=None)
+
+
+def _ended(place: Path, unit: Unit, ranks: int, status: int | None, said: str) -> Entry:
+    """The entry of a unit that ended a job."""
+    notes = [note for note in _notes(place, ranks) if note and Unit(*note["unit"]) == unit]
+    refused = [note["refused"][-1] if note["refused"] else None for note in notes]
+    late = [_frame(place / STACKS.format(rank)) for rank in range(ranks)]
+    entry = {"variant": unit.name, "form": unit.form, "ranks": ranks}
+    entry |= {"where": " | ".join(note["where"] for note in notes)}
+    if len({case and case[2] for case in refused}) > 1:
+        words = next(case[1] for case in refused if case)
+        return entry | {"verdict": "parted", "reason": f"not on all ranks: {words}"}
+    if any(late):
+        return entry | {"verdict": "hang", "reason": " | ".join(late)}
+    lines = [line for line in said.splitlines() if line.strip(" =|")]
+    return entry | {"verdict": "died", "reason": f"exit status {status}: {' '.join(lines)[:200]}"}
+
+
+def _frame(stacks: Path) -> str:
+    """Where a rank was when its watchdog ended it: the innermost line of its stack."""
+    lines = [line.strip() for line in stacks.read_text().splitlines()]
+    frames = [line for line in lines if line.startswith("File ")]
+    ours = [frame for frame in frames if "/distarray/" in frame]
+    return (ours or frames or [""])[0]

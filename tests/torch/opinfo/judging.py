@@ -1,0 +1,283 @@
+"""One operator variant on distributed tensors beside plain torch: what comes of each case.
+
+A case is a sample in one way to lay its operands out. Everything that communicates is done before
+anything is compared, so that a wrong answer on one rank keeps no other rank waiting.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from numbers import Number
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils import _pytree as pytree
+
+from distarray.comm import DeviceMesh
+from distarray.errors import PerformanceWarning
+from tests.torch.opinfo.layouts import WAYS, Operands, gradients, is_distributed
+from tests.torch.opinfo.variants import Unit, samples, seed, tensors
+
+__all__ = ["Case", "LeftOut", "judge", "merged", "verdict"]
+
+#: Characters of an exception's or a comparison's words that are kept.
+WORDS = 240
+
+
+class Case(NamedTuple):
+    """What came of one case on one rank, or, merged, on all."""
+
+    came: str  # "right", "refused", "wrong", "parted"
+    words: str = ""
+    where: str = ""
+    gathered: bool = False
+
+
+class LeftOut(Exception):
+    """A variant that is not about distributed tensors after all: the verdict, and why."""
+
+
+# -- calling -------------------------------------------------------------------------------------
+
+
+def arguments(unit: Unit, op: Any, sample: Any) -> tuple[Any, ...]:
+    """A sample's (input, args, kwargs), and for the form "out" tensors to write into."""
+    given = (sample.input, sample.args, sample.kwargs)
+    if unit.form != "out":
+        return given
+    first, args, kwargs = copied(given)
+    example = op.op(first, *args, **kwargs)
+    blank = pytree.tree_map(_blank, example)
+    return (*given, blank if isinstance(blank, torch.Tensor) else tuple(blank))
+
+
+def _blank(x: Any) -> Any:
+    return torch.zeros_like(x) if isinstance(x, torch.Tensor) else x
+
+
+def call(unit: Unit, op: Any, given: tuple[Any, ...]) -> Any:
+    """Call an operator in a unit's form; what is compared is its result and what it wrote into."""
+    first, args, kwargs = given[:3]
+    if unit.form == "method":
+        return op.method_variant(first, *args, **kwargs)
+    if unit.form == "inplace":
+        return op.inplace_variant(first, *args, **kwargs), first
+    if unit.form == "out":
+        return op.op(first, *args, **kwargs, out=given[3]), given[3]
+    return op.op(first, *args, **kwargs)
+
+
+def copied(tree: Any) -> Any:
+    """Arguments whose tensors are copies: an operator may write into them."""
+
+    def copy(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return x
+        return x.detach().clone().requires_grad_(x.requires_grad)
+
+    return pytree.tree_map(copy, tree)
+
+
+def functional(sample: Any, result: Any) -> torch.Tensor | None:
+    """A linear functional, always the same one, of an operator's plain result."""
+    generator = torch.Generator().manual_seed(7)
+    total = None
+    for x in tensors(sample.output_process_fn_grad(result)):
+        if not x.requires_grad:
+            continue
+        x = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+        term = (x * torch.randn(x.shape, generator=generator, dtype=x.dtype)).sum()
+        total = term if total is None else total + term
+    return total
+
+
+# -- plain torch, and distributed ----------------------------------------------------------------
+
+
+def expected(unit: Unit, op: Any, sample: Any, given: tuple[Any, ...], again: int = 0) -> Any:
+    """What plain torch gives; None if there is no gradient to compare."""
+    given = copied(given)
+    seed(unit.name, again)
+    result = call(unit, op, given)
+    if unit.form != "gradient":
+        return result
+    total = functional(sample, result)
+    leaves = [x for x in tensors(given) if x.requires_grad]
+    if total is None or not leaves:
+        return None
+    found = torch.autograd.grad(total, leaves, allow_unused=True)
+    return [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found)]
+
+
+def computed(
+    unit: Unit, op: Any, sample: Any, given: tuple[Any, ...], operands: Operands, mesh: DeviceMesh
+) -> list[Any]:
+    """The leaves of what the operator gives for distributed operands, gathered."""
+    given, made = operands.of(given, mesh)
+    seed(unit.name)
+    result = call(unit, op, given)
+    if result is NotImplemented:
+        raise TypeError("the operator is not implemented")
+    if unit.form != "gradient":
+        return [whole(x) for x in pytree.tree_leaves(result)]
+    plain = pytree.tree_map(lambda x: x.full_tensor() if is_distributed(x) else x, result)
+    total = functional(sample, plain)
+    if total is None:
+        raise RuntimeError("the result requires no gradient")
+    return [whole(x) for x in gradients(total, [x for x in made if x.requires_grad])]
+
+
+def whole(x: Any) -> Any:
+    """A leaf of a result: a tensor as (values, what it said of itself), anything else as it is."""
+    if not isinstance(x, torch.Tensor) and not is_distributed(x):
+        return x
+    said = (tuple(x.shape), x.dtype, bool(x.requires_grad))
+    return (x.full_tensor() if is_distributed(x) else x).detach(), said
+
+
+def compare(got: list[Any], wanted: list[Any], tracked: bool) -> None:
+    """AssertionError if the leaves of two results differ; `tracked`: in requires_grad, too."""
+    assert len(got) == len(wanted), f"{len(got)} results instead of {len(wanted)}"
+    for one, other in zip(got, wanted):
+        if not isinstance(other, torch.Tensor):
+            _compare_values(one, other)
+            continue
+        assert isinstance(one, tuple), f"{type(one).__name__} instead of a tensor"
+        values, (shape, dtype, requires_grad) = one
+        assert shape == tuple(other.shape), f"shape {shape} instead of {tuple(other.shape)}"
+        assert dtype == other.dtype, f"dtype {dtype} instead of {other.dtype}"
+        torch.testing.assert_close(values, other.detach(), equal_nan=True)
+        if tracked:
+            assert requires_grad == other.requires_grad, f"requires_grad is {requires_grad}"
+
+
+def _compare_values(one: Any, other: Any) -> None:
+    if isinstance(other, Number):
+        one = one[0].item() if isinstance(one, tuple) else one
+        torch.testing.assert_close(one, other, equal_nan=True)
+    else:
+        assert one == other, f"{one!r} instead of {other!r}"
+
+
+# -- cases ---------------------------------------------------------------------------------------
+
+
+def judge(unit: Unit, op: Any, most: int) -> Iterator[tuple[str, Callable[[DeviceMesh], Case]]]:
+    """The cases of a unit: where each is, and what runs it.
+
+    Raises
+    ------
+    LeftOut
+        If plain torch has no result for any sample, or another one each time, or if no sample has
+        a tensor.
+    """
+    taken = 0
+    for number, sample in enumerate(_samples(unit, op, most)):
+        try:
+            given = arguments(unit, op, sample)
+            wanted = expected(unit, op, sample, given)
+            second = expected(unit, op, sample, given, again=1)
+        except Exception:
+            continue  # not a sample for this form
+        if wanted is None:
+            continue
+        _check_repeats(pytree.tree_leaves(wanted), pytree.tree_leaves(second))
+        taken += 1
+        for way, operands in _ways(tensors(given)):
+            where = f"sample {number}, {way} ({operands})"
+            yield where, _case(unit, op, sample, given, operands, pytree.tree_leaves(wanted), where)
+    if not taken:
+        raise LeftOut("left out", "no sample that plain torch takes in this form")
+
+
+def _samples(unit: Unit, op: Any, most: int) -> list[Any]:
+    tracked = unit.form in ("function", "method", "gradient") and op.supports_autograd
+    found = samples(op, most, tracked)
+    if unit.form == "inplace":
+        found = [s for s in found if not s.broadcasts_input and isinstance(s.input, torch.Tensor)]
+    having = [s for s in found if tensors((s.input, s.args, s.kwargs))]
+    if found and not having:
+        raise LeftOut("no tensor", "its samples have no tensor to lay out")
+    return having
+
+
+def _check_repeats(wanted: list[Any], second: list[Any]) -> None:
+    try:
+        compare([whole(x) for x in second], wanted, False)
+    except AssertionError:
+        raise LeftOut("left out", "plain torch gives another result each time") from None
+
+
+def _ways(found: list[torch.Tensor]) -> Iterator[tuple[str, Operands]]:
+    """The ways to lay tensors out that differ for these."""
+    known: list[Any] = []
+    for way in WAYS:
+        operands = Operands(way, found)
+        if operands.placements not in known:
+            known.append(operands.placements)
+            yield way, operands
+
+
+def _case(
+    unit: Unit,
+    op: Any,
+    sample: Any,
+    given: tuple[Any, ...],
+    operands: Operands,
+    wanted: list[Any],
+    where: str,
+) -> Callable[[DeviceMesh], Case]:
+    tracked = unit.form in ("function", "method")
+
+    def run(mesh: DeviceMesh) -> Case:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                got = computed(unit, op, sample, given, operands, mesh)
+            except Exception as error:
+                return Case("refused", first_line(error), where)
+        gathered = any(issubclass(one.category, PerformanceWarning) for one in said)
+        try:
+            compare(got, wanted, tracked)
+        except AssertionError as error:
+            return Case("wrong", " ".join(str(error).split())[:WORDS], where, gathered)
+        return Case("right", "", where, gathered)
+
+    return run
+
+
+def first_line(error: Exception) -> str:
+    """An exception's name and the first line that it says."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"[:WORDS]
+
+
+# -- verdicts ------------------------------------------------------------------------------------
+
+
+def merged(ranks: list[list[Case]]) -> list[Case]:
+    """What came of each case on all ranks together."""
+    return [_together(list(found)) for found in zip(*ranks, strict=True)]
+
+
+def _together(found: list[Case]) -> Case:
+    refused = [rank for rank, case in enumerate(found) if case.came == "refused"]
+    if refused and len(refused) < len(found):
+        case = found[refused[0]]
+        return case._replace(came="parted", words=f"only on ranks {refused}: {case.words}")
+    worst = next((case for case in found if case.came == "wrong"), found[0])
+    return worst._replace(gathered=any(case.gathered for case in found))
+
+
+def verdict(found: list[Case]) -> tuple[str, Case]:
+    """A unit's verdict, and the case that decided it."""
+    for came in ("parted", "wrong"):
+        for case in found:
+            if case.came == came:
+                return came, case
+    refused = [case for case in found if case.came == "refused"]
+    if refused:
+        return ("refused" if len(refused) == len(found) else "part"), refused[0]
+    gathered = [case for case in found if case.gathered]
+    return ("gathered", gathered[0]) if gathered else ("right", found[0])
