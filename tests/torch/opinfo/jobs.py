@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.launcher import ROOT, environment, find_mpiexec, run_job
+from tests.launcher import ROOT, environment, find_mpiexec
 from tests.torch.opinfo.variants import Unit
 from tests.torch.opinfo.worker import NOTE, RECORD, STACKS, TODO
 
 __all__ = ["run"]
 
-#: Seconds for a whole job, whose watchdogs end it much earlier.
-LIMIT = 7200.0
+#: Seconds for a whole job, whose watchdogs end it much earlier, and for its end.
+LIMIT, ENDING = 7200.0, 20.0
+#: A file for what the processes print.
+SAID = "said"
 
 Entry = dict[str, Any]
 
 
-def run(
-    units: Sequence[Unit], ranks: int, samples: int, patience: float, planted: dict[str, str]
-) -> list[Entry]:
-    """Judge units on a number of ranks, by as many jobs as it takes; one entry for each."""
+def run(units: Sequence[Unit], ranks: int, **settings: Any) -> list[Entry]:
+    """Judge units on a number of ranks, by as many jobs as it takes; one entry for each.
+
+    The settings are those of `worker.Rank`.
+    """
     place = Path(tempfile.mkdtemp(prefix="opinfo-"))
     try:
         found: list[Entry] = []
         while left := _left(units, found):
-            todo = {"units": left, "samples": samples, "patience": patience, "planted": planted}
-            (place / TODO).write_text(json.dumps(todo))
+            (place / TODO).write_text(json.dumps({"units": left, **settings}))
             found += _job(place, left, ranks)
         return found
     finally:
@@ -50,7 +56,8 @@ def _job(place: Path, units: list[Unit], ranks: int) -> list[Entry]:
     argv = [*find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "tests.torch.opinfo.worker"]
     # Who waits for whom is found out by the watchdogs of the ranks alone.
     env = environment(DISTARRAY_WAIT_LIMIT="0", OMP_NUM_THREADS="1")
-    status, said = run_job([*argv, str(place)], timeout=LIMIT, cwd=ROOT, env=env)
+    status = _launch([*argv, str(place)], env, place / SAID)
+    said = (place / SAID).read_text(errors="replace")
     found = [json.loads(line) for line in (place / RECORD).read_text().splitlines()]
     if status != 0:
         culprit = _culprit(place, units, ranks)
@@ -61,6 +68,28 @@ def _job(place: Path, units: list[Unit], ranks: int) -> list[Entry]:
     elif not found:
         raise RuntimeError(f"a job has judged nothing:\n{said[-4000:]}")
     return found
+
+
+def _launch(argv: list[str], env: dict[str, str], said: Path) -> int:
+    """The exit status of a job, which ends with this process, however that ends."""
+    with said.open("wb") as output:
+        job = subprocess.Popen(
+            argv,
+            cwd=ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        return job.wait(LIMIT)
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                if job.poll() is None:
+                    os.killpg(job.pid, number)
+                    job.wait(ENDING)
 
 
 def _unit(entry: Entry) -> Unit:
@@ -78,7 +107,7 @@ def _culprit(place: Path, units: list[Unit], ranks: int) -> Unit | None:
     return max(begun, key=units.index, default=None)
 
 
-def _ended(place: Path, unit: Unit, ranks: int, status: int | None, said: str) -> Entry:
+def _ended(place: Path, unit: Unit, ranks: int, status: int, said: str) -> Entry:
     """The entry of a unit that ended a job."""
     notes = [note for note in _notes(place, ranks) if note and Unit(*note["unit"]) == unit]
     refused = [note["refused"][-1] if note["refused"] else None for note in notes]

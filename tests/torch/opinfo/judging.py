@@ -117,7 +117,7 @@ def computed(
     given, made = operands.of(given, mesh)
     seed(unit.name)
     result = call(unit, op, given)
-    if result is NotImplemented:
+    if any(x is NotImplemented for x in pytree.tree_leaves(result)):
         raise TypeError("the operator is not implemented")
     if unit.form != "gradient":
         return [whole(x) for x in pytree.tree_leaves(result)]

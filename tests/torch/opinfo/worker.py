@@ -32,14 +32,19 @@ STARTING = 180.0
 
 
 class Rank:
-    """This process: its mesh, a communicator for the harness alone, and its files."""
+    """This process: its mesh, a communicator for the harness alone, and its files.
+
+    Of `todo` it reads how many samples of a variant are run ("samples"), how long it waits for a
+    verdict ("patience"), and a file to which verdicts are added as well ("out", or None).
+    """
 
     def __init__(self, place: Path, todo: dict[str, Any]) -> None:
         self.comm = MPI.COMM_WORLD.Dup()
         self.mesh: DeviceMesh = init_device_mesh("cpu", (self.comm.size,))
         self.samples: int = todo["samples"]
         self.patience: float = todo["patience"]
-        self.record = (place / RECORD).open("a") if self.comm.rank == 0 else None
+        kept = [place / RECORD, *([todo["out"]] if todo["out"] else [])]
+        self.records = [open(path, "a") for path in kept if self.comm.rank == 0]  # noqa: SIM115
         self.note = (place / NOTE.format(self.comm.rank)).open("w")
         self.stacks = (place / STACKS.format(self.comm.rank)).open("w")
 
@@ -54,8 +59,8 @@ class Rank:
         entry = _entry(ranks)
         entry |= {"variant": unit.name, "form": unit.form, "ranks": self.comm.size}
         entry["seconds"] = round(time.perf_counter() - began, 3)
-        if self.record is not None:
-            print(json.dumps(entry), file=self.record, flush=True)
+        for record in self.records:
+            print(json.dumps(entry), file=record, flush=True)
         return entry["verdict"] != "parted"
 
     def _cases(self, unit: Unit) -> tuple[list[Case], tuple[str, ...]]:
