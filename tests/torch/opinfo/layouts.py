@@ -28,15 +28,8 @@ WAYS: dict[str, tuple[str, str]] = {
 
 def laid_out(tensor: Tensor, mesh: DeviceMesh, placements: tuple[Placement, ...]) -> Any:
     """The distributed tensor of one that every rank has; a leaf that requires what it requires."""
-    part = tensor.detach()
-    for place, count, placement in zip(mesh.coords, mesh.shape, placements):
-        if isinstance(placement, Shard):
-            extent = part.shape[placement.dim]
-            block = -(-extent // count)
-            start = min(place * block, extent)
-            part = part.narrow(placement.dim, start, min(block, extent - start))
-    part = part.clone().requires_grad_(tensor.requires_grad)
-    return dt.DistTensor.from_local(part, mesh, placements, shape=tensor.shape)
+    made = dt.distribute_tensor(tensor.detach(), mesh, placements, src=None)
+    return made.requires_grad_(tensor.requires_grad)
 
 
 def is_distributed(x: Any) -> bool:
@@ -46,11 +39,8 @@ def is_distributed(x: Any) -> bool:
 
 def gradients(total: Tensor, leaves: list[Any]) -> list[Any]:
     """The gradient of a number with respect to distributed tensors, laid out as they are."""
-    found = torch.autograd.grad(total, [x.local for x in leaves], allow_unused=True)
-    return [
-        x.like(torch.zeros_like(x.local.detach()) if grad is None else grad)
-        for x, grad in zip(leaves, found)
-    ]
+    found = torch.autograd.grad(total, leaves, allow_unused=True)
+    return [torch.zeros_like(x) if grad is None else grad for x, grad in zip(leaves, found)]
 
 
 def placed(tensor: Tensor, where: str) -> tuple[Placement, ...]:
