@@ -6,6 +6,7 @@ anything is compared, so that a wrong answer on one rank keeps no other rank wai
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Iterator
 from numbers import Number
@@ -13,7 +14,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
+import distarray.torch as dt
 from distarray.comm import DeviceMesh
 from distarray.errors import PerformanceWarning
 from tests.torch.opinfo.layouts import WAYS, Operands, gradients, is_distributed
@@ -95,6 +98,55 @@ def functional(sample: Any, result: Any) -> torch.Tensor | None:
 # -- plain torch, and distributed ----------------------------------------------------------------
 
 
+class Drawing(TorchDispatchMode):
+    """Notices whether an operator that draws random numbers is called."""
+
+    drawn = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.drawn = self.drawn or torch.Tag.nondeterministic_seeded in func.tags
+        return func(*args, **(kwargs or {}))
+
+
+class Question(NamedTuple):
+    """A sample in a unit's form, and what plain torch makes of it."""
+
+    unit: Unit
+    op: Any
+    sample: Any
+    given: tuple[Any, ...]
+    wanted: list[Any]
+    #: Where random numbers are drawn, which need not be plain torch's: None or, once there is one,
+    #: the result of the first case, whose numbers those of all other cases must be.
+    drawn: list[Any] | None
+
+
+def asked(unit: Unit, op: Any, sample: Any) -> Question | None:
+    """Ask plain torch; None if it does not take the sample, or has no gradient for it.
+
+    Raises
+    ------
+    LeftOut
+        If plain torch gives another result each time, though it draws no random numbers.
+    """
+    try:
+        given = arguments(unit, op, sample)
+        with Drawing() as drawing:
+            wanted = expected(unit, op, sample, given)
+        second = expected(unit, op, sample, given, again=1)
+    except Exception:
+        return None
+    leaves = pytree.tree_leaves(wanted)
+    if not drawing.drawn:
+        try:
+            compare([whole(x) for x in pytree.tree_leaves(second)], leaves, False)
+        except AssertionError:
+            raise LeftOut("left out", "plain torch gives another result each time") from None
+    if wanted is None:
+        return None
+    return Question(unit, op, sample, given, leaves, [] if drawing.drawn else None)
+
+
 def expected(unit: Unit, op: Any, sample: Any, given: tuple[Any, ...], again: int = 0) -> Any:
     """What plain torch gives; None if there is no gradient to compare."""
     given = copied(given)
@@ -110,12 +162,12 @@ def expected(unit: Unit, op: Any, sample: Any, given: tuple[Any, ...], again: in
     return [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, found)]
 
 
-def computed(
-    unit: Unit, op: Any, sample: Any, given: tuple[Any, ...], operands: Operands, mesh: DeviceMesh
-) -> list[Any]:
+def computed(asked: Question, operands: Operands, mesh: DeviceMesh) -> list[Any]:
     """The leaves of what the operator gives for distributed operands, gathered."""
-    given, made = operands.of(given, mesh)
+    unit, op, sample = asked.unit, asked.op, asked.sample
+    given, made = operands.of(asked.given, mesh)
     seed(unit.name)
+    dt.manual_seed(7, mesh)
     result = call(unit, op, given)
     if any(x is NotImplemented for x in pytree.tree_leaves(result)):
         raise TypeError("the operator is not implemented")
@@ -136,18 +188,23 @@ def whole(x: Any) -> Any:
     return (x.full_tensor() if is_distributed(x) else x).detach(), said
 
 
-def compare(got: list[Any], wanted: list[Any], tracked: bool) -> None:
-    """AssertionError if the leaves of two results differ; `tracked`: in requires_grad, too."""
+def compare(got: list[Any], wanted: list[Any], tracked: bool, values: bool = True) -> None:
+    """AssertionError if the leaves of two results differ.
+
+    `tracked`: in requires_grad, too; without `values`, only in what they are.
+    """
     assert len(got) == len(wanted), f"{len(got)} results instead of {len(wanted)}"
     for one, other in zip(got, wanted):
         if not isinstance(other, torch.Tensor):
-            _compare_values(one, other)
+            if values:
+                _compare_values(one, other)
             continue
         assert isinstance(one, tuple), f"{type(one).__name__} instead of a tensor"
-        values, (shape, dtype, requires_grad) = one
+        tensor, (shape, dtype, requires_grad) = one
         assert shape == tuple(other.shape), f"shape {shape} instead of {tuple(other.shape)}"
         assert dtype == other.dtype, f"dtype {dtype} instead of {other.dtype}"
-        torch.testing.assert_close(values, other.detach(), equal_nan=True)
+        if values:
+            torch.testing.assert_close(tensor, other.detach(), equal_nan=True)
         if tracked:
             assert requires_grad == other.requires_grad, f"requires_grad is {requires_grad}"
 
@@ -174,19 +231,12 @@ def judge(unit: Unit, op: Any, most: int) -> Iterator[tuple[str, Callable[[Devic
     """
     taken = 0
     for number, sample in enumerate(_samples(unit, op, most)):
-        try:
-            given = arguments(unit, op, sample)
-            wanted = expected(unit, op, sample, given)
-            second = expected(unit, op, sample, given, again=1)
-        except Exception:
-            continue  # not a sample for this form
-        if wanted is None:
-            continue
-        _check_repeats(pytree.tree_leaves(wanted), pytree.tree_leaves(second))
-        taken += 1
-        for way, operands in _ways(tensors(given)):
-            where = f"sample {number}, {way} ({operands})"
-            yield where, _case(unit, op, sample, given, operands, pytree.tree_leaves(wanted), where)
+        question = asked(unit, op, sample)
+        if question is not None:
+            taken += 1
+            for way, operands in _ways(tensors(question.given)):
+                where = f"sample {number}, {way} ({operands})"
+                yield where, functools.partial(_case, question, operands, where)
     if not taken:
         raise LeftOut("left out", "no sample that plain torch takes in this form")
 
@@ -202,13 +252,6 @@ def _samples(unit: Unit, op: Any, most: int) -> list[Any]:
     return having
 
 
-def _check_repeats(wanted: list[Any], second: list[Any]) -> None:
-    try:
-        compare([whole(x) for x in second], wanted, False)
-    except AssertionError:
-        raise LeftOut("left out", "plain torch gives another result each time") from None
-
-
 def _ways(found: list[torch.Tensor]) -> Iterator[tuple[str, Operands]]:
     """The ways to lay tensors out that differ for these."""
     known: list[Any] = []
@@ -219,32 +262,30 @@ def _ways(found: list[torch.Tensor]) -> Iterator[tuple[str, Operands]]:
             yield way, operands
 
 
-def _case(
-    unit: Unit,
-    op: Any,
-    sample: Any,
-    given: tuple[Any, ...],
-    operands: Operands,
-    wanted: list[Any],
-    where: str,
-) -> Callable[[DeviceMesh], Case]:
-    tracked = unit.form in ("function", "method")
-
-    def run(mesh: DeviceMesh) -> Case:
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            try:
-                got = computed(unit, op, sample, given, operands, mesh)
-            except Exception as error:
-                return Case("refused", first_line(error), where)
-        gathered = any(issubclass(one.category, PerformanceWarning) for one in said)
+def _case(asked: Question, operands: Operands, where: str, mesh: DeviceMesh) -> Case:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         try:
-            compare(got, wanted, tracked)
-        except AssertionError as error:
-            return Case("wrong", " ".join(str(error).split())[:WORDS], where, gathered)
-        return Case("right", "", where, gathered)
+            got = computed(asked, operands, mesh)
+        except Exception as error:
+            return Case("refused", first_line(error), where)
+    gathered = any(issubclass(one.category, PerformanceWarning) for one in said)
+    try:
+        _compare(got, asked)
+    except AssertionError as error:
+        return Case("wrong", " ".join(str(error).split())[:WORDS], where, gathered)
+    return Case("right", "", where, gathered)
 
-    return run
+
+def _compare(got: list[Any], asked: Question) -> None:
+    tracked = asked.unit.form in ("function", "method")
+    if asked.drawn is None:
+        compare(got, asked.wanted, tracked)
+        return
+    compare(got, asked.wanted, tracked, values=False)
+    if not asked.drawn:
+        asked.drawn.extend([x[0] if isinstance(x, tuple) else x for x in got])
+    compare(got, asked.drawn, False)
 
 
 def first_line(error: Exception) -> str:
