@@ -53,7 +53,8 @@ __all__ = ["Decision", "Row", "composed", "row_of", "rule"]
 
 #: The files of rules, one for each family of operators.
 _FAMILIES = (
-    *("copying", "factories", "losses", "matmul", "pointwise", "reductions", "softmax", "views"),
+    *("arranging", "copying", "factories"),
+    *("losses", "matmul", "pointwise", "reductions", "softmax", "views"),
 )
 
 

@@ -120,6 +120,10 @@ def _squeeze(call: Call) -> Decision:
 def _unsqueeze(call: Call) -> Decision:
     layout = call.first.layout
     dim = int(call["dim"]) % (layout.ndim + 1)
+    if layout.ats:  # ranks that do not hold it have empty parts
+        entries = _whole(layout)
+        entries.insert(dim, None)
+        return _one(indexed(layout, [tuple(entries)]))
     return Decision([layout], [layout.expand(dim)])
 
 
