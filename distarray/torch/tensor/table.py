@@ -54,7 +54,7 @@ __all__ = ["Decision", "Row", "composed", "row_of", "rule"]
 #: The files of rules, one for each family of operators.
 _FAMILIES = (
     *("arranging", "copying", "distances", "factories"),
-    *("losses", "matmul", "pointwise", "reductions", "softmax", "views"),
+    *("losses", "matmul", "norms", "pointwise", "reductions", "softmax", "views"),
 )
 
 
