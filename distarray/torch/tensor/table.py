@@ -53,7 +53,7 @@ __all__ = ["Decision", "Row", "composed", "row_of", "rule"]
 
 #: The files of rules, one for each family of operators.
 _FAMILIES = (
-    *("arranging", "convolution", "copying", "distances", "factories"),
+    *("arranging", "convolution", "copying", "distances", "factories", "linear_algebra"),
     *("losses", "matmul", "norms", "pointwise", "reductions", "softmax", "views"),
 )
 

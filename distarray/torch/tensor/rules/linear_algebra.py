@@ -1,0 +1,105 @@
+"""Linear algebra of batches: each rank does it with its matrices, which are whole."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout
+from distarray.torch.tensor.aligning import batched
+from distarray.torch.tensor.calls import Call
+from distarray.torch.tensor.gathering import refuse_or_warn
+from distarray.torch.tensor.table import Decision, composed, rule
+
+#: For each operator, how many of the last dimensions of its operands are those of a matrix.
+_MATRICES = {
+    "aten.linalg_inv_ex": (2,),
+    "aten._linalg_svd": (2,),
+    "aten.linalg_qr": (2,),
+    "aten.geqrf": (2,),
+    "aten.linalg_cholesky_ex": (2,),
+    "aten.cholesky": (2,),
+    "aten.cholesky_inverse": (2,),
+    "aten.cholesky_solve": (2, 2),
+    "aten._linalg_eigh": (2,),
+    "aten.linalg_eig": (2,),
+    "aten.linalg_eigvals": (2,),
+    "aten._linalg_eigvals": (2,),
+    "aten.linalg_lu": (2,),
+    "aten.linalg_lu_factor_ex": (2,),
+    "aten.linalg_lu_solve": (2, 1, 2),
+    "aten.lu_unpack": (2, 1),
+    "aten.linalg_ldl_factor_ex": (2,),
+    "aten.linalg_ldl_solve": (2, 1, 2),
+    "aten.linalg_solve_triangular": (2, 2),
+    "aten.triangular_solve": (2, 2),
+    "aten.linalg_householder_product": (2, 1),
+    "aten.linalg_matrix_exp": (2,),
+}
+
+
+@rule(*_MATRICES)
+def _matrices(call: Call) -> Decision | None:
+    return batched(call, _MATRICES[call.name])
+
+
+@rule("aten._linalg_det", "aten._linalg_slogdet")
+def _determinants(call: Call) -> Decision | None:
+    return _in_order(call, batched(call, (2,)))
+
+
+@rule("aten._linalg_solve_ex")
+def _solved(call: Call) -> Decision | None:
+    """Right sides are matrices, or vectors where their shape lacks the last dimension."""
+    matrix, right = call.operands
+    vectors = right.shape == matrix.shape[:-1]
+    return _in_order(call, batched(call, (2, 1 if vectors else 2)))
+
+
+def _in_order(call: Call, decision: Decision | None) -> Decision | None:
+    """The decision for parts that lie in memory as the whole does.
+
+    torch factors the transpose of a matrix that is contiguous, and its formula for the gradient
+    asks the whole whether it is.
+    """
+    if decision is None:
+        return None
+    x, run = call.first, decision.run
+    assert run is not None
+    whole = torch.empty_strided(x.shape, x.strides, dtype=x.dtype, device="meta")
+    return decision._replace(run=partial(_ordered, run, whole.is_contiguous()))
+
+
+def _ordered(
+    run: Callable[..., Any], by_rows: bool, mesh: DeviceMesh, x: Tensor, *args: Any, **kwargs: Any
+) -> Any:
+    x = x.contiguous() if by_rows else x.mT.contiguous().mT
+    return run(mesh, x, *args, **kwargs)
+
+
+@rule("aten._linalg_check_errors")
+def _checked(call: Call) -> Decision:
+    """Every rank learns of all matrices, a number of each, so that all raise the same error."""
+    layout = call.first.layout
+    return Decision([Layout.replicated(layout.shape, call.mesh_shape)], [])
+
+
+def _gathering(op: Any) -> Callable[..., Any]:
+    """The operator for matrices that are not whole anywhere: it gathers, in the same order."""
+
+    def gather(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        cut = [t._spec for t in (x, *args) if hasattr(t, "_spec")]
+        refuse_or_warn(str(op.overloadpacket), cut)
+        there = [t.redistribute() if hasattr(t, "_spec") else t for t in (x, *args)]
+        if not x.is_contiguous():
+            there[0] = there[0].mT.contiguous().mT
+        return op(*there, **kwargs)
+
+    return gather
+
+
+for _name in ("_linalg_det", "_linalg_slogdet", "_linalg_solve_ex"):
+    composed(f"aten.{_name}")(_gathering(getattr(torch.ops.aten, _name).default))
