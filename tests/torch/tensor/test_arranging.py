@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
+import distarray
 import distarray.torch as dt
-from distarray import Shard
+from distarray import Replicate, Shard
 from tests.torch.models import drawn, line
 from tests.torch.tensor.comparing import compare_drawn, runs_without_gather
 
@@ -77,5 +78,32 @@ def test_a_diagonal_is_a_view(world, ranks, dim):
         x = dt.distribute_tensor(values, line(group), [Shard(dim)], src=None)
         x.diagonal(1).fill_(3)
         torch.testing.assert_close(x.full_tensor(), wanted)
+
+    world.run(ranks, program)
+
+
+OUTS = {
+    "diag": (lambda x, **out: torch.diag(x[0], **out), (4, 4)),
+    "cat": (lambda x, **out: torch.cat([x, x[1:]], **out), (7, 4)),
+    "roll": (lambda x, **out: torch.ops.aten.roll(x, [1], [0], **out), (4, 4)),
+    "pad": (lambda x, **out: torch.ops.aten.constant_pad_nd(x, [1, 1], 2, **out), (4, 6)),
+    "tril": (torch.tril, (4, 4)),
+    "loss": (lambda x, **out: torch.ops.aten.mse_loss(x, x * 2, **out), ()),
+}
+
+
+@pytest.mark.parametrize("name", OUTS)
+def test_out(world, ranks, name):
+    values = drawn(4, 4)
+    call, shape = OUTS[name]
+    wanted = call(values)
+
+    def program(group):
+        mesh = line(group)
+        x = dt.distribute_tensor(values, mesh, [Shard(0)], src=None)
+        out = dt.distribute_tensor(torch.zeros(shape).double(), mesh, [Replicate()], src=None)
+        with distarray.config.override(fallback="allow"):
+            call(x, out=out)
+        torch.testing.assert_close(out.full_tensor(), wanted)
 
     world.run(ranks, program)

@@ -125,7 +125,7 @@ def _stack(call: Call) -> Decision:
 # -- repeating and shifting -----------------------------------------------------------------------
 
 
-@rule("aten.repeat")
+@rule("aten.repeat.default")
 def _repeat(call: Call) -> Decision:
     layout, repeats = call.first.layout, tuple(call["repeats"])
     ahead = len(repeats) - layout.ndim
@@ -145,7 +145,7 @@ def _repeated(
     return _by_arrays(tiled, [layout], result, mesh, [x])
 
 
-@rule("aten.roll")
+@rule("aten.roll.default")
 def _roll(call: Call) -> Decision | None:
     layout, dims = call.first.layout, call["dims"]
     if call.results is None:
@@ -188,7 +188,7 @@ def _flip(call: Call) -> Decision:
 # -- padding --------------------------------------------------------------------------------------
 
 
-@rule("aten.constant_pad_nd")
+@rule("aten.constant_pad_nd.default")
 def _pad(call: Call) -> Decision | None:
     """The first and the last part of a dimension that is cut get longer, or shorter."""
     if call.results is None:
@@ -315,7 +315,7 @@ def _diagonal(call: Call) -> Decision:
     return Decision([layout], [layout.with_cuts([*cuts, cut])], here)
 
 
-@rule("aten.diagonal_backward", "aten.diag_embed")
+@rule("aten.diagonal_backward.default", "aten.diag_embed.default")
 def _embedded(call: Call) -> Decision | None:
     """The rows are cut as the diagonal was, which every rank gets whole."""
     if call.results is None:

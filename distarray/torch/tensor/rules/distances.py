@@ -62,7 +62,7 @@ def _computed(
     elif error is not None:
         raise error
     assert found is not None
-    return found if count is None else found / count
+    return found if count is None else found.div_(count)  # which may be that of ``out=``
 
 
 @rule(*_LOSSES)
