@@ -42,6 +42,7 @@ ONE = {
     "diagonal of batches": lambda x: x.reshape(2, 3, 2, 2).diagonal(1, 3, 1),
     "diag of a column": lambda x: x[:, 1].diag(),
     "diag of a row below": lambda x: x[1].diag(-2),
+    "diag of a matrix": lambda x: x.diag(-1),
     "diag_embed": lambda x: torch.diag_embed(x, 1, 0, 2),
     "trace": lambda x: x[:4].trace(),
     "pad": lambda x: functional.pad(x, (1, 2, 3, 0), value=7),

@@ -293,7 +293,7 @@ def _triangle(call: Call) -> Decision:
     return Decision([layout], [layout], here)
 
 
-@rule("aten.diagonal", takes=_LINEAR)
+@rule("aten.diagonal", "aten.diagonal_copy.default", takes=_LINEAR)
 def _diagonal(call: Call) -> Decision:
     """Cut along one of the two dimensions, each rank has its part of the diagonal."""
     layout = call.first.layout
