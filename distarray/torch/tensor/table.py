@@ -53,8 +53,9 @@ __all__ = ["Decision", "Row", "composed", "row_of", "rule"]
 
 #: The files of rules, one for each family of operators.
 _FAMILIES = (
-    *("arranging", "convolution", "copying", "distances", "factories", "linear_algebra"),
-    *("losses", "matmul", "norms", "pointwise", "reductions", "softmax", "views"),
+    *("arranging", "convolution", "copying", "distances", "embedding", "extremes", "factories"),
+    *("fancy", "indexing", "linear_algebra", "losses", "matmul", "norms", "pointwise"),
+    *("reductions", "scattering", "softmax", "views"),
 )
 
 

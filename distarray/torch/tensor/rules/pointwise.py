@@ -43,6 +43,12 @@ def _pointwise(call: Call) -> Decision | None:
     return elementwise(call, [x.layout for x in call.operands])
 
 
+@rule("aten.masked_fill", plain=True)
+def _masked(call: Call) -> Decision | None:
+    """Element by element, which torch's tag does not say of it."""
+    return elementwise(call, [x.layout for x in call.operands])
+
+
 def _settled(call: Call) -> Decision | None:
     layouts = [x.layout.settled() for x in call.operands]
     if call.written and call.operands[call.written[0]].layout.ats:
