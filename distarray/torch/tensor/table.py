@@ -55,7 +55,7 @@ __all__ = ["Decision", "Row", "composed", "row_of", "rule"]
 _FAMILIES = (
     *("arranging", "convolution", "copying", "distances", "embedding", "extremes", "factories"),
     *("fancy", "indexing", "linear_algebra", "losses", "matmul", "norms", "pointwise"),
-    *("reductions", "scattering", "softmax", "views"),
+    *("reductions", "scattering", "scans", "softmax", "views"),
 )
 
 
