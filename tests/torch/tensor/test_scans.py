@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+import distarray
 from tests.torch.models import drawn
-from tests.torch.tensor.laying import agrees, layouts
+from tests.torch.tensor.laying import agrees, layouts, line_and_grid, spread
 
 INF = float("inf")
 SCANS = {
@@ -81,5 +82,29 @@ def test_counts(world, ranks):
     def program(group):
         for call in (torch.count_nonzero, lambda x: torch.count_nonzero(x, 0)):
             agrees(group, call, [whole], every(2), gradients=False)
+
+    world.run(ranks, program)
+
+
+def test_equal_and_differences(world, ranks):
+    whole = drawn(5, 4)
+
+    def program(group):
+        for dim in (0, 1):
+            agrees(
+                group,
+                lambda x, dim=dim: torch.diff(x, dim=dim),
+                [whole],
+                every(2),
+                gradients=False,
+            )
+        for mesh in line_and_grid(group):
+            for p in layouts(2, mesh):
+                with distarray.config.override(fallback="error"):
+                    x, y = spread(whole, mesh, p), spread(whole, mesh, layouts(2, mesh)[-1])
+                    assert torch.equal(x, y)
+                    y[4, 3] += 1
+                    assert not torch.equal(x, y)
+                    assert not torch.equal(x, x[:3])
 
     world.run(ranks, program)

@@ -100,6 +100,11 @@ def _count(call: Call) -> Decision:
     return Decision([layout], [reduced(layout, call.dims(), False, Fold.SUM)])
 
 
+@composed("aten.equal")
+def _equal(x: Tensor, y: Tensor) -> bool:
+    return x.shape == y.shape and bool((x == y).all())
+
+
 @rule("aten.linalg_vector_norm")
 def _norm(call: Call) -> Decision | None:
     """Norms along what each rank has whole."""
