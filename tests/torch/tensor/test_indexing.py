@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import distarray
 import distarray.torch as dt
 from distarray import Replicate, Shard
 from tests.torch.models import drawn, line
@@ -158,5 +159,18 @@ def test_numbers(world, ranks):
             lambda x, i, y: x.index_add(0, i, y.sum()),
         ):
             agrees(group, call, wholes, every(0, 1, 1))
+
+    world.run(ranks, program)
+
+
+def test_no_places_of_another_number_of_dimensions(world, ranks):
+    whole, none = drawn(5, 4), torch.zeros(0, dtype=torch.int64)
+
+    def program(group):
+        mesh = line(group)
+        with distarray.config.override(fallback="allow"):
+            for p in layouts(2, mesh):
+                found = spread(whole, mesh, p).gather(0, spread(none, mesh, layouts(1, mesh)[1]))
+                assert found.shape == whole.gather(0, none).shape
 
     world.run(ranks, program)

@@ -45,7 +45,7 @@ def _beside(target: Layout, others: list[Layout], dim: int, fixed: bool) -> Layo
 @rule("aten.gather", plain=True)
 def _gather(call: Call) -> Decision | None:
     layout, index = [x.layout for x in call.operands]
-    if not layout.ndim or not index.ndim:
+    if not layout.ndim or index.ndim != layout.ndim:  # torch takes any without elements
         return None
     dim = call.dim()
     layout = _beside(layout, [index], dim, fixed=False)
@@ -86,7 +86,7 @@ def _check(index: Tensor, layout: Layout, dim: int, mesh: DeviceMesh | None) -> 
 def _scatter(call: Call) -> Decision | None:
     """Places and sources are whole along the dimension of the places."""
     target, index, *rest = [x.layout for x in call.operands]
-    if not target.ndim or not index.ndim:
+    if not target.ndim or index.ndim != target.ndim:
         return None
     dim = call.dim()
     sources = [layout for layout in rest if layout.ndim]
