@@ -14,7 +14,7 @@ from torch import Tensor
 
 from distarray.array import wrap
 from distarray.comm import DeviceMesh
-from distarray.layout import Coords, Cut, Fold, Layout, local_key, view_layout
+from distarray.layout import Coords, Cut, Fold, Layout, local_key
 from distarray.ops.joining import concatenate
 from distarray.torch.blocks import movable, moved_back
 from distarray.torch.tensor.aligning import elsewhere, is_spread
@@ -174,15 +174,16 @@ def _rolled(
     return _by_arrays(rolled, [layout], layout, mesh, [x])
 
 
-@rule("aten.flip", takes=_LINEAR)
+@rule("aten.flip", takes=tuple(Fold), lone=True)
 def _flip(call: Call) -> Decision:
     """Every part turns around where it is: the first rank has the last elements then."""
-    layout, dims = call.first.layout, [dim % max(call.first.layout.ndim, 1) for dim in call["dims"]]
-    entries = [
-        (extent - 1, -1, extent) if dim in dims and extent else (0, 1, extent)
-        for dim, extent in enumerate(layout.shape)
+    layout = call.first.layout
+    dims = {dim % max(layout.ndim, 1) for dim in call["dims"]}
+    cuts = [
+        cut.view(cut.extent - 1, -1, cut.extent) if dim in dims and cut.extent else cut
+        for dim, cut in enumerate(layout.cuts)
     ]
-    return Decision([layout], [view_layout(layout, tuple(entries))])
+    return Decision([layout], [layout.with_cuts(cuts)])
 
 
 # -- padding --------------------------------------------------------------------------------------

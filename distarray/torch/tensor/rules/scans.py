@@ -59,18 +59,6 @@ def _scanned(
     return fold(found, base)
 
 
-@rule("aten.flip", takes=tuple(Fold), lone=True)
-def _flip(call: Call) -> Decision:
-    """Parts are turned round where they are; the cut is that of a view with a step of -1."""
-    layout = call.first.layout
-    dims = {dim % max(layout.ndim, 1) for dim in call["dims"]} if layout.ndim else set()
-    cuts = [
-        cut.view(cut.extent - 1, -1, cut.extent) if d in dims else cut
-        for d, cut in enumerate(layout.cuts)
-    ]
-    return Decision([layout], [layout.with_cuts(cuts)])
-
-
 # -- reductions -----------------------------------------------------------------------------------
 
 
