@@ -428,9 +428,7 @@ Base.plain_type = DistArray
 def wrap(block: Array | np.generic, layout: Layout, mesh: DeviceMesh) -> DistArray:
     """A DistArray of a block that is known to fit its layout; checks nothing."""
     self: DistArray = object.__new__(DistArray)
-    self.block = block
-    self.layout = layout
-    self.mesh = mesh
+    self.block, self.layout, self.mesh = block, layout, mesh
     return self
 
 
