@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from distarray.torch.styles import DropoutParallel as DropoutParallel
     from distarray.torch.styles import RowwiseParallel as RowwiseParallel
     from distarray.torch.styles import SequenceParallel as SequenceParallel
-    from distarray.torch.tensor.kind import DistTensor as DistTensor
-    from distarray.torch.tensor.mixing import implicit_replication as implicit_replication
-    from distarray.torch.tensor.spreading import distribute_tensor as distribute_tensor
+    from distarray.torch.tensor.dist_tensor import DistTensor as DistTensor
+    from distarray.torch.tensor.distribute import distribute_tensor as distribute_tensor
+    from distarray.torch.tensor.operands import implicit_replication as implicit_replication
 
 #: Where each public name lives.
 _WHERE = {
@@ -64,7 +64,7 @@ _WHERE = {
     "loss_parallel": "distarray.torch.loss",
     "AttentionParallel": "distarray.torch.attention",
     "ColwiseParallel": "distarray.torch.styles",
-    "DistTensor": "distarray.torch.tensor.kind",
+    "DistTensor": "distarray.torch.tensor.dist_tensor",
     "DropoutParallel": "distarray.torch.styles",
     "ParallelStyle": "distarray.torch.handing",
     "PrepareModuleInput": "distarray.torch.preparing",
@@ -74,12 +74,12 @@ _WHERE = {
     "SequenceParallel": "distarray.torch.styles",
     "distribute_module": "distarray.torch.modules",
     "distribute_parameter": "distarray.torch.parameters",
-    "implicit_replication": "distarray.torch.tensor.mixing",
+    "implicit_replication": "distarray.torch.tensor.operands",
     "manual_seed": "distarray.torch.streams",
     "module_state": "distarray.torch.states",
     "parallelize_module": "distarray.torch.plans",
     "CopyRequiredError": "distarray.errors",
-    "distribute_tensor": "distarray.torch.tensor.spreading",
+    "distribute_tensor": "distarray.torch.tensor.distribute",
     "Work": "distarray.torch.collectives",
     "all_gather": "distarray.torch.collectives",
     "all_reduce": "distarray.torch.collectives",
@@ -115,7 +115,7 @@ _load, __dir__ = lazy_names(__name__, _WHERE)
 
 def _to_tensor(x: DistArray) -> Any:
     """`DistArray.to_tensor`: torch is imported when it is called."""
-    return import_module(f"{__name__}.tensor.kind").of_array(x)
+    return import_module(f"{__name__}.tensor.dist_tensor").of_array(x)
 
 
 tensor_of[:] = [_to_tensor]

@@ -11,7 +11,7 @@ from distarray.errors import MeshError
 from distarray.layout import Layout, Placement, Replicate, Shard
 from distarray.layout.layout import normalize_placements
 from distarray.torch.carrying import Route, border, carry, gradient_layout
-from distarray.torch.tensor.entering import layout_of_parts, listed
+from distarray.torch.tensor.from_parts import layout_of_parts, listed
 from distarray.typing import Placements
 
 __all__ = ["Activation", "laid_out"]
@@ -22,7 +22,7 @@ class Activation:
 
     It is what distributed modules compute with inside. The part takes part in autograd itself, and
     its gradient has a layout of its own. What modules hand out is a `DistTensor`
-    (:mod:`distarray.torch.tensor.passing`).
+    (:mod:`distarray.torch.tensor.between_modules`).
 
     Attributes
     ----------

@@ -18,8 +18,8 @@ from distarray.layout import Layout
 from distarray.torch.activations import Activation, laid_out
 from distarray.torch.conversations import verify_replicas
 from distarray.torch.streams import mask, next_seed
-from distarray.torch.tensor.kind import DistTensor
-from distarray.torch.tensor.passing import given, taken
+from distarray.torch.tensor.between_modules import given, taken
+from distarray.torch.tensor.dist_tensor import DistTensor
 
 __all__ = [
     "install_dropout",

@@ -15,7 +15,7 @@ from distarray.errors import LayoutError
 from distarray.layout import Cut, Layout, Placement, Replicate, Shard
 from distarray.torch.activations import Activation, laid_out
 from distarray.torch.conversations import verify_replicas
-from distarray.torch.tensor.passing import given, taken
+from distarray.torch.tensor.between_modules import given, taken
 
 __all__ = ["ParallelStyle", "annotated", "handed_out"]
 

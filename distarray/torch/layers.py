@@ -22,8 +22,8 @@ from distarray.torch.conversations import verify_replicas
 from distarray.torch.parameters import used
 from distarray.torch.parts import plainly
 from distarray.torch.placed import placed_of
-from distarray.torch.tensor.kind import DistTensor
-from distarray.torch.tensor.passing import given, taken
+from distarray.torch.tensor.between_modules import given, taken
+from distarray.torch.tensor.dist_tensor import DistTensor
 
 __all__ = ["alike", "cut_in_units", "install", "mark", "rule_of", "whole_parameters"]
 

@@ -16,8 +16,8 @@ from distarray.torch import conversations as talk
 from distarray.torch.activations import Activation, laid_out
 from distarray.torch.borders import reduce_from
 from distarray.torch.elementwise import Args, Func, Kwargs
-from distarray.torch.tensor.kind import DistTensor
-from distarray.torch.tensor.passing import given, taken
+from distarray.torch.tensor.between_modules import given, taken
+from distarray.torch.tensor.dist_tensor import DistTensor
 
 __all__ = ["loss_parallel", "parallel_cross_entropy"]
 

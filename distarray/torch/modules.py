@@ -20,7 +20,7 @@ from distarray.torch.dropout import install_dropout, share_random_numbers
 from distarray.torch.layers import install, mark
 from distarray.torch.parameters import place_rest
 from distarray.torch.placed import placed_of
-from distarray.torch.tensor.kind import DistTensor
+from distarray.torch.tensor.dist_tensor import DistTensor
 
 __all__ = ["distribute_module"]
 

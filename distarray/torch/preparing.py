@@ -10,8 +10,8 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Placement
 from distarray.torch.activations import Activation
 from distarray.torch.handing import ParallelStyle, annotated, handed_out
-from distarray.torch.tensor.kind import DistTensor
-from distarray.torch.tensor.passing import given as handed
+from distarray.torch.tensor.between_modules import given as handed
+from distarray.torch.tensor.dist_tensor import DistTensor
 
 __all__ = ["PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput"]
 

@@ -26,8 +26,8 @@ from distarray.torch.layers import (
 from distarray.torch.parameters import place, whole_shape
 from distarray.torch.parts import plainly
 from distarray.torch.placed import placed_of
-from distarray.torch.tensor.kind import DistTensor
-from distarray.torch.tensor.passing import given
+from distarray.torch.tensor.between_modules import given
+from distarray.torch.tensor.dist_tensor import DistTensor
 
 __all__ = ["ColwiseParallel", "DropoutParallel", "RowwiseParallel", "SequenceParallel"]
 

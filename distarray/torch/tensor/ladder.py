@@ -16,10 +16,10 @@ from torch import Tensor
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.torch.tensor.calls import replaced, tensors_in
-from distarray.torch.tensor.mixing import common_mesh, plain_operand
+from distarray.torch.tensor.moved_views import Source, current, written_back
 from distarray.torch.tensor.moving import moved, refilled
+from distarray.torch.tensor.operands import common_mesh, plain_operand
 from distarray.torch.tensor.planning import Plan, plan_for, wrong_shape
-from distarray.torch.tensor.sources import Source, current, written_back
 from distarray.torch.tensor.spec import Spec
 from distarray.torch.tensor.table import Row, row_of
 

@@ -19,8 +19,8 @@ from distarray.torch.tensor.calls import (
     tensors_in,
 )
 from distarray.torch.tensor.drawing import drawn_alike
-from distarray.torch.tensor.gathering import gathering, refuse_or_warn
-from distarray.torch.tensor.mixing import common_mesh
+from distarray.torch.tensor.fallback import gathering, refuse_or_warn
+from distarray.torch.tensor.operands import common_mesh
 from distarray.torch.tensor.spec import Spec, contiguous_strides
 from distarray.torch.tensor.table import Decision, Row
 

@@ -11,7 +11,7 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.torch.tensor.aligning import batched
 from distarray.torch.tensor.calls import Call
-from distarray.torch.tensor.gathering import refuse_or_warn
+from distarray.torch.tensor.fallback import refuse_or_warn
 from distarray.torch.tensor.table import Decision, composed, rule
 
 #: For each operator, how many of the last dimensions of its operands are those of a matrix.

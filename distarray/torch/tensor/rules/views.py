@@ -1,7 +1,7 @@
 """Views: indexing, transposing, reshaping. Elements stay where they are, if that is possible.
 
 A reshape that cannot leave them there is one exchange, and its result a view with memory of its own
-(see :mod:`distarray.torch.tensor.sources`).
+(see :mod:`distarray.torch.tensor.moved_views`).
 """
 
 from collections.abc import Sequence

@@ -12,8 +12,8 @@ import torch
 
 from distarray.layout import Fold, Layout
 from distarray.torch.activations import Activation, laid_out
-from distarray.torch.tensor import crossing
-from distarray.torch.tensor.kind import DistTensor
+from distarray.torch.tensor import autograd
+from distarray.torch.tensor.dist_tensor import DistTensor
 from distarray.torch.tensor.spec import Spec, contiguous_strides
 
 __all__ = ["given", "taken"]
@@ -25,7 +25,7 @@ def given(x: Any) -> Any:
         return x
     part, layout = x.local, x.layout
     spec = Spec(x.mesh, layout, contiguous_strides(layout.shape), part.dtype, part.device)
-    result = crossing.entered_as(DistTensor, part, spec, x.grads)
+    result = autograd.entered_as(DistTensor, part, spec, x.grads)
     result._light = (x, result._version)
     return result
 
@@ -39,7 +39,7 @@ def taken(x: Any) -> Any:
         return light[0]
     layout = _plain(x._spec.layout)
     if layout is not x._spec.layout:
-        x = crossing.redistributed(x, layout)
+        x = autograd.redistributed(x, layout)
     found = laid_out(x.to_local(), x.mesh, layout)
     x._light = (found, x._version)
     return found

@@ -14,10 +14,10 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.layout.layout import normalize_placements
 from distarray.torch.carrying import gradient_layout
-from distarray.torch.tensor.entering import listed
+from distarray.torch.tensor.from_parts import listed
 from distarray.torch.tensor.ladder import made
+from distarray.torch.tensor.moved_views import current
 from distarray.torch.tensor.moving import moved
-from distarray.torch.tensor.sources import current
 from distarray.torch.tensor.spec import Spec, contiguous_strides
 from distarray.typing import Placements
 

@@ -9,7 +9,7 @@ from distarray.array import distribute
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agreed
 from distarray.torch.bridge import block_of, to_torch
-from distarray.torch.tensor.kind import DistTensor, of_part
+from distarray.torch.tensor.dist_tensor import DistTensor, of_part
 from distarray.typing import Placements
 
 __all__ = ["distribute_tensor"]

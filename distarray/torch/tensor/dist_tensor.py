@@ -12,10 +12,10 @@ from distarray.array.storage import is_contiguous
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Placement
 from distarray.torch.bridge import block_of, to_torch
-from distarray.torch.tensor import crossing
-from distarray.torch.tensor.entering import layout_of_parts, normalized
+from distarray.torch.tensor import autograd
+from distarray.torch.tensor.from_parts import layout_of_parts, normalized
 from distarray.torch.tensor.ladder import dispatch, made
-from distarray.torch.tensor.sources import current
+from distarray.torch.tensor.moved_views import current
 from distarray.torch.tensor.spec import Spec, contiguous_strides, strides_like
 from distarray.typing import Array, Placements
 
@@ -124,7 +124,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         """
         mesh = device_mesh if mesh is None else mesh
         local, mesh, layout = layout_of_parts(local, mesh, placements, shape, run_check)
-        found: DistTensor = crossing.entered(DistTensor, local, mesh, layout, grad_placements)
+        found: DistTensor = autograd.entered(DistTensor, local, mesh, layout, grad_placements)
         return found
 
     # -- attributes ----------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         ----
         None.
         """
-        return crossing.left(self, grad_placements)
+        return autograd.left(self, grad_placements)
 
     def redistribute(
         self,
@@ -200,7 +200,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         """
         mesh = device_mesh if mesh is None else mesh
         layout = normalized(self, mesh, placements)
-        found: DistTensor = crossing.redistributed(self, layout)
+        found: DistTensor = autograd.redistributed(self, layout)
         return found
 
     def full_tensor(self, *, grad_placements: Placements | None = None) -> Tensor:
@@ -217,7 +217,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         As `redistribute`; the gradient sends nothing by default.
         """
         whole = Layout.replicated(tuple(self.shape), self._spec.mesh.shape)
-        return crossing.left(crossing.redistributed(self, whole), grad_placements)
+        return autograd.left(autograd.redistributed(self, whole), grad_placements)
 
     def to_array(self) -> DistArray:
         """The distributed array over the same memory; without gradients.
@@ -244,7 +244,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
     def requires_grad_(self, requires_grad: bool = True) -> "DistTensor":
         """Ask for gradients of a tensor; of a leaf they come laid out as it is."""
         super().requires_grad_(requires_grad)
-        crossing.watch(self)
+        autograd.watch(self)
         return self
 
     # -- values --------------------------------------------------------------------------------
