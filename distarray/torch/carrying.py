@@ -230,12 +230,13 @@ def _contributed(
     neutral = _NEUTRAL.get(dst.placements[fresh[0]].op)  # type: ignore[attr-defined]
     if neutral is None:
         return _exchanged(tensor, mesh, src, Layout.from_cuts(dst.cuts, dst.mesh_shape, kept))
-    if all(
+    lies_there = all(
         mine is theirs
         or mine == theirs
         or (set(mine.mesh_dims) <= set(fresh) and theirs.parts == 1)
         for mine, theirs in zip(src.cuts, dst.cuts, strict=True)
-    ):
+    )
+    if lies_there and not dst.ats:
         here = src
     else:
         here = Layout.from_cuts(dst.cuts, dst.mesh_shape, kept)

@@ -36,7 +36,6 @@ MATRICES = {
     "eigh": lambda x: torch.linalg.eigh(spd(x))[0],
     "lu": lambda x: torch.linalg.lu(x)[2],
     "triangular": lambda x: torch.linalg.solve_triangular(x.triu() + 2, x, upper=True),
-    "matrix_exp": torch.linalg.matrix_exp,
 }
 
 

@@ -37,7 +37,6 @@ _MATRICES = {
     "aten.linalg_solve_triangular": (2, 2),
     "aten.triangular_solve": (2, 2),
     "aten.linalg_householder_product": (2, 1),
-    "aten.linalg_matrix_exp": (2,),
 }
 
 
