@@ -91,11 +91,6 @@ def assigned_answer(m):
     return x
 
 
-def of_dates(m):
-    dates = m.array(["2020-01-01", "2021-02-03"], "M8[D]")
-    return np.ndarray((2,), "M8[D]", dates)
-
-
 def order_of_objects(m):
     file = io.BytesIO()
     m.save(file, m.asfortranarray(m.array([[1, 2], [3, 4]], dtype=object)))
@@ -243,7 +238,6 @@ CALLS = {
     "zeros like a subclass": lambda m: alike(m, "zeros_like", dtype=int),
     "no more a subclass": lambda m: alike(m, "empty_like", subok=False),
     "full like a subclass": lambda m: m.full_like(np.ones(3).view(Derived), 2.0),
-    "the bytes of dates": of_dates,
     "an ellipsis in out": lambda m: m.negative(grid(m), out=(...,)),
     "no ufunc": lambda m: grid(m).__array_ufunc__(1, "__call__"),
     "more than there is": lambda m: m.empty(2**64),
