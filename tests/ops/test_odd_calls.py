@@ -91,6 +91,11 @@ def assigned_answer(m):
     return x
 
 
+def of_dates(m):
+    dates = m.array(["2020-01-01", "2021-02-03"], "M8[D]")
+    return np.ndarray((2,), "M8[D]", dates)
+
+
 def order_of_objects(m):
     file = io.BytesIO()
     m.save(file, m.asfortranarray(m.array([[1, 2], [3, 4]], dtype=object)))
@@ -264,6 +269,10 @@ def outcome(call, m):
         return type(error), str(error)
     whole = np.asarray(found)
     return whole.dtype, whole.tolist()
+
+
+if np.lib.NumpyVersion(np.__version__) < "2.5.0":  # on 2.5 ours refuses what NumPy reads, aloud
+    CALLS["the bytes of dates"] = of_dates
 
 
 @pytest.mark.filterwarnings("ignore:The chararray class")  # NumPy 2.5, about what is asked for
