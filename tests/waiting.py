@@ -1,8 +1,10 @@
 """What is done for large arrays or long loops alone, done always, so that small tests see it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["everything_is_kept", "everything_waits"]
+__all__ = ["everything_is_kept", "everything_waits", "nothing_is_watched"]
 
 
 def everything_waits(replace: Any = setattr) -> None:
@@ -22,3 +24,17 @@ def everything_is_kept(replace: Any = setattr) -> None:
     replace(mirrors, "FEW", 1)
     replace(mirrors, "WORTH", 0)
     replace(mirrors, "names_blocks", lambda: False)
+
+
+@contextmanager
+def nothing_is_watched() -> Iterator[None]:
+    """As if no test before had overridden operators, or compared calls, which is remembered."""
+    from distarray.array import ladder
+    from distarray.array.floaterrors import NORMAL
+
+    watched = ladder.usual, ladder.unwatched, ladder.plain_items
+    before = [state[0] for state in watched]
+    ladder.usual[0], ladder.unwatched[0], ladder.plain_items[0] = NORMAL, True, True
+    yield
+    for state, value in zip(watched, before, strict=True):
+        state[0] = value

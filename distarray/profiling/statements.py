@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 from functools import lru_cache
+from threading import Lock
 
 from distarray.comm.user_lines import source
 from distarray.profiling.measured import Line
@@ -11,6 +12,8 @@ __all__ = ["line_of", "text_of"]
 
 #: Files larger than this are taken line by line: they are not written by hand.
 _MOST_LINES = 20_000
+#: Python 3.11 counts the depth of all the trees that are being made together, of other threads too.
+_one_at_a_time = Lock()
 
 
 @lru_cache(maxsize=65536)
@@ -33,7 +36,8 @@ def _starts(path: str) -> dict[int, int]:
     if not lines or len(lines) > _MOST_LINES:
         return {}
     try:
-        tree = ast.parse("\n".join(lines))
+        with _one_at_a_time:
+            tree = ast.parse("\n".join(lines))
     except (SyntaxError, ValueError, RecursionError):
         return {}
     found: dict[int, int] = {}

@@ -8,13 +8,12 @@ import pytest
 import distarray.ops  # noqa: F401
 from distarray import trace
 from distarray.array import DistArray, at_hand, distribute
-from distarray.array.floaterrors import NORMAL
-from distarray.array.ladder import usual
 from distarray.array.registry import FUNCTIONS
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Replicate, Shard
 from distarray.testing import assert_matches
+from tests.waiting import nothing_is_watched
 
 LINE, PLANE = np.array([3.0, -1.0, 2.5, 0.5]), np.arange(12.0).reshape(3, 4)
 #: Calls of a function that lays an array out, or leaves it NumPy's.
@@ -81,10 +80,9 @@ def outcome(call):
 
 @pytest.fixture(autouse=True)
 def _nothing_to_look_at():
-    """Tests before may have overridden operators, or compared calls; nothing is at hand then."""
-    before, usual[0] = usual[0], NORMAL
-    yield
-    usual[0] = before
+    """Nothing is at hand where operators have been overridden, or calls compared."""
+    with nothing_is_watched():
+        yield
 
 
 @pytest.mark.host

@@ -14,10 +14,8 @@ import distarray.numpy as dnp
 from distarray import DeviceMesh, Replicate, Shard
 from distarray.array import deferred, tiled, waiting
 from distarray.array.deferred import Deferred
-from distarray.array.floaterrors import NORMAL
-from distarray.array.ladder import usual
 from distarray.array.memories import held
-from tests.waiting import everything_waits
+from tests.waiting import everything_waits, nothing_is_watched
 
 pytestmark = [pytest.mark.host, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 
@@ -25,9 +23,8 @@ pytestmark = [pytest.mark.host, pytest.mark.filterwarnings("ignore::RuntimeWarni
 @pytest.fixture(autouse=True)
 def all_waits(monkeypatch):
     everything_waits(monkeypatch.setattr)
-    before, usual[0] = usual[0], NORMAL  # other tests override operators, which is remembered
-    yield
-    usual[0] = before
+    with nothing_is_watched():
+        yield
 
 
 NAMES = ("a", "b", "c", "d")

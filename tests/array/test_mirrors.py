@@ -11,10 +11,8 @@ import distarray
 import distarray.numpy as dnp
 from distarray import DeviceMesh, Shard
 from distarray.array import handed_out, mirrors
-from distarray.array.floaterrors import NORMAL
-from distarray.array.ladder import usual
 from distarray.errors import PerformanceWarning
-from tests.waiting import everything_is_kept, everything_waits
+from tests.waiting import everything_is_kept, everything_waits, nothing_is_watched
 
 pytestmark = [pytest.mark.host, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 ROWS, COLUMNS = 7, 5
@@ -22,9 +20,8 @@ ROWS, COLUMNS = 7, 5
 
 @pytest.fixture(autouse=True)
 def operators_are_ours():
-    before, usual[0] = usual[0], NORMAL  # other tests override operators, which is remembered
-    yield
-    usual[0] = before
+    with nothing_is_watched():
+        yield
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from distarray.testing import assert_matches
 
 LINES = np.array([[1.0, 2], [4, 5], [1, 2], [-3, 0], [4, 5]])
 RECORDS = np.zeros(5, [("a", "i4"), ("b", "f8")])
+SPANS = np.arange(-3, 9, dtype="m8[s]").reshape(4, 3)
 
 
 def after(values, *writes):
@@ -32,6 +33,12 @@ def flat_after(values, key, value):
 CALLS = {
     "a list as powers": (np.arange(5), lambda x: x ** [3, 2, 1, 0, 2]),
     "a unit of time, folded": (np.arange(10, dtype="m8[s]"), np.fmax.reduce),
+    "spans by numbers": (SPANS, lambda x: np.dot(x, np.array([2, -1, 3]))),
+    "spans by spans": (SPANS, lambda x: np.inner(x, x[:2])),
+    "spans, summed": (SPANS, lambda x: np.vdot(x, np.arange(12).reshape(4, 3))),
+    "spans by columns": (SPANS, lambda x: np.tensordot(x, np.ones((4, 2), int), ([0], [0]))),
+    "all products of spans": (SPANS[0], lambda x: np.outer(x, np.array([1.5, 2.0]))),
+    "a table of spans": (SPANS, lambda x: np.kron(x, np.array([[1, 2]]))),
     "the other byte order, by rows": (LINES.astype(">f8"), lambda x: np.unique(x, axis=0)),
     "a tuple is a record": (RECORDS, lambda x: after(x, (1, (3, 4.5)), (slice(3, 5), (1, 2.0)))),
     "tuples are records": (RECORDS, lambda x: after(x, (slice(1, 3), [(1, 2.0), (3, 4.0)]))),

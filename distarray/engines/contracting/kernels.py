@@ -42,13 +42,21 @@ def ufunc_kernel(ufunc: np.ufunc, subscripts: str) -> Kernel:
 
 def _slow(dtype: np.dtype[Any], block: Array) -> bool:
     """Whether einsum is faster: NumPy's product of integer matrices has no blocks and no SIMD."""
-    return dtype.kind in "iu" and type(block) is np.ndarray
+    return dtype.kind in "ium" and type(block) is np.ndarray
 
 
 def _summed(subscripts: str, *blocks: Array) -> Array:
     """The sum of products by einsum."""
+    if blocks[0].dtype.kind == "m":
+        return _summed_spans(subscripts, *blocks)
     result: Array = np.einsum(subscripts, *blocks)
     return result
+
+
+def _summed_spans(subscripts: str, *blocks: Array) -> Array:
+    """The sum of products of time spans as NumPy's dot has it: that of integers, without a unit."""
+    result: Array = np.array(np.einsum(subscripts, *[block.view(np.int64) for block in blocks]))
+    return result.view("m8")
 
 
 def _cast(block: Array, dtype: np.dtype[Any]) -> Array:
@@ -98,12 +106,17 @@ def _elementwise(terms: Sequence[Labels], out: Labels) -> Kernel:
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
         # A block without dimensions broadcasts unchanged: a scalar goes with blocks on any device.
         a, b = [
-            _cast(block, dtype).transpose(order)[(*key, ...)] if order else _cast(block, dtype)
-            for block, order, key in zip(blocks, orders, keys, strict=True)
+            factor.transpose(order)[(*key, ...)] if order else factor
+            for factor, order, key in zip(_factors(blocks, dtype), orders, keys, strict=True)
         ]
         return call_ufunc(np.multiply, a, b, order="C")
 
     return multiply
+
+
+def _factors(blocks: Sequence[Array], dtype: np.dtype[Any]) -> Sequence[Array]:
+    """The blocks in the type of their product; but a time span is multiplied by a number."""
+    return blocks if dtype.kind == "m" else [_cast(block, dtype) for block in blocks]
 
 
 def _added_to_zero(product: Kernel, einsum: Kernel) -> Kernel:
