@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+from hypothesis import settings
 
 #: One rank, uneven parts, and a grid of two dimensions.
 RANKS = (1, 3, 4)
+#: Layouts that a test draws for each of the many functions; the database of operators has more.
+EXAMPLES = 20
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -13,6 +18,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
+    for item in items:
+        if _is_about_a_rule(item):
+            _draw_few(item.function)
+
+
+def _draw_few(test: Callable[..., None]) -> None:
+    """Let a property test draw no more than EXAMPLES."""
+    name = "_hypothesis_internal_use_settings"
+    chosen = getattr(test, name, None)
+    if chosen is not None:
+        setattr(test, name, settings(chosen, max_examples=min(EXAMPLES, chosen.max_examples)))
 
 
 def _is_about_a_rule(item: pytest.Item) -> bool:
