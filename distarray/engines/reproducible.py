@@ -1,33 +1,35 @@
 """Floating-point reductions with the same bits on every mesh: ``config.reproducible``.
 
-Sums are made independent of the order by pre-rounding (Demmel and Nguyen, Fast Reproducible
-Floating-Point Summation, 21st IEEE Symposium on Computer Arithmetic, 2013). The largest magnitude
-and the number of summands, which every rank knows, determine powers of two at which all summands
-are split. The leading parts are multiples of one unit, and few enough that their sum is exact in
-any order; the remainders are split again, a few times. The totals of the parts are equal on all
-meshes, and are added in one fixed order. The parts reach at least three bits below the last bit of
-the largest summand for all summands together, so the error is below that of pairwise summation.
+Sums are added up by a tree that depends on the number of summands alone
+(:mod:`distarray.plan.summation`). Along memory it is the tree of NumPy's own pairwise sum, so that
+the bits are NumPy's: each rank lets NumPy add what is whole in its part, and the ranks join their
+few sums, and the summands at their borders, two and two. Over dimensions that come before others
+NumPy adds one row after the other, which no two ranks can do at the same time; there the leaves of
+the tree are chunks of rows, added as NumPy does.
 
-A sum of doubles costs one more allreduce (of the maxima), three times the elements in the other
-one, and about ten times the arithmetic, in cache, tile by tile. Products and other ufuncs that
-round (hypot, logaddexp) have no such form: the ranks along the axis take turns
-(:mod:`distarray.engines.chains`), which takes as long as on one rank.
+A sum takes as long as a plain one, and log2(ranks) messages of about 2 log2(n) numbers and some
+summands, where the axis is cut. Products and other ufuncs that round (hypot, logaddexp) have no
+such form: the ranks along the axis take turns (:mod:`distarray.engines.chains`), which takes as
+long as on one rank.
 """
 
+from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from distarray.array import DistArray
-from distarray.array.portable import as_array, contiguous
+from distarray.array import DistArray, movement
+from distarray.array.portable import on_host
 from distarray.comm import DeviceMesh
+from distarray.comm.group import Group
 from distarray.engines import chains
-from distarray.engines.tiles import spot, tiles
-from distarray.layout import Fold, Layout
+from distarray.layout import Cut, Layout
+from distarray.plan import Tree
+from distarray.plan.summation import CHUNK
 from distarray.typing import Array, ArrayLike
 
-__all__ = ["binned_sum", "in_order_dtype", "reduce"]
+__all__ = ["in_order_dtype", "ordered_sum", "reduce"]
 
 NoValue: Any = np._NoValue
 
@@ -50,7 +52,7 @@ def reduce(
     block = x.block
     if mask is not None:
         block = np.where(mask, block, block.dtype.type(0))
-    total = binned_sum(block, axes, x.layout, x.mesh, dtype)
+    total = ordered_sum(block, axes, x.layout, x.mesh, dtype)
     return total if initial is NoValue or initial is None else np.add(initial, total).astype(dtype)
 
 
@@ -63,7 +65,7 @@ def in_order_dtype(ufunc: np.ufunc, dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.clongdouble) if dtype.kind == "c" and ufunc is not np.add else dtype
 
 
-def binned_sum(
+def ordered_sum(
     block: Array, axes: tuple[int, ...], layout: Layout, mesh: DeviceMesh, dtype: np.dtype[Any]
 ) -> Array:
     """The sum of a distributed array over axes.
@@ -71,7 +73,7 @@ def binned_sum(
     Parameters
     ----------
     block : array
-        This rank's block of the array.
+        This rank's block of the array. A GPU adds in an order of its own: the host does it.
     axes : tuple of int
         The dimensions to sum over.
     layout : Layout
@@ -88,89 +90,198 @@ def binned_sum(
 
     Cost
     ----
-    An allreduce of the maxima and one of the totals of the parts, if a reduced dimension is cut.
+    For each reduced dimension that is cut, log2(ranks) messages and a broadcast of the result.
+    Where the last dimensions are all reduced, and another than the first of them is cut, the array
+    is exchanged before. What does not lie in C order is copied.
     """
-    if dtype.kind == "c":
-        pairs = contiguous(block.astype(dtype, copy=False))
-        pairs = pairs.reshape(block.shape).view(pairs.real.dtype).reshape(*block.shape, 2)
-        parts = _binned(pairs, axes, layout, mesh, np.promote_types(pairs.dtype, "f8"))
-        return (parts[..., 0] + 1j * parts[..., 1]).astype(dtype)
-    return _binned(block, axes, layout, mesh, np.promote_types(dtype, "f8")).astype(dtype)
-
-
-def _binned(
-    block: Array, axes: tuple[int, ...], layout: Layout, mesh: DeviceMesh, kind: np.dtype[Any]
-) -> Array:
-    """The sum of real numbers in the floating-point type `kind`."""
-    mesh_dims = tuple(sorted({m for axis in axes for m in layout.cuts[axis].mesh_dims}))
-    group = mesh.subgroup(mesh_dims) if mesh_dims and mesh.coords is not None else None
-    largest = _largest(block, axes, kind)
-    if group is not None:
-        largest = group.allreduce(as_array(largest), Fold.MAX)
-    count = prod([layout.shape[axis] for axis in axes])
-    sigmas, shift = _scales(largest, count, kind)
-    clean, scaled = bool(np.isfinite(largest).all()), bool(shift.any())
-    totals: Array = np.zeros((len(sigmas) + 1, *largest.shape), kind, like=block)
-    for key in tiles(block) if block.size else ():
-        where = spot(key, axes)
-        rest = block[key].astype(kind)
-        if not clean:
-            odd = ~np.isfinite(rest)
-            totals[-1][where] += _total(np.where(odd, rest, 0), axes)
-            rest[odd] = 0
-        if scaled:
-            rest = np.ldexp(rest, -shift[where])
-        _split(rest, [sigma[where] for sigma in sigmas], totals[(slice(-1), *where)], axes)
-    if group is not None:
-        totals = group.allreduce(totals, Fold.SUM)
-    result: Array = totals[-2]
-    for part in reversed(totals[:-2]):
-        result = part + result
-    if scaled:
-        result = np.ldexp(result, shift)
-    odd = np.where(np.isnan(totals[-1]), kind.type(np.nan), totals[-1])
-    return result if clean else np.where(np.isfinite(largest), result, odd)
-
-
-def _scales(largest: Array, count: int, kind: np.dtype[Any]) -> tuple[list[Array], Array]:
-    """Where to split the numbers, and by which powers of two to scale them down before.
-
-    A sum of `count` numbers below 2**e stays below 2**(e + levels). At 1.5 * 2**s, with s one
-    above that exponent, a number is rounded to a multiple of 2**(s - nmant), and `count` such
-    multiples add up without rounding. The remainder is below 2**(s - nmant - 1).
-    """
-    limits = np.finfo(kind)
-    levels = max(count - 1, 1).bit_length()
-    _, exponent = np.frexp(np.where(np.isfinite(largest), largest, kind.type(1)))
-    shift = np.where(exponent + levels + 2 >= limits.maxexp, levels + 4, 0)
-    first = exponent - shift + levels + 1
-    kept = limits.nmant - levels  # bits that one split removes
-    splits = -(-(limits.nmant + 1 + levels + 4) // kept)
-    return [np.ldexp(kind.type(1.5), first - kept * split) for split in range(splits)], shift
-
-
-def _largest(block: Array, axes: tuple[int, ...], kind: np.dtype[Any]) -> Array:
-    """The largest magnitudes along the axes, which are kept; NaN where there is one."""
-    shape = [1 if dim in axes else extent for dim, extent in enumerate(block.shape)]
-    largest = np.zeros(shape, kind, like=block)
-    for key in tiles(block) if block.size else ():
-        where = spot(key, axes)
-        found = np.max(np.abs(block[key].astype(kind)), axis=axes, keepdims=True)
-        largest[where] = np.maximum(largest[where], found)
-    return largest
-
-
-def _split(rest: Array, sigmas: list[Array], totals: Array, axes: tuple[int, ...]) -> None:
-    """Split numbers at each sigma, and add the exact sum of each part to its total."""
-    part = np.empty_like(rest)
-    for sigma, total in zip(sigmas, totals, strict=True):
-        np.add(rest, sigma, out=part)
-        np.subtract(part, sigma, out=part)
-        total += _total(part, axes)
-        np.subtract(rest, part, out=rest)
-
-
-def _total(part: Array, axes: tuple[int, ...]) -> Array:
-    """The sum over the axes, which are kept."""
-    total: Array = np.sum(part, axis=axes, keepdims=True)
+    total: Array = on_host(_ordered_sum, block, axes, layout, mesh, dtype)
     return total
+
+
+def _ordered_sum(
+    block: Array, axes: tuple[int, ...], layout: Layout, mesh: DeviceMesh, dtype: np.dtype[Any]
+) -> Array:
+    if dtype == np.float16:  # NumPy, too, adds these in single precision
+        return _ordered_sum(block, axes, layout, mesh, np.dtype(np.float32)).astype(dtype)
+    if not axes:
+        return block.astype(dtype)
+    first = layout.ndim
+    while first - 1 in axes:
+        first -= 1
+    shape = [1 if dim in axes else extent for dim, extent in enumerate(block.shape)]
+    if first < layout.ndim:
+        lead = next((d for d in range(first, layout.ndim) if layout.shape[d] > 1), first)
+        block, layout = _cut_first(block, layout, lead, range(first, layout.ndim), mesh)
+        data = np.ascontiguousarray(block, dtype)
+        inner = prod(layout.shape[lead + 1 :])
+        tree = Tree(layout.shape[lead] * inner, 2 if dtype.kind == "c" else 1)
+        data = data.reshape(prod(data.shape[:first]), -1 if data.size else 0, 1)
+        data = _along(data, tree, layout.cuts[lead], inner, mesh)
+    else:
+        data = np.ascontiguousarray(block, dtype)
+    for axis in sorted([axis for axis in axes if axis < first], reverse=True):
+        before, count, after = prod(block.shape[:axis]), block.shape[axis], prod(shape[axis + 1 :])
+        tree = Tree(layout.shape[axis], 0)
+        data = _along(data.reshape(before, count, after), tree, layout.cuts[axis], 1, mesh)
+    return data.reshape(shape)
+
+
+def _cut_first(
+    block: Array, layout: Layout, lead: int, dims: Sequence[int], mesh: DeviceMesh
+) -> tuple[Array, Layout]:
+    """The array with no dimension of `dims` cut but `lead`, by all that have cut any of them."""
+    others = [dim for dim in dims if dim != lead and layout.cuts[dim].parts > 1]
+    if not others:
+        return block, layout
+    cutting = [m for dim in (lead, *others) for m in layout.cuts[dim].mesh_dims]
+    radix = tuple([mesh.shape[m] for m in cutting])
+    cut = Cut.chunked(layout.shape[lead], tuple(cutting), radix)
+    wanted = layout.without_cut(others).replace(lead, cut)
+    return movement.moved(block, layout, wanted, mesh.on("cpu")), wanted
+
+
+# -- trees -------------------------------------------------------------------------------------
+
+
+class _Held(NamedTuple):
+    """What is known of a range of summands: values (pieces, before, after) of its pieces."""
+
+    start: int
+    stop: int
+    values: Array
+
+
+def _along(data: Array, tree: Tree, cut: Cut, inner: int, mesh: DeviceMesh) -> Array:
+    """The sum over the middle one of three dimensions, of which this rank holds a part.
+
+    Parameters
+    ----------
+    data : array
+        (before, summands, after), in C order.
+    tree : Tree
+        Of all summands.
+    cut : Cut
+        Which of them are whose, in units of `inner`.
+    inner : int
+        Summands in an index of the cut.
+    mesh : DeviceMesh
+        The mesh.
+    """
+    if cut.parts == 1:
+        return _node(tree, data)
+    group = mesh.subgroup(cut.mesh_dims)  # whose ranks are the blocks of the cut
+    order = range(group.size)[:: -1 if cut.step < 0 else 1]
+    bounds = [cut.interval(group.rank)[side] * inner for side in (0, 1)]
+    total = _joined(_held(tree, data, *bounds), tree, cut, inner, group, order)
+    return group.broadcast(total, order[0], "sum in order") if total.size else total
+
+
+def _held(tree: Tree, data: Array, start: int, stop: int) -> _Held:
+    """The values of the pieces of this rank's range."""
+    values = [np.empty((0, data.shape[0], data.shape[2]), data.dtype)]
+    for piece in tree.pieces(start, stop):
+        part = data[:, piece.start - start : piece.stop - start]
+        values.append(_node(tree, part)[None] if piece.is_node else part.transpose(1, 0, 2))
+    return _Held(start, stop, np.concatenate(values))
+
+
+def _joined(
+    held: _Held, tree: Tree, cut: Cut, inner: int, group: Group, order: Sequence[int]
+) -> Array:
+    """The whole sum on the first rank in order; on the others an array for it."""
+    place, size, step = order.index(group.rank), group.size, 1
+    rest, kind = held.values.shape[1:], held.values.dtype
+    while step < size:
+        if place % (2 * step):
+            if held.values.size:
+                group.exchange([(order[place - step], held.values)], [], "sum in order")
+            return np.empty(rest, kind)
+        if place + step < size:
+            peer, last = order[place + step], order[min(place + 2 * step, size) - 1]
+            start, stop = cut.interval(peer)[0] * inner, cut.interval(last)[1] * inner
+            count = sum([piece.values for piece in tree.pieces(start, stop)])
+            theirs = np.empty((count, *rest), kind)
+            if theirs.size:
+                group.exchange([], [(peer, theirs)], "sum in order")
+            held = _join(tree, held, _Held(start, stop, theirs))
+        step *= 2
+    return held.values[0] if tree.length else np.zeros(rest, kind)
+
+
+def _join(tree: Tree, left: _Held, right: _Held) -> _Held:
+    """What is known of two ranges, one after the other, as of one."""
+    if left.start == left.stop or right.start == right.stop:
+        return right if left.start == left.stop else left
+    known = _Known(tree, left, right)
+    values = [
+        known.total(piece.start, piece.stop)[None]
+        if piece.is_node
+        else known.summands(piece.start, piece.stop)
+        for piece in tree.pieces(left.start, right.stop)
+    ]
+    return _Held(left.start, right.stop, np.concatenate(values))
+
+
+class _Known:
+    """The sums of nodes, and summands of leaves, that two neighbouring ranges bring."""
+
+    def __init__(self, tree: Tree, *sides: _Held) -> None:
+        self._tree = tree
+        self._nodes: dict[tuple[int, int], Array] = {}
+        self._loose: list[tuple[int, Array]] = []
+        for side in sides:
+            place = 0
+            for piece in tree.pieces(side.start, side.stop):
+                found = side.values[place : place + piece.values]
+                place += piece.values
+                if piece.is_node:
+                    self._nodes[piece.start, piece.stop] = found[0]
+                else:
+                    self._loose.append((piece.start, found))
+
+    def summands(self, start: int, stop: int) -> Array:
+        """The summands of a range within a leaf."""
+        inside = [
+            found[max(start - first, 0) : stop - first]
+            for first, found in self._loose
+            if first < stop and start < first + len(found)
+        ]
+        return np.concatenate(inside)
+
+    def total(self, start: int, stop: int) -> Array:
+        """The sum of a node."""
+        known = self._nodes.get((start, stop))
+        if known is not None:
+            return known
+        tree = self._tree
+        if tree.is_leaf(start, stop):
+            return _node(tree, np.ascontiguousarray(self.summands(start, stop).swapaxes(0, 1)))
+        middle = tree.middle(start, stop)
+        added: Array = self.total(start, middle) + self.total(middle, stop)
+        return added
+
+
+def _node(tree: Tree, data: Array) -> Array:
+    """The sum of a whole node of the tree; `data` is (before, summands, after)."""
+    if tree.width:
+        total: Array = np.add.reduce(data[:, :, 0], axis=1)[:, None]
+        return total
+    if data.shape[2] == 1:  # NumPy would take a column for memory to add pairwise
+        return _sum_of_chunks(np.repeat(data, 2, axis=2))[:, :1]
+    return _sum_of_chunks(data)
+
+
+def _sum_of_chunks(data: Array) -> Array:
+    """The sum of rows, chunk by chunk, and of the chunks two and two."""
+    before, count, after = data.shape
+    full = count // CHUNK
+    chunks = data[:, : full * CHUNK].reshape(before, full, CHUNK, after)
+    sums: Array = np.add.reduce(chunks, axis=2)
+    if full * CHUNK < count or not count:
+        rest = np.add.reduce(data[:, full * CHUNK :], axis=1)
+        sums = np.concatenate([sums, rest[:, None]], axis=1)
+    while sums.shape[1] > 1:
+        even = sums.shape[1] // 2 * 2
+        pairs = sums[:, 0:even:2] + sums[:, 1:even:2]
+        sums = np.concatenate([pairs, sums[:, even:]], axis=1)
+    return sums[:, 0]

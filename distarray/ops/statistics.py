@@ -321,7 +321,7 @@ def squared_deviations(
     shape = plan.layout.local_shape(mesh.coords)
     if config.settings.reproducible and mesh.coords is not None:
         square = _squares(block, centre, skip)
-        part = reproducible.binned_sum(square, plan.axes, x.layout, mesh, plan.dtype)
+        part = reproducible.ordered_sum(square, plan.axes, x.layout, mesh, plan.dtype)
         part = part.reshape(shape)
         return wrap(part if part.ndim else mesh.scalar(part), plan.layout, mesh)
     if block.size:

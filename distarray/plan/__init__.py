@@ -25,6 +25,7 @@ from distarray.plan.exchange import (
 from distarray.plan.halo import Halo, Patch, Reach, plan_halo
 from distarray.plan.propagate import Propagation, broadcast_shapes, propagate, restrict, shape_text
 from distarray.plan.reduction import ReductionPlan, plan_reduction
+from distarray.plan.summation import Piece, Tree
 
 __all__ = [
     "Contraction",
@@ -34,6 +35,7 @@ __all__ = [
     "Outline",
     "Panels",
     "Patch",
+    "Piece",
     "Propagation",
     "Reach",
     "ReductionPlan",
@@ -41,6 +43,7 @@ __all__ = [
     "Slices",
     "Source",
     "Transfer",
+    "Tree",
     "broadcast_shapes",
     "cells",
     "coords_of",

@@ -5,11 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray
+from distarray.array import DistArray, to_layout, wrap
 from distarray.config import config
 from distarray.engines.contracting.exact import exact_contraction
 from distarray.engines.contracting.execution import execute
 from distarray.engines.contracting.program import Program
+from distarray.engines.reproducible import ordered_sum
+from distarray.layout import Layout
+from distarray.plan import Contraction
 from distarray.typing import Array
 
 __all__ = ["contract", "deliver"]
@@ -39,11 +42,39 @@ def contract(
     That of the plan: one exchange for each operand that has to move (one a panel if it is large),
     and one allreduce or reduce-scatter (one a part) if a summed label is cut. With
     ``config.reproducible``, for numbers that round, about ten times the arithmetic and the size of
-    the result, and two more small allreduces.
+    the result, and two more small allreduces; for products element by element that are summed,
+    such as those of vectors, the products as a temporary.
     """
-    if program.rounds and config.settings.reproducible:
-        return exact_contraction(program, operands)
-    return execute(program, operands, out)
+    if not program.rounds or not config.settings.reproducible:
+        return execute(program, operands, out)
+    if _is_sum_of_products(program.spec):
+        return _sum_of_products(program, operands)
+    return exact_contraction(program, operands)
+
+
+def _is_sum_of_products(spec: Contraction) -> bool:
+    """Whether the operands are multiplied element by element, and the products summed."""
+    first = spec.terms[0]
+    kept = tuple([label for label in first if label in spec.out])
+    return len(spec.terms) <= 2 and set(spec.terms) == {first} and kept == spec.out
+
+
+def _sum_of_products(program: Program, operands: Sequence[DistArray]) -> DistArray:
+    """Products element by element, and their sum in an order that no mesh changes."""
+    x, mesh, term = operands[0], operands[0].mesh, program.spec.terms[0]
+    work = np.result_type(program.dtype, np.float32)  # halves are added in single precision
+    block = x.block.astype(work, copy=False)
+    for other in operands[1:]:
+        block = block * to_layout(other, x.layout).block.astype(work, copy=False)
+    axes = tuple([dim for dim, label in enumerate(term) if label not in program.spec.out])
+    cuts = [cut for dim, cut in enumerate(x.layout.cuts) if dim not in axes]
+    layout = Layout.from_cuts(cuts, x.layout.mesh_shape)
+    shape = layout.local_shape(mesh.coords)
+    if mesh.coords is None:
+        total: Array = mesh.xp.zeros(shape, program.dtype)
+    else:
+        total = ordered_sum(block, axes, x.layout, mesh, work).reshape(shape).astype(program.dtype)
+    return wrap(mesh.scalar(total) if program.scalar else total, layout, mesh)
 
 
 def deliver(result: DistArray, out: DistArray | Array | None) -> Any:
