@@ -110,7 +110,7 @@ def _ordered_sum(
         first -= 1
     shape = [1 if dim in axes else extent for dim, extent in enumerate(block.shape)]
     if first < layout.ndim:
-        lead = next((d for d in range(first, layout.ndim) if layout.shape[d] > 1), first)
+        lead = next((d for d in range(first, layout.ndim) if layout.shape[d] != 1), first)
         block, layout = _cut_first(block, layout, lead, range(first, layout.ndim), mesh)
         data = np.ascontiguousarray(block, dtype)
         inner = prod(layout.shape[lead + 1 :])
