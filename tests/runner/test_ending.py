@@ -167,6 +167,38 @@ TIMED = """
 """
 
 
+FLAGGED = """
+    import signal
+    import numpy as np
+    from distarray import default_mesh
+
+    a = np.ones(100_000)
+    stopped = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+    print(callable(signal.getsignal(signal.SIGTERM)), flush=True)
+    for number in range(9):
+        if number == 5 and default_mesh().rank == 1:
+            signal.raise_signal(signal.SIGTERM)  # here
+        if stopped:
+            print(np.sort(a)[0])
+            break
+        a *= float(a.sum())
+"""
+
+
+def test_a_flag_that_a_signal_sets_on_one_rank(tmp_path, monkeypatch):
+    """The ranks part where one sees it a round earlier; the report says why."""
+    monkeypatch.setenv("DISTARRAY_WAIT_LIMIT", "2")
+    path = write_script(tmp_path, FLAGGED)
+    done = on_ranks(3, "program.py", cwd=tmp_path)
+    assert done.code != 0
+    assert done.out == "True\n"
+    number = 1 + [line.endswith("# here") for line in path.read_text().splitlines()].index(True)
+    assert "The program has handled signals" in done.err, done.err
+    assert f"rank 1: SIGTERM at program.py:{number}" in done.err, done.err
+    assert "distarray.job.preemption()" in done.err
+
+
 def test_a_timer_that_goes_off(tmp_path):
     """Each rank went round another number of times, and the sum was wrong."""
     write_script(tmp_path, TIMED)
