@@ -32,6 +32,17 @@ def sweeps(u, count):
             u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4.0 * u[1:-1, 1:-1]
         )
 """
+#: What a rank keeps of each conversation, for when ranks wait in vain; `a + a` has none.
+RING = """
+from distarray.comm import calls
+__name__ = "program"
+class Group:
+    among = None
+    number = 0
+    def allreduce(self):
+        calls.note(self, "allreduce", None)
+group = Group()
+"""
 COLUMNS = {
     "distarray": "a.redistribute(placements=[Shard(1)])",
     "heat": "ht.resplit(a, 1)",
@@ -56,6 +67,7 @@ CASES = [
         everywhere("float(a.sum())", dtensor="float(a.sum().full_tensor())"),
         messages="1",
     ),
+    Case("ring: a conversation", RING, {"distarray": "group.allreduce()"}),
     Case(
         "new shape: add",
         "",

@@ -18,7 +18,7 @@ from distarray.typing import Array
 if TYPE_CHECKING:
     from distarray.array.core import DistArray
 
-__all__ = ["export", "give_buffer"]
+__all__ = ["export", "give_buffer", "view_of"]
 
 #: Kinds of data types that a buffer describes completely.
 _KINDS = "?biufcSU"
@@ -57,6 +57,14 @@ def export(x: "DistArray", flags: int) -> Array:
     if x.layout.is_whole:
         return np.asarray(x.mesh.to_host(x.to_local()))
     return lent(x, CONVERSION)
+
+
+def view_of(values: Array) -> memoryview:
+    """The memory of an array; its bytes if NumPy cannot describe its elements, such as dates."""
+    try:
+        return memoryview(values)  # type: ignore[arg-type]
+    except ValueError:
+        return memoryview(values.view(f"V{values.itemsize}"))  # type: ignore[arg-type]
 
 
 def give_buffer(cls: type) -> None:

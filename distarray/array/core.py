@@ -322,7 +322,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         return call(DistArray.__array_namespace__, api_version=api_version)
 
     def __buffer__(self, flags: int, /) -> memoryview:
-        view = memoryview(buffer.export(self, flags))  # type: ignore[arg-type]
+        view = buffer.view_of(buffer.export(self, flags))
         if flags & _WRITABLE and view.readonly:
             raise BufferError("read-only: the buffer of a cut array is a gathered copy")
         return view

@@ -63,7 +63,14 @@ def handing(function: Callable[..., Any], whom: str) -> Callable[..., Any]:
 def handing_module(module: ModuleType, *names: str) -> ModuleType:
     """A module like another, some of whose functions get ordinary arrays."""
     found = ModuleType(module.__name__, module.__doc__)
-    vars(found).update(vars(module))
-    for name in names:
-        setattr(found, name, handing(getattr(module, name), f"{module.__name__}.{name}"))
+    vars(found).update({name: held for name, held in vars(module).items() if name not in names})
+    handed: dict[str, Callable[..., Any]] = {}
+
+    def ask(name: str) -> Any:
+        value = getattr(module, name)  # NumPy may warn of it, and not of the module's other names
+        if name in names and name not in handed:
+            handed[name] = handing(value, f"{module.__name__}.{name}")
+        return handed.get(name, value)
+
+    vars(found).update(__getattr__=ask, __dir__=lambda: dir(module))
     return found

@@ -25,10 +25,24 @@ __all__ = [
     "check_writeable",
     "condition",
     "hollow",
+    "keeps_dims",
     "refuse_shapes",
     "result_types",
     "tiny",
 ]
+
+
+def keeps_dims(keepdims: Any) -> bool:
+    """Whether a reduction keeps its dimensions; NumPy's error for what its ufuncs do not take.
+
+    They take integers, of which NumPy's own truth values are none. Functions that reduce without
+    a ufunc (`argmax`, `median`) take anything that is true or false.
+    """
+    if type(keepdims) is bool:
+        return keepdims
+    if keepdims is np._NoValue:
+        return False
+    return bool(np.add.reduce(np.zeros(1), keepdims=keepdims).ndim)
 
 
 def result_types(

@@ -11,7 +11,7 @@ from distarray.layout import Cut
 from distarray.layout.cut import Interval
 from distarray.typing import Array
 
-__all__ = ["spanning"]
+__all__ = ["extended", "spanning"]
 
 #: A block of the cut, and a view to send to it or to receive from it.
 _Pair = tuple[int, Array]
@@ -75,6 +75,27 @@ def spanning(
             receives.append((peer, view))
     _exchange(x, cut, sends, receives)
     return target
+
+
+def extended(x: DistArray, dim: int, windows: Cut, beyond: int) -> Array:
+    """The block, extended by the elements after it that its windows along a dimension reach.
+
+    `windows` cuts the windows' places, of which there are `beyond` fewer than elements, where `x`
+    is cut.
+
+    Cost
+    ----
+    As :func:`spanning`.
+    """
+
+    def needs(part: int) -> Interval:
+        start, stop = windows.interval(part)
+        return (start, stop + beyond) if start < stop else (0, 0)
+
+    def askers(start: int, stop: int) -> range:
+        return windows.owners(max(0, start - beyond), min(stop, windows.extent))
+
+    return spanning(x, dim, needs, askers)
 
 
 def _exchange(x: DistArray, cut: Cut, sends: list[_Pair], receives: list[_Pair]) -> None:

@@ -24,7 +24,7 @@ from distarray.array import (
 )
 from distarray.array.base import check_out
 from distarray.array.portable import as_array, refuse_read_only, ufunc_method
-from distarray.array.probes import as_axis, condition, hollow, tiny
+from distarray.array.probes import as_axis, condition, hollow, keeps_dims, tiny
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines import chains, reproducible
@@ -101,7 +101,7 @@ def reduce(
     """
     x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out, where))
     axis = axis if type(axis) is int or axis is None else _as_axis(axis)
-    keepdims = keepdims is not NoValue and bool(keepdims)
+    keepdims = keeps_dims(keepdims)
     if x.dtype.hasobject or (ufunc not in RULES and calls_python(ufunc)):
         return _of_objects(ufunc, x, axis, dtype, out, keepdims, initial, where)
     if out is None and initial is NoValue and (where is True or where is NoValue):

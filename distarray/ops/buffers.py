@@ -7,6 +7,10 @@ like other arrays, and so is that of an MPI window, which ranks may share.
 
 from __future__ import annotations
 
+from mmap import mmap
+from sys import getrefcount
+from typing import Any
+
 import numpy as np
 
 from distarray.array import DistArray, wrap
@@ -15,7 +19,7 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.typing import Array, ArrayLike, DTypeLike, Order
 
-__all__ = ["frombuffer", "is_lent", "over", "part"]
+__all__ = ["frombuffer", "is_lent", "is_shared", "over", "part"]
 
 
 @creates(np.frombuffer)
@@ -65,6 +69,45 @@ def is_lent(values: Array, buffer: object) -> bool:
     """Whether somebody besides NumPy's array of a buffer may write to its memory, or read it."""
     owner = buffer.obj if isinstance(buffer, memoryview) else buffer
     return values.flags.writeable and type(owner).__module__ != "mpi4py.MPI"
+
+
+def is_shared(values: Array, source: object) -> bool:
+    """Whether values that NumPy has made of an object, which may not be a copy, are its memory.
+
+    A NumPy array that is the program's is not meant: what the ranks have of it, they copy.
+    """
+    owner: Any = values
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if owner is None:
+        lends = not isinstance(source, np.ndarray) and _is_held(values)
+    else:
+        lends = not isinstance(owner, mmap)  # which ranks share: each would write to it
+    return lends and is_lent(values, owner)
+
+
+def _is_held(values: Array) -> bool:
+    """Whether an array that NumPy has just made is known to others than who asked for it."""
+    return values.base is not None or getrefcount(values) > _REFERENCES
+
+
+def _references() -> int:
+    """How often `_is_held` finds an array referred to that only `array` and its helper have."""
+
+    def helper(values: Array) -> int:
+        return asking(values)
+
+    def asking(values: Array) -> int:
+        return counting(values)
+
+    def counting(values: Array) -> int:
+        return getrefcount(values)
+
+    fresh = np.empty(0)
+    return helper(fresh)
+
+
+_REFERENCES = _references()
 
 
 def part(values: Array, layout: Layout, mesh: DeviceMesh, order: Order, copied: bool) -> DistArray:

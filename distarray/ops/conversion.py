@@ -17,7 +17,7 @@ from distarray.array.placing import Placements, creates, place
 from distarray.array.storage import owns_memory, suits
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
-from distarray.ops.buffers import is_lent, over, part
+from distarray.ops.buffers import is_shared, over, part
 from distarray.ops.listed import joined, of_lists
 from distarray.typing import Array, ArrayLike, DTypeLike, Order
 
@@ -129,19 +129,11 @@ def _of_values(
     mesh: DeviceMesh | None,
     placements: Placements | None,
 ) -> DistArray:
-    """Each rank's part of values, shared or copied; all of a buffer's if they are shared."""
-    if copy is not True and placements is None and _shares_a_buffer(values, source):
+    """Each rank's part of values, shared or copied; all of them if others read and write them."""
+    if copy is not True and placements is None and is_shared(values, source):
         return over(values, source, like, mesh)
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
     return part(values, layout, mesh, order, _is_copied(copy, values, source, layout))
-
-
-def _shares_a_buffer(values: Array, source: Any) -> bool:
-    """Whether values are those of a buffer that others read and write, which is no array."""
-    base: Any = values.base
-    if isinstance(source, np.ndarray) or not isinstance(base, memoryview):
-        return False
-    return is_lent(values, source)
 
 
 def _as_copied(copy: Any) -> bool | None:
@@ -420,7 +412,8 @@ def from_dlpack(
 
     Cost
     ----
-    No message. A rank that keeps all of `x` shares its memory if the libraries allow it.
+    No message. Memory that can be written to is shared, and therefore whole on every rank, unless
+    `copy` or `placements` are given.
     """
     if isinstance(x, DistArray):
         if x.mesh.device_type == "cpu":
@@ -428,4 +421,9 @@ def from_dlpack(
             lent.__dlpack__(max_version=(1, 0))  # NumPy's error for what DLPack cannot express
         return asarray(x, copy=copy, device=device, mesh=mesh, placements=placements)
     read: Any = np.from_dlpack
-    return _distributed(read(x, device=device, copy=copy), None, mesh, placements)
+    values = read(x, device=device, copy=copy)
+    return (
+        _distributed(values, None, mesh, placements)
+        if copy
+        else over(values, x, None, mesh, placements)
+    )

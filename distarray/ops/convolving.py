@@ -25,7 +25,7 @@ from distarray.array import (
 from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated, on_host
 from distarray.array.probes import hollow, tiny
-from distarray.engines.halos import spanning
+from distarray.engines.halos import extended, spanning
 from distarray.layout import Cut, Layout
 from distarray.layout.cut import Interval
 from distarray.typing import Array, ArrayLike, Axes, DTypeLike, Shape, ShapeLike
@@ -261,7 +261,7 @@ def _windows(
         if writeable:
             raise ValueError("windows that reach across ranks cannot be written to")
         cuts[dim] = cut.view(0, 1, extent)
-        block = block.like(_beyond(block, dim, cuts[dim], beyond))
+        block = block.like(extended(block, dim, cuts[dim], beyond))
     windows = [Cut.whole(int(extent)) for extent in shape]
     layout = Layout.from_cuts([*cuts, *windows], mesh.shape)
     local = layout.local_shape(mesh.coords)
@@ -275,16 +275,3 @@ def _windows(
         named: Any = {"writeable": writeable} if mesh.device_type == "cpu" else {}
         view = np.lib.stride_tricks.sliding_window_view(found, shape, axes, **named)
     return wrap(view, layout, mesh)
-
-
-def _beyond(x: DistArray, dim: int, windows: Cut, beyond: int) -> Array:
-    """The block, extended by the elements after it that its windows along a dimension reach."""
-
-    def needs(part: int) -> Interval:
-        start, stop = windows.interval(part)
-        return (start, stop + beyond) if start < stop else (0, 0)
-
-    def askers(start: int, stop: int) -> range:
-        return windows.owners(max(0, start - beyond), min(stop, windows.extent))
-
-    return spanning(x, dim, needs, askers)

@@ -6,13 +6,15 @@ They are written with slices, so only the few elements next to a block boundary 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array import DistArray, as_distarray, common_mesh, implements, wrap
 from distarray.array.one_rank import Alone
+from distarray.engines.halos import extended
 from distarray.engines.indexing.values import plain
 from distarray.engines.reshaping import in_line
 from distarray.typing import ArrayLike, Axis
@@ -42,8 +44,9 @@ def diff(
 
     Cost
     ----
-    If the axis is cut, one message per neighbour and order: a slab of extent 1. With `prepend` or
-    `append`, a concatenation.
+    If the axis is cut, one message per neighbour and order for the first two orders: a slab of
+    extent 1. Of higher orders one message for as many as the neighbours have elements. With
+    `prepend` or `append`, a concatenation.
     """
     if n == 0:
         return a
@@ -58,10 +61,29 @@ def diff(
     joined = [part for part in (ends[0], x, ends[1]) if part is not None]
     if len(joined) > 1:
         x = np.concatenate(joined, axis)
+    if n > 2 and not x.dtype.hasobject:
+        return _high(x, index(n), axis)
     after, before = _at(x.ndim, axis, _AFTER), _at(x.ndim, axis, _BEFORE)
     operation: Any = np.not_equal if x.dtype == bool else np.subtract
-    for _ in range(n):
+    for done in range(n):
+        if done > 1 and not x.shape[axis]:
+            break  # nothing is left, and its data type stays
         x = operation(x[after], x[before])
+    return x
+
+
+def _high(x: DistArray, n: int, axis: int) -> DistArray:
+    """The n-th differences, some orders after each message: each rank forms a few more, too."""
+    x = x.plain()
+    most = max(1, x.shape[axis] // x.layout.cuts[axis].parts)
+    done = 0
+    while done < n and (done < 2 or x.shape[axis]):
+        cut = x.layout.cuts[axis]
+        step = min(n - done, most)
+        fewer = cut.view(0, 1, max(0, cut.extent - step))
+        block = np.diff(extended(x, axis, fewer, step), step, axis)
+        x = wrap(block, x.layout.replace(axis, fewer), x.mesh)
+        done += step
     return x
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, to_layout
+from distarray.array.probes import keeps_dims
 from distarray.engines.reducing import NoValue, check_reduction_out, part_beside, reduce
 from distarray.ops import statistics
 from distarray.ops.scans import without_nan
@@ -128,7 +129,7 @@ def nanmean(
     x, mask = without_nan(a, 0)
     if mask is None:
         return statistics.mean(x, axis, dtype, out, keepdims, where=where)
-    keepdims = keepdims is not NoValue and bool(keepdims)
+    keepdims = keeps_dims(keepdims)
     _check_inexact(dtype, out)
     if out is not None:
         check_reduction_out(np.nanmean, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
@@ -220,7 +221,7 @@ def _variance(
         return statistics.variance(function, x, axis, dtype, out, ddof, keepdims, where, mean)
     _check_inexact(dtype, out)
     ddof = statistics.chosen_ddof(ddof, correction)
-    keepdims = keepdims is not NoValue and bool(keepdims)
+    keepdims = keeps_dims(keepdims)
     if out is not None:
         check_reduction_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
     kind = statistics.kind_of(np.var, x.dtype, x.ndim, axis, dtype)  # type: ignore[arg-type]

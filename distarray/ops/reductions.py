@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements
+from distarray.array.probes import keeps_dims
 from distarray.engines.reducing import NoValue, finish, reduce
 from distarray.layout import Fold, Layout
 from distarray.plan import ReductionPlan, plan_reduction
@@ -170,7 +171,8 @@ def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) ->
     x = as_distarray(a)
     if axis is not None:
         np.zeros((), x.dtype).astype(bool)  # raises what NumPy raises about records
-    plan = _counting(x.layout, axis, bool(keepdims))
+    kept = keeps_dims(keepdims) if axis is not None or keepdims else False
+    plan = _counting(x.layout, axis, kept)
     if x.block.size and x.layout.holds(x.mesh.coords):
         # Over all axes NumPy counts much faster if they are not named.
         axes = None if len(plan.axes) == x.ndim else plan.axes

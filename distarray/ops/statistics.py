@@ -27,6 +27,7 @@ from distarray.array import (
     wrap,
 )
 from distarray.array.portable import as_array
+from distarray.array.probes import keeps_dims
 from distarray.config import config
 from distarray.engines import reproducible
 from distarray.engines.reducing import (
@@ -66,7 +67,7 @@ def mean(
     As :func:`distarray.ops.reductions.sum`; with `where` a second allreduce, of the counts.
     """
     x = as_distarray(a, common_mesh(a, out, where))
-    keepdims = keepdims is not NoValue and bool(keepdims)
+    keepdims = keeps_dims(keepdims)
     kind = kind_of(np.mean, x.dtype, x.ndim, axis, dtype)  # type: ignore[arg-type]
     if out is not None:
         check_reduction_out(np.mean, x, out, axis=axis, dtype=dtype, keepdims=keepdims)
@@ -229,7 +230,7 @@ def variance(
 ) -> DistArray:
     """The variance, in the data type of `out` if there is one, for a call of `function`."""
     x = as_distarray(a, common_mesh(a, out, where, mean)).plain()
-    keepdims = keepdims is not NoValue and bool(keepdims)
+    keepdims = keeps_dims(keepdims)
     kind = kind_of(function, x.dtype, x.ndim, axis, dtype)  # type: ignore[arg-type]
     if out is not None:
         check_reduction_out(function, x, out, axis=axis, dtype=dtype, keepdims=keepdims)

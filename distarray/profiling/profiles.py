@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from contextlib import ExitStack
 from html import escape
 from pathlib import Path
@@ -15,12 +16,12 @@ from distarray.profiling.analysis import Report
 from distarray.profiling.chrome import events
 from distarray.profiling.following import Follower, follow, is_counted
 from distarray.profiling.guard import Guard
-from distarray.profiling.measured import Part, Seen
+from distarray.profiling.measured import Seen
 from distarray.profiling.meeting import brought, clock_offset, serial
 from distarray.profiling.page import page
 from distarray.profiling.recorder import Recorder, program_line
 from distarray.profiling.table import table
-from distarray.profiling.writing import fault, write
+from distarray.profiling.writing import fault, is_newer, write
 
 __all__ = ["Profile", "profile"]
 
@@ -28,6 +29,8 @@ __all__ = ["Profile", "profile"]
 SHOWN_AS = "distarray."
 #: Ranks that write a page of their own when the job is killed: the others say much the same.
 _PAGES = 8
+#: Seconds in which a rank that is to be killed lets the others write their pages.
+_PATIENCE = 2.0
 #: Arrays that are shown, the largest.
 _ARRAYS = 40
 
@@ -97,7 +100,7 @@ class Profile:
         self._guard = Guard(self._killed)
         if self._path is not None:
             self._guard.begin()
-        self._process = os.getpid()
+        self._process, self._begun = os.getpid(), time.time()
 
     def end(self, ended: str = "", *names: dict[str, Any]) -> None:
         """Stop measuring, and bring the ranks' parts together; what ``with`` calls. Collective.
@@ -123,7 +126,8 @@ class Profile:
         parts, taken = brought(self._group, part, self._number)
         self.report = Report(parts)
         if self._path is not None and (part.rank == 0 or not taken):
-            self._write(self._own_path(part) if part.rank else self._path, page(self.report))
+            path = self._own_path(part.rank, part.size) if part.rank else self._path
+            self._write(path, page(self.report))
 
     def _refuse_path(self) -> None:
         """Say at once if there will be no page."""
@@ -138,17 +142,27 @@ class Profile:
     def _killed(self) -> None:
         """Keep what there is until now: the process is about to end."""
         recorder = self._recorder
-        if recorder is None or self.report is not None or recorder.part.rank >= _PAGES:
+        if recorder is None or self.report is not None:
             return
         part = recorder.finished("killed by SIGTERM")
-        self._write(self._own_path(part), page(Report({part.rank: part})))
+        if part.rank < _PAGES:
+            self._write(self._own_path(part.rank, part.size), page(Report({part.rank: part})))
+        self._await_pages(part.size)
 
-    def _own_path(self, part: Part) -> Path:
+    def _await_pages(self, size: int) -> None:
+        """Let the other ranks write their pages: when one ends, the launcher kills the others."""
+        until = time.monotonic() + _PATIENCE
+        missing = [self._own_path(rank, size) for rank in range(min(size, _PAGES))]
+        while missing and time.monotonic() < until:
+            missing = [path for path in missing if not is_newer(path, self._begun)]
+            time.sleep(0.01)
+
+    def _own_path(self, rank: int, size: int) -> Path:
         """The file of one rank's part, where the ranks could not meet."""
         assert self._path is not None
-        if part.size == 1:
+        if size == 1:
             return self._path
-        return self._path.with_name(f"{self._path.stem}.rank{part.rank}{self._path.suffix}")
+        return self._path.with_name(f"{self._path.stem}.rank{rank}{self._path.suffix}")
 
     def tell(self) -> None:
         """Print the table on standard error, on rank 0, and say where the page is."""

@@ -4,7 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
-__all__ = ["fault", "write"]
+__all__ = ["fault", "is_newer", "write"]
 
 
 def fault(path: Path) -> str:
@@ -16,6 +16,14 @@ def fault(path: Path) -> str:
     if not os.access(path.parent, os.W_OK):
         return f"no permission to write in {path.parent}"
     return ""
+
+
+def is_newer(path: Path, moment: float) -> bool:
+    """Whether there is a file that was written after a moment (s since 1970), to a second."""
+    try:
+        return path.stat().st_mtime > moment - 1.0
+    except OSError:
+        return False
 
 
 def write(path: Path, text: str) -> str:

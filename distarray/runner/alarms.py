@@ -1,8 +1,11 @@
-"""Handlers of a timer's signal: ranks that would part are told, and the job ends.
+"""Handlers of signals. Of a timer's: ranks that would part are told, and the job ends.
 
 A signal comes at another place of the program on each rank, after another number of rounds of a
 loop. What a handler changes would then be different on each, and so would the results, without a
 word. A timer that never goes off disturbs nobody.
+
+Other signals are the program's: many end it, and all ranks then. That a handler has run is noted,
+and told if ranks wait for one another.
 """
 
 import signal
@@ -12,6 +15,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from distarray.comm import signals
 from distarray.comm.hooks import end_all
 from distarray.comm.processes import mpi_is_the_parents
 from distarray.runner.imports import belongs_to_program
@@ -28,6 +32,18 @@ _PATIENCE = 2.0
 Handler = Callable[[int, FrameType | None], Any] | int | None
 
 _real_sleep = time.sleep
+
+
+class Noted:
+    """A handler of the program's for another signal."""
+
+    def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
+        self.handler = handler
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Note the signal, and handle it."""
+        signals.handled(number, frame)
+        self.handler(number, frame)
 
 
 class Alarm:
@@ -53,7 +69,7 @@ class Alarm:
 
 
 def install(rank: int) -> None:
-    """Replace `signal.signal` and `signal.getsignal`, for these signals."""
+    """Replace `signal.signal` and `signal.getsignal`."""
     put_in_place(signal, "signal", _setting(signal.signal, rank))
     real = signal.getsignal
 
@@ -66,8 +82,8 @@ def install(rank: int) -> None:
 def _setting(real: Callable[..., Any], rank: int) -> Callable[..., Any]:
     def setting(signalnum: int, handler: Handler) -> Any:
         programs = belongs_to_program(sys._getframe(1)) and in_step()
-        if programs and signalnum in _TIMED and callable(handler):
-            handler = Alarm(handler, rank)
+        if programs and callable(handler) and handler is not signal.default_int_handler:
+            handler = Alarm(handler, rank) if signalnum in _TIMED else Noted(handler)
         return _programs(real(signalnum, handler))
 
     return setting
@@ -75,4 +91,4 @@ def _setting(real: Callable[..., Any], rank: int) -> Callable[..., Any]:
 
 def _programs(handler: Handler) -> Any:
     """A handler as the program has given it."""
-    return handler.handler if isinstance(handler, Alarm) else handler
+    return handler.handler if isinstance(handler, (Alarm, Noted)) else handler

@@ -76,7 +76,8 @@ where they are handed a distributed one.
                      receives what rank 0's have sent (multiprocessing, concurrent.futures,
                      joblib). Only rank 0's print; files they write are written by each rank's.
   Timers             (signal.alarm, signal.setitimer) whose signal the program handles end the job
-                     when they go off: they do at another place on each rank.
+                     when they go off: they do at another place on each rank. So do other
+                     signals: ask distarray.job.preemption() instead of a flag of a handler's.
   An exception       ends all ranks with one traceback, and names the rank if it was one alone.
 
 options:

@@ -162,7 +162,6 @@ def retyped_in_place(x, dtype):
 
 
 @pytest.mark.filterwarnings("ignore:Setting the dtype")  # NumPy 2.5 about its own arrays
-@pytest.mark.filterwarnings("ignore:The chararray class")  # and about the class behind np.char
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_text_and_records(world, name):
     def program(group):

@@ -256,6 +256,14 @@ def test_words():
         "rank 13 has left by sys.exit(0) at a.py:9"
     )
     assert "rank 12 is in np.sort at b.py:1, from a.py:8 (conversation 5), for 70 s" in text
+    assert "signals" not in text
+
+
+def test_signals_that_the_program_has_handled_are_told():
+    flagged = [waits(rank, handled="SIGTERM at a.py:7") for rank in (0, 2)]
+    text = full_report(those(*flagged, waits(1), waits(3, handled="SIGINT at a.py:8")), None)
+    assert "The program has handled signals." in text
+    assert "    ranks 0, 2: SIGTERM at a.py:7\n    rank 3: SIGINT at a.py:8\n" in text
 
 
 def test_calls_that_look_alike_are_told_apart():

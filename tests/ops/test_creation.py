@@ -260,52 +260,6 @@ def test_memory_that_is_not_to_be_written_is_refused_on_every_rank(world, ranks,
         world.run(ranks, program)
 
 
-OVER_BUFFERS = {
-    "frombuffer": dnp.frombuffer,
-    "ndarray": lambda buffer: dnp.ndarray((10,), float, buffer),
-    "asarray": lambda buffer: dnp.asarray(memoryview(buffer).cast("d")),
-    "array": lambda buffer: dnp.array(memoryview(buffer).cast("d"), copy=False),
-}
-
-
-@pytest.mark.host
-@pytest.mark.parametrize("make", OVER_BUFFERS)
-def test_a_buffer_is_not_copied(world, ranks, make):
-    """Only a part of what was written to a cut array was in each rank's buffer."""
-
-    def program(group):
-        buffer = bytearray(np.arange(10.0).tobytes())
-        values, x = np.frombuffer(buffer), OVER_BUFFERS[make](buffer)
-        values += 1
-        assert_matches(x, values)
-        x[1:] = 0
-        x += np.arange(10.0)
-        np.testing.assert_array_equal(values, [1, *range(1, 10)])
-        assert_matches(x, values)
-
-    for limit in (0, 1 << 20):
-        with config.override(replicate_below=limit):
-            world.run(ranks, program)
-
-
-def test_what_nobody_writes_to_is_cut(world, ranks):
-    """So are parts of a buffer that are asked for."""
-
-    def program(group):
-        raw = np.arange(10.0).tobytes()
-        for x in (
-            dnp.frombuffer(raw),
-            dnp.frombuffer(bytearray(raw), placements=[Shard(0)]),
-            dnp.asarray(memoryview(raw).cast("d")),
-            dnp.array(memoryview(bytearray(raw)).cast("d")),
-        ):
-            assert x.placements == (Shard(0),)
-            assert_matches(x, np.arange(10.0))
-
-    with config.override(replicate_below=0):
-        world.run(ranks, program)
-
-
 def test_where_arrays_go(world, ranks):
     def program(group):
         assert dnp.zeros(10).layout.is_replicated

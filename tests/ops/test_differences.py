@@ -9,7 +9,7 @@ import distarray
 import distarray.numpy as dnp
 from distarray.comm import DeviceMesh
 from distarray.config import config
-from distarray.layout import Shard
+from distarray.layout import Replicate, Shard
 from distarray.testing import (
     array_values,
     assert_matches,
@@ -29,7 +29,7 @@ def test_diff(world, ranks, data):
     values = data.draw(array_values(min_dims=1, dtypes=("f8", "i4", "?", "c16")))
     mesh_shape = data.draw(mesh_shapes(ranks))
     recipe = data.draw(recipes(values.shape, mesh_shape, values.dtype, KINDS))
-    n = data.draw(st.integers(0, 3))
+    n = data.draw(st.integers(0, 7))
     axis = data.draw(st.integers(-values.ndim, values.ndim - 1))
     ends = {}
     for name in ("prepend", "append"):
@@ -125,6 +125,32 @@ def test_messages_of_differences(world):
             np.piecewise(x, [x < 1, x > 1], [1, -1])  # in a list they are not brought anywhere
 
     world.run(ranks, program)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "?", "M8[s]", "u1"])
+@pytest.mark.parametrize("order", [3, 30, 39, 70_000])
+def test_high_orders_end_soon(world, dtype, order):
+    ranks = world.ranks[-1]
+    values = (np.arange(80) ** 3 % 97).astype("i8").astype(dtype).reshape(40, 2)
+
+    def program(group):
+        x = dnp.array(values, mesh=DeviceMesh(group, (ranks,)), placements=[Shard(0)])
+        with distarray.trace() as trace:
+            found = np.diff(x, order, axis=0)
+        assert trace.messages <= 2 * (ranks + 1) * ranks
+        assert_matches(found, np.diff(values, min(order, 41), axis=0))
+
+    world.run(ranks, program)
+
+
+def test_an_order_of_a_short_array_ends_soon_whoever_has_it(world):
+    def program(group):
+        x = dnp.arange(7, mesh=DeviceMesh(group, world.ranks[-1:]), placements=[Replicate()])
+        assert np.diff(x.astype(object), 70_000).shape == (0,)
+        with pytest.raises(TypeError):
+            np.diff(x.redistribute(placements=[Shard(0)]), 3.5)
+
+    world.run(world.ranks[-1], program)
 
 
 @settings(max_examples=40)

@@ -131,3 +131,48 @@ def test_three_ranks_do_as_one(part):
     for name, function in list(functions().items())[part::PARTS]:
         found += differences(name.rpartition(".")[2], function)
     assert not found, "\n".join(found)
+
+
+#: What is true or false, of which NumPy's ufuncs take only Python's own and integers.
+TRUTHS = [True, np.True_, np.False_, 2, 1.0, "", "a", None, [1], np.int64(1), np.array(True)]
+TRUTHS += [np.array(1), np.array([True, False])]
+
+
+REDUCTIONS = (
+    *("all", "any", "argmax", "argmin", "average", "count_nonzero", "max", "mean", "median", "min"),
+    *("nanargmax", "nanmax", "nanmean", "nanmedian", "nanmin", "nanprod", "nanstd", "nansum"),
+    *("nanvar", "prod", "ptp", "std", "sum", "var"),
+)
+#: What takes them, with an axis or without.
+KEEPING = {
+    **{name: getattr(np, name) for name in REDUCTIONS},
+    "quantile": lambda x, *axis, **how: np.quantile(x, 0.5, *axis, **how),
+    "nanpercentile": lambda x, *axis, **how: np.nanpercentile(x, 50, *axis, **how),
+    "norm": lambda x, *axis, **how: np.linalg.norm(x, None, *axis, **how),
+    "a method": lambda x, *axis, **how: x.mean(*axis, **how),
+    "a fold": lambda x, axis=0, **how: np.subtract.reduce(x, axis, **how),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_keepdims_is_what_numpy_takes():
+    values = OPERANDS["floats"]
+    cases = [(name, axis, keeps) for name in KEEPING for axis in ((), (0,)) for keeps in TRUTHS]
+
+    def program(group):
+        x = da.distribute(values.copy(), None, [da.Shard(0)], src=None)
+        with config.override(replicate_below=0), np.errstate(all="ignore"):
+            return [kept(KEEPING[name], x, *axis, keepdims=k) for name, axis, k in cases]
+
+    wanted = [kept(KEEPING[name], values, *axis, keepdims=k) for name, axis, k in cases]
+    for ranks in (1, 3):
+        for found in run_threads(ranks, program, timeout=60):
+            for case, one, other in zip(cases, wanted, found, strict=True):
+                assert alike(one, other), (case, one, other)
+
+
+def kept(function, *args, **how):
+    try:
+        return whole(function(*args, **how))
+    except Exception as error:
+        return error

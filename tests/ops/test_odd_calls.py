@@ -259,6 +259,7 @@ CALLS = {
     "genfromtxt": lambda m: m.genfromtxt(
         io.StringIO("1,2.5,x\n3,4.5,y\n"), delimiter=",", dtype=[int, float, "U3"]
     ),
+    "the bytes of dates": of_dates,
 }
 
 
@@ -271,11 +272,6 @@ def outcome(call, m):
     return whole.dtype, whole.tolist()
 
 
-if np.lib.NumpyVersion(np.__version__) < "2.5.0":  # on 2.5 ours refuses what NumPy reads, aloud
-    CALLS["the bytes of dates"] = of_dates
-
-
-@pytest.mark.filterwarnings("ignore:The chararray class")  # NumPy 2.5, about what is asked for
 @pytest.mark.parametrize("name", CALLS)
 def test_as_numpy(world, name):
     wanted = outcome(CALLS[name], np)

@@ -129,8 +129,11 @@ def test_ranks_that_are_killed_keep_what_they_have(mpiexec, tmp_path):
         started.kill()
     assert started.returncode != 0
     assert b"never" not in out
-    pages = sorted(path.name for path in tmp_path.glob("p*.html"))
-    assert pages  # mpiexec gives the ranks little time: the last may not come to write its own
+    pages = ["p.rank0.html", "p.rank1.html"]
+    until = time.monotonic() + 30  # ranks may outlive the launcher by a moment
+    while time.monotonic() < until and not all((tmp_path / page).exists() for page in pages):
+        time.sleep(0.05)
+    assert sorted(path.name for path in tmp_path.glob("p*.html")) == pages
     for page in pages:
         assert "ended early: killed by SIGTERM" in (tmp_path / page).read_text()
 

@@ -67,3 +67,26 @@ SHARED = """
 def test_all_of_it_is_written(tmp_path):
     """Each rank wrote its part alone: children read zeros, and a file got rank 0's part."""
     compare(tmp_path, SHARED)
+
+
+TENSORS = """
+    import numpy as np
+    import torch
+
+    t = torch.zeros(300_000, dtype=torch.float64)
+    a = np.asarray(t)
+    a[1::2] = 3
+    a += np.arange(a.size)
+    b = np.from_dlpack(t)
+    b[-1] *= 2
+    np.multiply(b, 2, out=b)
+    print(float(t.sum()), float(t[1]), float(t[-1]), float(a.sum()), bool((b == t.numpy()).all()))
+    c = np.array(t)
+    c[:] = 0
+    print(float(t.sum()), float(c.sum()))
+"""
+
+
+def test_what_is_written_reaches_the_tensor(tmp_path):
+    """A cut copy was written to, and the tensor not; on one rank it was."""
+    compare(tmp_path, TENSORS)

@@ -68,6 +68,7 @@ def full_report(
         for call, ranks in list(calls.items())[:_MOST]:
             who = ranks_in_words([name(reports[rank]) for rank in ranks])
             lines.append(f"    {who}: {call}")
+    lines += _signals(reports, name)
     return "\n".join([*lines, f"  {_ENDS[ends]}"])
 
 
@@ -77,6 +78,22 @@ _ENDS = {
     None: "The wait may still end: the job goes on. (config.wait_limit sets the time until this "
     "message.)",
 }
+
+
+def _signals(reports: Mapping[int, Report], name: Names) -> list[str]:
+    """Lines for the signals that the program has handled, at another place on each rank."""
+    by_text: dict[str, list[int]] = {}
+    for report in reports.values():
+        if report.handled:
+            by_text.setdefault(report.handled, []).append(name(report))
+    if not by_text:
+        return []
+    lines = [f"    {ranks_in_words(who)}: {text}" for text, who in list(by_text.items())[:_MOST]]
+    return [
+        "  The program has handled signals. A flag that its handler sets is not seen at the same "
+        "place on all ranks; distarray.job.preemption() is:",
+        *lines,
+    ]
 
 
 def _does(report: Report, count: int, where: str) -> str:

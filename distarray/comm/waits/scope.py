@@ -194,6 +194,7 @@ def _report(rank: int, words: dict[str, Any], stale: float, scope: Scope) -> Rep
         fields["recent"] = tuple([Entry(*entry) for entry in words["recent"]])
         fields["counts"] = words["counts"]
         fields["whole"] = words["whole"]
+        fields["handled"] = words["handled"]
     if words.get("doing") == "left" and words["still"]:
         return Report(rank, "left", words["age"], path=tuple(words["path"]), moves=moves, **fields)
     if words["gone"]:

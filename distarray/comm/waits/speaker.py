@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any, NamedTuple
 
-from distarray.comm import calls, hooks
+from distarray.comm import calls, hooks, signals
 from distarray.comm.waits import stacks
 from distarray.comm.waits.report_text import activities, full_report
 from distarray.comm.waits.scope import Scope, entry_of
@@ -158,6 +158,7 @@ class Speaker:
             "recent": [entry for entry in entries if entry is not None],
             "whole": len(recent) < calls.KEPT,
             "moves": state.moves,
+            "handled": signals.in_words(),
         }
 
     # -- all of them -----------------------------------------------------------------------------

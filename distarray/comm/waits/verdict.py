@@ -105,6 +105,8 @@ class Report(NamedTuple):
         Whether `recent` has all of its conversations.
     moves : int
         Changes whenever the rank begins a conversation or a wait.
+    handled : str
+        The signal that the program has handled last, and where it was then.
     """
 
     rank: int
@@ -121,6 +123,7 @@ class Report(NamedTuple):
     recent: tuple[Entry, ...] = ()
     whole: bool = False
     moves: int = 0
+    handled: str = ""
 
     @property
     def place(self) -> Any:
