@@ -1,5 +1,6 @@
 """Profiles: what each line of a program costs, on each rank."""
 
+import json
 import os
 import sys
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ from distarray.comm import ledger, stopwatch, world_group
 from distarray.profiling import putting_off
 from distarray.profiling.analysis import Report
 from distarray.profiling.chrome import events
+from distarray.profiling.figures import figures
 from distarray.profiling.following import Follower, follow, is_counted
 from distarray.profiling.guard import Guard
 from distarray.profiling.measured import Part, Seen
@@ -123,7 +125,8 @@ class Profile:
         parts, taken = brought(self._group, part, self._number)
         self.report = Report(parts)
         if self._path is not None and (part.rank == 0 or not taken):
-            self._write(self._own_path(part) if part.rank else self._path, page(self.report))
+            where = self._own_path(part) if part.rank else self._path
+            self._write(where, _content(where, self.report))
 
     def _refuse_path(self) -> None:
         """Say at once if there will be no page."""
@@ -141,7 +144,8 @@ class Profile:
         if recorder is None or self.report is not None or recorder.part.rank >= _PAGES:
             return
         part = recorder.finished("killed by SIGTERM")
-        self._write(self._own_path(part), page(Report({part.rank: part})))
+        where = self._own_path(part)
+        self._write(where, _content(where, Report({part.rank: part})))
 
     def _own_path(self, part: Part) -> Path:
         """The file of one rank's part, where the ranks could not meet."""
@@ -151,15 +155,20 @@ class Profile:
         return self._path.with_name(f"{self._path.stem}.rank{part.rank}{self._path.suffix}")
 
     def tell(self) -> None:
-        """Print the table on standard error, on rank 0, and say where the page is."""
+        """Print the table on standard error, on rank 0, and say where the page is.
+
+        Of figures, which are for programs, it is only said where they are.
+        """
         if self.report is None or self._group.rank or os.getpid() != self._process:
             return
         if sys.stdout is not None and not sys.stdout.closed:
             sys.stdout.flush()
         stream = sys.__stderr__
         if stream is not None:
-            stream.write(f"\n{self}\n")
-            stream.write(f"\nThe page is {self._path}\n" if self._written else "")
+            figures_only = self._path is not None and self._path.suffix == ".json"
+            stream.write("" if figures_only else f"\n{self}\n")
+            what = "figures are in" if figures_only else "page is"
+            stream.write(f"\nThe {what} {self._path}\n" if self._written else "")
             stream.flush()
 
     # -- what was found -----------------------------------------------------------------------
@@ -170,10 +179,11 @@ class Profile:
         Parameters
         ----------
         path : str or path
+            Where it ends in ``.json``, all figures are written instead, by line and rank.
         """
         report = self._found()
         if self._group.rank == 0:
-            self._write(Path(path), page(report))
+            self._write(Path(path), _content(Path(path), report))
 
     def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the timeline in Chrome's format, which Perfetto opens; rank 0 alone does.
@@ -213,8 +223,9 @@ def profile(path: str | os.PathLike[str] | None = None) -> Profile:
     Parameters
     ----------
     path : str or path, optional
-        Where rank 0 writes a page about it at the end of the block: one HTML file. If it cannot be
-        written, that is said once, and the program goes on.
+        Where rank 0 writes a page about it at the end of the block: one HTML file, or the figures
+        where the path ends in ``.json``. If it cannot be written, that is said once, and the
+        program goes on.
 
     Returns
     -------
@@ -248,6 +259,11 @@ def say(text: str) -> None:
     if stream is not None:
         stream.write(f"distarray: {text}\n")
         stream.flush()
+
+
+def _content(path: Path, report: Report) -> str:
+    """What is written into a file: the page, or the figures."""
+    return json.dumps(figures(report)) if path.suffix == ".json" else page(report)
 
 
 def _seen(spaces: tuple[dict[str, Any], ...]) -> list[Seen]:
