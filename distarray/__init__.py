@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         init_device_mesh,
         trace,
     )
+    from distarray.comm.progress import progress
     from distarray.config import config
     from distarray.engines.mapping.local_map import local_map
     from distarray.engines.mapping.map_blocks import map_blocks
@@ -65,6 +66,7 @@ __all__ = [
     "map_blocks",
     "map_overlap",
     "profile",
+    "progress",
     "register_function",
     "register_ufunc",
     "trace",
@@ -91,6 +93,7 @@ _HOMES = {
     "map_blocks": "distarray.engines.mapping.map_blocks",
     "map_overlap": "distarray.engines.mapping.map_overlap",
     "profile": "distarray.profiling",
+    "progress": "distarray.comm.progress",
     "register_function": "distarray.array",
     "register_ufunc": "distarray.array",
     "trace": "distarray.comm",
