@@ -9,7 +9,7 @@ Names are loaded on first use, and importing starts no MPI.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from distarray.lazy import load_operations, loader
+from distarray.lazy import load_operations, loader, warn_of_old_project
 
 if TYPE_CHECKING:
     from distarray import checkpoint as checkpoint
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     distribute_tensor = distribute
 
 __version__ = "0.1.0"
+
+warn_of_old_project(__file__)
 
 __all__ = [
     "DeviceMesh",
