@@ -146,7 +146,9 @@ def _pictures(study: Study) -> Iterator[str]:
         return
     first = study.runs[0]
     measured = [(float(run.ranks), run.seconds) for run in study.runs]
-    told = [(float(found.ranks), found.seconds) for found in study.predictions]
+    ahead = [run.ranks for run in study.timed] if study.predictions else []
+    ahead += [found.ranks for found in study.predictions if found.ranks not in ahead]
+    told = [(float(count), study.predicted(count).seconds) for count in ahead]
     ends = [measured[0][0], (told or measured)[-1][0]]
     curves = {
         "perfect scaling": ([], [(end, first.seconds * first.ranks / end) for end in ends], "#bbb"),
@@ -154,12 +156,9 @@ def _pictures(study: Study) -> Iterator[str]:
     }
     for number, line in enumerate(study.lines[:_CURVES]):
         dots = [(float(r.ranks), study.of(r, line).seconds) for r in study.runs]
-        ahead = [
-            (float(found.ranks), sum(study.line_seconds(line, found.ranks)))
-            for found in study.predictions
-        ]
-        curves[named(line, study)] = dots, ahead, COLOURS[number % len(COLOURS)]
-    yield "<h2>Seconds over ranks: dots are measured, dashes extrapolated</h2>"
+        later = [(float(count), sum(study.line_seconds(line, count))) for count in ahead]
+        curves[named(line, study)] = dots, later, COLOURS[number % len(COLOURS)]
+    yield "<h2>Seconds over ranks: dots are measured, dashes are the laws</h2>"
     yield '<div class="wide">'
     yield _logarithmic({name: curve for name, curve in curves.items() if any(curve[:2])})
     yield "</div>"
@@ -175,7 +174,7 @@ def _logarithmic(curves: dict[str, tuple[Curve, Curve, str]]) -> str:
 
     def at(x: float, y: float) -> tuple[float, float]:
         return (
-            _LEFT + (log10(x) - left) / wide * (_WIDTH - _LEFT - 10),
+            _LEFT + (log10(x) - left) / wide * (_WIDTH - _LEFT - 30),
             10 + (top - log10(max(y, least))) / high * (_HEIGHT - _BOTTOM - 10),
         )
 
