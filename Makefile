@@ -13,7 +13,7 @@ DEMO    := build/demo
 FAMILIES := tests/layout tests/plan tests/comm tests/array tests/ops
 SHELL   := /bin/bash
 
-.PHONY: help demo test quick test-openmpi test-versions test-all explore lint format docs bench bench-peers clean
+.PHONY: help demo test quick test-openmpi test-versions test-all explore lint format docs bench bench-page bench-peers clean
 .DELETE_ON_ERROR:
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make lint    ruff, mypy, import-linter      make format   let ruff fix and format'
 	@echo 'make docs    the manual, in docs/_build/html'
 	@echo 'make bench   the benchmark table, on 1 and 2 ranks'
+	@echo 'make bench-page  the figures of the manual from it'
 	@echo 'make bench-peers  install Heat and PyTorch for it, in .venv-peers'
 	@echo 'make clean   remove .venv and everything built'
 
@@ -103,6 +104,10 @@ docs: $(STAMPS)/docs
 
 bench: $(STAMPS)/bench
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks $(ARGS)
+
+# The figures of the manual's performance page, from the last `make bench`: of a quiet machine, to be committed.
+bench-page: $(STAMPS)/bench
+	$(BIN)/python -m benchmarks.page $(ARGS)
 
 # Heat and torch bring some GB and pin versions of their own: they get an environment of their own.
 bench-peers: $(STAMPS)/venv

@@ -9,7 +9,7 @@ Names are loaded on first use, and importing starts no MPI.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from distarray.lazy import load_operations, loader
+from distarray.lazy import load_operations, loader, warn_of_old_project
 
 if TYPE_CHECKING:
     from distarray import checkpoint as checkpoint
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         init_device_mesh,
         trace,
     )
+    from distarray.comm.progress import progress
     from distarray.config import config
     from distarray.engines.mapping.local_map import local_map
     from distarray.engines.mapping.map_blocks import map_blocks
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     distribute_tensor = distribute
 
 __version__ = "0.1.0"
+
+warn_of_old_project(__file__)
 
 __all__ = [
     "DeviceMesh",
@@ -65,6 +68,7 @@ __all__ = [
     "map_blocks",
     "map_overlap",
     "profile",
+    "progress",
     "register_function",
     "register_ufunc",
     "trace",
@@ -91,6 +95,7 @@ _HOMES = {
     "map_blocks": "distarray.engines.mapping.map_blocks",
     "map_overlap": "distarray.engines.mapping.map_overlap",
     "profile": "distarray.profiling",
+    "progress": "distarray.comm.progress",
     "register_function": "distarray.array",
     "register_ufunc": "distarray.array",
     "trace": "distarray.comm",

@@ -1,6 +1,7 @@
 """``mpiexec -n P python -m distarray script.py [args]``: run a NumPy program distributed.
 
-``--coverage`` and ``--array-api`` print how much of NumPy and of the array API standard is covered.
+``--coverage`` and ``--array-api`` print how much of NumPy and of the array API standard is covered;
+``--scaling`` is called without mpiexec, which it starts itself, on several numbers of ranks.
 """
 
 import sys
@@ -48,6 +49,10 @@ if __name__ == "__main__":
         print_coverage()
     elif sys.argv[1:] == ["--array-api"]:
         print_array_api()
+    elif sys.argv[1:2] and sys.argv[1].partition("=")[0] == "--scaling":
+        from distarray.profiling.scaling.main import main as scale
+
+        sys.exit(scale(sys.argv[1:]))
     else:
         same_order()
         FILES.install()  # before NumPy is imported, which keeps references to `open`

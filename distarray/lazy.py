@@ -1,15 +1,19 @@
 """Loading on first use: public names (PEP 562), libraries that are extras, parts of NumPy."""
 
+import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-__all__ = ["after_import", "lazy_names", "load_operations", "needs"]
+__all__ = ["after_import", "lazy_names", "load_operations", "needs", "warn_of_old_project"]
 
 
+#: What launchers call the number of a process.
+_RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 #: Loads the operations of arrays; set by the package, which knows the rooms.
 loader: list[Callable[[], None]] = []
 
@@ -66,6 +70,30 @@ def needs(module: str, extra: str = "io") -> Any:
             f"pip install 'distarray-mpi[{extra}]'",
             name=missing.name,
         ) from None
+
+
+def warn_of_old_project(init: str) -> None:
+    """Say so where another project's package of this name is installed in the same place.
+
+    The package index calls an older project `distarray`, and pip does not know that its files and
+    ours are in one directory. This looks for one of its files, which takes some microseconds, and
+    not for its metadata. Of a job's ranks the first one speaks.
+
+    Parameters
+    ----------
+    init : str
+        The path of the package's ``__init__.py``.
+    """
+    if not os.path.exists(f"{os.path.dirname(init)}/globalapi/__init__.py"):
+        return
+    ranks = [os.environ.get(name, "0") for name in _RANKS]
+    if all(rank == "0" for rank in ranks):
+        warnings.warn(
+            "the project `distarray` of the package index and this one, `distarray-mpi`, have both "
+            f"been installed in {os.path.dirname(init)}, where their files are mixed: "
+            "pip uninstall distarray distarray-mpi, and then pip install distarray-mpi",
+            stacklevel=3,
+        )
 
 
 class _Awaiting:

@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from shutil import rmtree
 
-from make_coverage import coverage
+from make_coverage import coverage, pages
 from sphinx.pycode import ModuleAnalyzer
 
 from distarray.config import Settings
@@ -38,3 +38,6 @@ def write(directory: Path) -> None:
     directory.mkdir(parents=True)
     (directory / "settings.inc").write_text(settings())
     (directory / "coverage.inc").write_text(coverage())
+    (directory / "operations").mkdir()
+    for chapter, text in pages().items():
+        (directory / "operations" / f"{chapter}.rst").write_text(text)

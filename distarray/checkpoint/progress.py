@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from distarray.comm import DeviceMesh
+from distarray.comm.progress import is_watched
 from distarray.lazy import needs
 
 __all__ = ["bar", "shows"]
@@ -18,14 +19,16 @@ def shows(mesh: DeviceMesh, wanted: bool | None) -> bool:
     mesh : DeviceMesh
         Its other ranks do as much at the same time.
     wanted : bool or None
-        None: if standard error is a terminal and tqdm is installed.
+        None: within :func:`distarray.progress`, and if standard error is a terminal and tqdm is
+        installed.
 
     Raises
     ------
     ImportError
         On rank 0 alone, if a bar is wanted and tqdm is not installed.
     """
-    if mesh.rank != 0 or wanted is False or (wanted is None and not sys.stderr.isatty()):
+    seen = is_watched() or sys.stderr.isatty()
+    if mesh.rank != 0 or wanted is False or (wanted is None and not seen):
         return False
     try:
         needs("tqdm")

@@ -18,6 +18,7 @@ from distarray.array import DistArray
 from distarray.array.movement import assign, gathered, moved, part_of
 from distarray.comm import DeviceMesh
 from distarray.comm.files import STRETCH, SharedFile, landing
+from distarray.comm.progress import advance, stage
 from distarray.layout import Box, Fold, Layout, Replicate, Shard
 from distarray.typing import Array, Shape
 
@@ -64,6 +65,11 @@ def write_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | Non
     An allreduce of an integer. Where blocks do not lie in long stretches, each element is sent
     to the rank that writes it, in rounds of 16 MiB a rank.
     """
+    with stage("writing", x.nbytes // x.mesh.size(), "B"):
+        _write_body(file, start, x, sums)
+
+
+def _write_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None) -> None:
     if _is_straight(x.layout, x.itemsize):
         box, key = _own_share(x.layout, x.mesh)
         block = part_of(x.block, key)
@@ -85,6 +91,11 @@ def read_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None
 
     Parameters and cost are those of :func:`write_body`. Replicas receive what other ranks read.
     """
+    with stage("reading", x.nbytes // x.mesh.size(), "B"):
+        _read_body(file, start, x, sums)
+
+
+def _read_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None) -> None:
     if _is_straight(x.layout, x.itemsize) and not _replicating(x.layout):
         box = x.layout.section(x.mesh.coords)
         stretches = list(runs(box, x.shape, x.itemsize, _limit(x.block)))
@@ -272,6 +283,7 @@ def _write(file: SharedFile, offset: int, part: Array | None, sums: list[Sum] | 
     if sums is not None and part is not None and part.nbytes:
         sums.append(sum_of(offset, part))
     file.write_all(offset, part)
+    advance(0 if part is None else part.nbytes)
 
 
 def _fill(
@@ -284,6 +296,7 @@ def _fill(
     direct = _is_direct(target)
     host = target if direct else np.empty(target.shape, target.dtype)
     file.read_all(offset, host)
+    advance(host.nbytes)
     if sums is not None:
         sums.append(sum_of(offset, host))
     if not direct:

@@ -14,6 +14,7 @@ from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.comm.files import STRETCH, landing, open_file
+from distarray.comm.progress import advance
 from distarray.io.contiguous import ALONE, Sum, read_body, runs, sum_of
 from distarray.io.fingerprints import has_exact_bytes
 from distarray.io.input_files import read_by_each
@@ -215,3 +216,4 @@ def read_stretch(file: IO[bytes], out: Array) -> None:
             f"EOF: reading array data, expected {flat.size} bytes got {count} "
             "(file seems not fully written?)"
         )
+    advance(flat.size)

@@ -15,6 +15,7 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
+from distarray.comm.progress import advance
 from distarray.io.atomic_file import replacing
 from distarray.io.box_pieces import pieces_of, within
 from distarray.io.contents import Contents, Lazy, check_labels, check_tree
@@ -50,6 +51,7 @@ class _Stored:
                 self._dataset.read_direct(part, key)
             else:
                 part[...] = self._dataset[key]
+            advance(part.nbytes)
 
 
 class _Target:
@@ -67,6 +69,7 @@ class _Target:
             key = tuple([slice(start, stop) for start, stop in piece])
             self._dataset[key] = np.asarray(part, order="C").view(self._dataset.dtype)
             self._new.check()
+            advance(part.nbytes)
 
 
 def _contiguous(section: Box, block: Array, itemsize: int) -> Iterator[tuple[Box, Array]]:

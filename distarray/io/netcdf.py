@@ -17,6 +17,7 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
+from distarray.comm.progress import advance
 from distarray.io.atomic_file import replacing
 from distarray.io.contents import Contents, Lazy, check_labels, check_tree
 from distarray.io.file_errors import creating
@@ -110,6 +111,7 @@ class _Stored:
             values = self._variable[tuple([slice(start, stop) for start, stop in section])]
         values = np.asarray(values).reshape(out.shape)
         self._packing.unpack(values, out)
+        advance(out.nbytes)
 
 
 def open_file(path: str, mesh: DeviceMesh, *, decode: bool = True) -> Contents:
@@ -169,6 +171,7 @@ class _Target:
         """Write a box."""
         with _lock, _written(self._path):
             self._variable[tuple([slice(start, stop) for start, stop in section])] = block
+        advance(block.nbytes)
 
 
 def write_file(

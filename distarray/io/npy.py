@@ -9,6 +9,7 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
+from distarray.comm.progress import advance
 from distarray.io.atomic_file import replacing
 from distarray.io.contents import Contents
 from distarray.io.contiguous import runs
@@ -60,6 +61,7 @@ class Stored:
         if itemsize * stretch < _RUN and out.size * itemsize > _RUN:
             mapped = np.memmap(file, self.dtype, "r", header.start, shape)
             out[...] = mapped[tuple([slice(start, stop) for start, stop in section])]
+            advance(out.nbytes)
             return
         for offset, slices in runs(section, shape, itemsize, _PIECE):
             key: Any = (*slices, ...)

@@ -20,6 +20,7 @@ from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree, agreed
 from distarray.comm.files import open_file
+from distarray.comm.progress import advance, stage
 from distarray.comm.same_call import Argument, same_call
 from distarray.io.atomic_file import with_final_name
 from distarray.io.contiguous import ALONE, pieces, whole, write_body
@@ -114,9 +115,9 @@ def target_for(
     return Target(target, found.one and not is_open, found.order)
 
 
-def size_of(part: Part) -> int:
+def size_of(part: Part | Array) -> int:
     """Bytes of a part."""
-    return part.nbytes if isinstance(part, DistArray) else len(part)
+    return len(part) if isinstance(part, bytes) else part.nbytes
 
 
 def store(target: Target, parts: Sequence[Part], mesh: DeviceMesh) -> None:
@@ -144,7 +145,8 @@ def store(target: Target, parts: Sequence[Part], mesh: DeviceMesh) -> None:
         return
     total = sum([size_of(part) for part in parts])
     if not target.one or total <= ALONE or mesh.size() == 1:
-        write_through(target, write, mesh)
+        with stage("writing", total, "B"):
+            write_through(target, write, mesh)
         return
     path: Any = target.file
     with open_file(mesh.group, path, "w", total) as file:
@@ -242,6 +244,7 @@ def _copied(file: IO[Any] | None, parts: Iterable[Part], everywhere: bool) -> Ex
         for piece in [part] if isinstance(part, bytes) else pieces(part, everywhere):
             if file is not None and piece is not None and error is None:
                 error = tried(put, file, piece)
+                advance(size_of(piece))
     return error
 
 

@@ -19,6 +19,7 @@ from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.files import STRETCH
 from distarray.comm.files import open_file as open_shared
+from distarray.comm.progress import advance
 from distarray.errors import DamagedFileError
 from distarray.io.atomic_file import replacing
 from distarray.io.contents import Contents, Lazy
@@ -77,6 +78,7 @@ class _Stored:
                 found: Array = np.empty(part.shape, part.dtype)
                 self._fill(self._offset + offset, found)
                 part[...] = found
+            advance(part.nbytes)
 
     def _fill(self, offset: int, part: Array) -> None:
         """Read bytes into an array in C order."""

@@ -17,6 +17,7 @@ from distarray.array.creation import empty, placed_layout
 from distarray.array.movement import Piece, moved, part_of, pieces, settled
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree, agreed
+from distarray.comm.progress import stage
 from distarray.errors import ArgumentsDiffer, DistArrayError
 from distarray.io.box_pieces import assembled, chunk_aligned_pieces, pieces_of, within
 from distarray.io.file_errors import tried
@@ -114,11 +115,12 @@ def read_array(
     shape, dtype, chunks = _agreed(source, mesh, f"{said} placed {described(placements)}", error)
     layout = placed_layout(shape, dtype, mesh, placements)
     reading = storage_layout(layout, chunks, dtype.itemsize)
-    if reading is not layout and not reading.ats:
-        result = agreed(mesh.group, lambda: empty(layout, dtype, mesh))
-        agree(mesh.group, read_in_slabs(result, chunks, source.read))
-        return result
-    block = _read_block(source, reading, dtype, mesh)
+    with stage("reading", layout.size * dtype.itemsize // mesh.size(), "B"):
+        if reading is not layout and not reading.ats:
+            result = agreed(mesh.group, lambda: empty(layout, dtype, mesh))
+            agree(mesh.group, read_in_slabs(result, chunks, source.read))
+            return result
+        block = _read_block(source, reading, dtype, mesh)
     return wrap(*settled(block, reading, mesh), mesh)
 
 
@@ -181,6 +183,11 @@ def write_array(sink: Sink, x: DistArray) -> None:
     """
     x = x.plain()
     alone = sink.writers == "one"
+    with stage("writing", x.nbytes if alone else x.nbytes // x.mesh.size(), "B"):
+        _write_array(sink, x, alone)
+
+
+def _write_array(sink: Sink, x: DistArray, alone: bool) -> None:
     chunks = None if alone or sink.chunks is None else tuple(sink.chunks)
     writing = storage_layout(x.layout, chunks, x.itemsize, strict=True)
     lacking = 0 if writing.ats else moved_elements(x.layout, writing) * x.itemsize

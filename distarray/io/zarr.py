@@ -19,6 +19,7 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
+from distarray.comm.progress import advance
 from distarray.errors import DamagedFileError, DistArrayError
 from distarray.io import directories
 from distarray.io.atomic_file import discarded_on_error
@@ -83,6 +84,7 @@ class _Stored:
                 target = buffers.nd_buffer.from_ndarray_like(out[within(piece, section)])
                 selection = tuple([slice(start, stop) for start, stop in piece])
                 self._array.get_basic_selection(selection, out=target)
+                advance(out[within(piece, section)].nbytes)
 
 
 def open_file(
@@ -308,6 +310,7 @@ class _Written:
     def write(self, section: Box, block: Array) -> None:
         """Encode and store the chunks of a box."""
         self._array[tuple([slice(start, stop) for start, stop in section])] = block
+        advance(block.nbytes)
 
 
 def _begin(final: Path) -> Path:

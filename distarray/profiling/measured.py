@@ -33,6 +33,10 @@ class Totals:
         Bytes sent and received.
     messages_out, messages_in : int
         Messages; a collective counts as one of each.
+    collectives, collective_out : int
+        Of the messages and bytes sent, those in collectives.
+    gathers, gathered : int
+        How often an array became whole on every rank, and what this rank has given, once.
     temporary : int
         The most memory that one run of the line took beyond what there was before.
     peak : int
@@ -53,6 +57,10 @@ class Totals:
     into: int = 0
     messages_out: int = 0
     messages_in: int = 0
+    collectives: int = 0
+    collective_out: int = 0
+    gathers: int = 0
+    gathered: int = 0
     temporary: int = 0
     peak: int = 0
     notes: dict[str, list[int]] = field(default_factory=dict)

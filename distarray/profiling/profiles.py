@@ -1,5 +1,6 @@
 """Profiles: what each line of a program costs, on each rank."""
 
+import json
 import os
 import sys
 import time
@@ -14,6 +15,7 @@ from distarray.comm import ledger, stopwatch, world_group
 from distarray.profiling import putting_off
 from distarray.profiling.analysis import Report
 from distarray.profiling.chrome import events
+from distarray.profiling.figures import figures
 from distarray.profiling.following import Follower, follow, is_counted
 from distarray.profiling.guard import Guard
 from distarray.profiling.measured import Seen
@@ -126,8 +128,8 @@ class Profile:
         parts, taken = brought(self._group, part, self._number)
         self.report = Report(parts)
         if self._path is not None and (part.rank == 0 or not taken):
-            path = self._own_path(part.rank, part.size) if part.rank else self._path
-            self._write(path, page(self.report))
+            where = self._own_path(part.rank, part.size) if part.rank else self._path
+            self._write(where, _content(where, self.report))
 
     def _refuse_path(self) -> None:
         """Say at once if there will be no page."""
@@ -146,7 +148,8 @@ class Profile:
             return
         part = recorder.finished("killed by SIGTERM")
         if part.rank < _PAGES:
-            self._write(self._own_path(part.rank, part.size), page(Report({part.rank: part})))
+            where = self._own_path(part.rank, part.size)
+            self._write(where, _content(where, Report({part.rank: part})))
         self._await_pages(part.size)
 
     def _await_pages(self, size: int) -> None:
@@ -165,15 +168,20 @@ class Profile:
         return self._path.with_name(f"{self._path.stem}.rank{rank}{self._path.suffix}")
 
     def tell(self) -> None:
-        """Print the table on standard error, on rank 0, and say where the page is."""
+        """Print the table on standard error, on rank 0, and say where the page is.
+
+        Of figures, which are for programs, it is only said where they are.
+        """
         if self.report is None or self._group.rank or os.getpid() != self._process:
             return
         if sys.stdout is not None and not sys.stdout.closed:
             sys.stdout.flush()
         stream = sys.__stderr__
         if stream is not None:
-            stream.write(f"\n{self}\n")
-            stream.write(f"\nThe page is {self._path}\n" if self._written else "")
+            figures_only = self._path is not None and self._path.suffix == ".json"
+            stream.write("" if figures_only else f"\n{self}\n")
+            what = "figures are in" if figures_only else "page is"
+            stream.write(f"\nThe {what} {self._path}\n" if self._written else "")
             stream.flush()
 
     # -- what was found -----------------------------------------------------------------------
@@ -184,10 +192,11 @@ class Profile:
         Parameters
         ----------
         path : str or path
+            Where it ends in ``.json``, all figures are written instead, by line and rank.
         """
         report = self._found()
         if self._group.rank == 0:
-            self._write(Path(path), page(report))
+            self._write(Path(path), _content(Path(path), report))
 
     def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the timeline in Chrome's format, which Perfetto opens; rank 0 alone does.
@@ -227,8 +236,9 @@ def profile(path: str | os.PathLike[str] | None = None) -> Profile:
     Parameters
     ----------
     path : str or path, optional
-        Where rank 0 writes a page about it at the end of the block: one HTML file. If it cannot be
-        written, that is said once, and the program goes on.
+        Where rank 0 writes a page about it at the end of the block: one HTML file, or the figures
+        where the path ends in ``.json``. If it cannot be written, that is said once, and the
+        program goes on.
 
     Returns
     -------
@@ -262,6 +272,11 @@ def say(text: str) -> None:
     if stream is not None:
         stream.write(f"distarray: {text}\n")
         stream.flush()
+
+
+def _content(path: Path, report: Report) -> str:
+    """What is written into a file: the page, or the figures."""
+    return json.dumps(figures(report)) if path.suffix == ".json" else page(report)
 
 
 def _seen(spaces: tuple[dict[str, Any], ...]) -> list[Seen]:

@@ -11,6 +11,7 @@ from distarray.comm import Group, ledger
 from distarray.comm.ledger import Event
 from distarray.comm.stopwatch import Talk, talking_since
 from distarray.comm.user_lines import is_library, is_ours, user_frames
+from distarray.layout import Layout, Replicate
 from distarray.profiling import memory
 from distarray.profiling.measured import Line, Moves, Part, Totals
 from distarray.profiling.spans import Spans
@@ -36,6 +37,11 @@ def program_line(frame: FrameType | None) -> Line:
         if not (is_library(here) or is_ours(here.f_code.co_filename)):
             return line_of(here.f_code.co_filename, here.f_lineno)
     return ELSEWHERE
+
+
+def _is_whole(layout: Layout) -> bool:
+    """Whether every rank has all of an array."""
+    return all(isinstance(placement, Replicate) for placement in layout.placements)
 
 
 class _Ear:
@@ -129,6 +135,15 @@ class Recorder(ledger.Trace):
             totals.note(event.note, 0)
         else:
             self._event = event
+            collective = event.kind != "exchange"
+            if collective:
+                totals.collectives += event.messages
+                totals.collective_out += event.bytes
+            if event.route is not None and _is_whole(event.route.dst):
+                copies = 1 if collective else event.messages
+                if collective or copies == self.part.size - 1 > 0:
+                    totals.gathers += 1
+                    totals.gathered += event.bytes // copies
         if event.route is not None:
             routes = self.part.routes
             if event.route in routes or len(routes) < _ROUTES:

@@ -38,8 +38,8 @@ def _starts(path: str) -> dict[int, int]:
     try:
         with _one_at_a_time:
             tree = ast.parse("\n".join(lines))
-    except (SyntaxError, ValueError, RecursionError):
-        return {}
+    except (SyntaxError, ValueError, RecursionError, SystemError):
+        return {}  # Python 3.11 says SystemError if others make trees at the same time
     found: dict[int, int] = {}
     for first, last in _spans(tree):
         for number in range(first + 1, last + 1):

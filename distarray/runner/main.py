@@ -47,6 +47,7 @@ __all__ = ["HELP", "Program", "main", "parse"]
 
 HELP = """\
 usage: mpiexec -n P python -m distarray [options] script.py [arguments]
+       python -m distarray --scaling 1,2,4,8 [options] script.py [arguments]
        mpiexec -n P python -m distarray -i
        mpiexec -n P python -m distarray [options] -m module [arguments]
        mpiexec -n P python -m distarray [options] -c "code" [arguments]
@@ -86,7 +87,12 @@ options:
   -i                 afterwards, or without a program, a prompt: rank 0 reads, all ranks execute
   --full-traceback   show this library's own frames in tracebacks, which are folded otherwise
   --profile[=FILE]   measure what each line costs on each rank; at the end a table on standard
-                     error and a page, profile.html or FILE
+                     error and a page, profile.html or FILE; FILE.json gets all figures
+  --scaling N,N,...  first of all options, without mpiexec: run the program on each number of ranks,
+                     and report what grows how, and what 64 to 16,384 ranks would do. Its own:
+                     --machine LATENCY,BANDWIDTH,MEMORY of a rank there (1.5us,12GB/s,8GB/s; else
+                     as measured here), --memory SIZE that a rank may have, --cores N ranks that
+                     have a core each, --mpiexec COMMAND, --output FILE (scaling.html)
   --include PACKAGE  an installed package that is the program's own: in it, too, `import numpy`
                      gives distarray.numpy; may be given several times, or as PACKAGE,PACKAGE
   --coverage         how many of NumPy's functions are distributed, composed of such, or fall back
@@ -119,6 +125,12 @@ class Program:
 
 #: Options that may come before the program.
 _FLAGS = {"-i": "prompts", "--full-traceback": "full"}
+#: What is said of options that __main__ answers, where they stand otherwise than it wants them.
+_ELSEWHERE = {
+    "--coverage": "{} takes no arguments",
+    "--array-api": "{} takes no arguments",
+    "--scaling": "--scaling comes before all other options",
+}
 #: Where the page of a profile is if nothing else is said.
 _PAGE = "profile.html"
 
@@ -188,8 +200,7 @@ def _program(arguments: Sequence[str]) -> Program | str:
     if first == "--" and rest:
         return Program("script", rest[0], rest[1:])
     if first.startswith("-"):
-        reports = first in ("--coverage", "--array-api")  # alone, __main__ answers them
-        fault = f"{first} takes no arguments" if reports else f"unknown option {first}"
+        fault = _ELSEWHERE.get(first.partition("=")[0], "unknown option {}").format(first)
         raise ValueError(f"{fault}; try python -m distarray --help")
     return Program("script", first, rest)
 

@@ -42,6 +42,22 @@ def test_the_runner_profiles_a_program(mpiexec, tmp_path):
     assert [p.name for p in sorted(tmp_path.iterdir())] == ["heat.py", "profile.html"]
 
 
+def test_the_figures_of_a_profile(mpiexec, tmp_path):
+    (tmp_path / "heat.py").write_text(HEAT)
+    code, said = job(mpiexec, tmp_path, "-m", "distarray", "--profile=p.json", "heat.py", ranks=2)
+    assert code == 0, said
+    assert "The figures are" in said
+    assert "What to do" not in said
+    found = json.loads((tmp_path / "p.json").read_text())
+    assert (found["ranks"], found["missing"], found["ended"]) == (2, [], [])
+    step = next(line for line in found["lines"] if line["line"] == 7)
+    assert step["text"].startswith("u[1:-1] += ")
+    assert step["out"] == step["into"] == [30 * 2400] * 2
+    assert step["messages_out"] == [30, 30]
+    assert step["collectives"] == [0, 0]
+    assert sum(sum(line["collectives"]) for line in found["lines"]) >= 2
+
+
 def test_a_program_of_a_few_milliseconds(mpiexec, tmp_path):
     (tmp_path / "short.py").write_text("import numpy as np\nprint(np.arange(10).sum())\n")
     code, said = job(mpiexec, tmp_path, "-m", "distarray", "--profile=p.html", "short.py", ranks=2)

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from distarray.comm import DeviceMesh
+from distarray.comm.progress import advance, stage
 from distarray.engines.factoring import secular
 from distarray.typing import Array
 
@@ -59,8 +60,14 @@ def tridiagonal_eigen(
     scale = max(np.abs(diagonal).max(initial=0), np.abs(below).max(initial=0))
     scale = scale if scale else 1.0
     problem = _Problem(diagonal / scale, below / scale, rows, mesh)
-    problem.solve(0, size)
+    with stage("eigenvalues", _joined(size), "columns"):
+        problem.solve(0, size)
     return problem.values * scale, problem.rows
+
+
+def _joined(size: int) -> int:
+    """Columns of all the stretches that are joined."""
+    return 0 if size <= LEAF else size + _joined(size // 2) + _joined(size - size // 2)
 
 
 class _Problem:
@@ -95,6 +102,7 @@ class _Problem:
         self.solve(start, middle)
         self.solve(middle, stop)
         self._join(start, middle, stop, float(rho))
+        advance(stop - start)
 
     def _columns(self, start: int, stop: int) -> slice:
         """This rank's rows that lie in a stretch, counted from its first one."""

@@ -13,6 +13,7 @@ import numpy as np
 from distarray.array import DistArray, wrap
 from distarray.comm import DeviceMesh
 from distarray.comm.group import Group
+from distarray.comm.progress import advance, stage
 from distarray.engines.factoring.tsqr import TallQR
 from distarray.layout import Cut, Fold, Layout, Shard
 from distarray.typing import Array
@@ -146,19 +147,21 @@ def factored(block: Array, layout: Layout, mesh: DeviceMesh) -> Factored:
     m, n = layout.shape
     result = Factored(block, layout, mesh, mesh.subgroup(layout.cuts[0].mesh_dims))
     start = result.start
-    for j in range(0, min(m, n), PANEL):
-        width = min(PANEL, min(m, n) - j)
-        low = min(max(j - start, 0), len(block))
-        panel = block[low:, j : j + width]
-        tall = TallQR(panel, max(start - j, 0), m - j, result.group)
-        found = tall.reflections
-        packed = np.tril(found.first, -1) + tall.r
-        y = np.matmul(tall.unsigned(), found.right)
-        first = start + low - j
-        rows = min(max(width - first, 0), len(y))
-        panel[rows:] = y[rows:]
-        panel[:rows] = packed[first : first + rows]
-        result.panels.append((j, found.t))
-        _, y = result.vectors(j, width)
-        _reflect(block[low:, j + width :], y, found.t.conj().T, result.group)
+    with stage("QR", -(-min(m, n) // PANEL), "panels"):
+        for j in range(0, min(m, n), PANEL):
+            width = min(PANEL, min(m, n) - j)
+            low = min(max(j - start, 0), len(block))
+            panel = block[low:, j : j + width]
+            tall = TallQR(panel, max(start - j, 0), m - j, result.group)
+            found = tall.reflections
+            packed = np.tril(found.first, -1) + tall.r
+            y = np.matmul(tall.unsigned(), found.right)
+            first = start + low - j
+            rows = min(max(width - first, 0), len(y))
+            panel[rows:] = y[rows:]
+            panel[:rows] = packed[first : first + rows]
+            result.panels.append((j, found.t))
+            _, y = result.vectors(j, width)
+            _reflect(block[low:, j + width :], y, found.t.conj().T, result.group)
+            advance()
     return result

@@ -17,6 +17,7 @@ import numpy as np
 from distarray.array import DistArray, call, wrap
 from distarray.array.portable import contiguous
 from distarray.comm.group import Group
+from distarray.comm.progress import advance, stage
 from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.factoring import small
 from distarray.engines.factoring.householder import set_ones
@@ -143,6 +144,10 @@ class _Tournament:
 
     def run(self) -> None:
         """Sweep until no pair of blocks needs a rotation."""
+        with stage("singular values", None, "rounds"):
+            self._sweep()
+
+    def _sweep(self) -> None:
         for sweep in range(_MOST_SWEEPS):
             state = _SETTLED
             for _ in range(2 * self._group.size - 1):
@@ -151,6 +156,7 @@ class _Tournament:
                 except np.linalg.LinAlgError:  # the others must not wait for this rank
                     state = _FAILED
                 self._pass_on()
+                advance()
             state = int(self._group.allreduce(np.array(state), Fold.MAX))
             if state == _SETTLED:
                 return

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distarray.comm.progress import advance, stage
 from distarray.engines.factoring.cyclic import Dealing
 from distarray.engines.factoring.lapack import subtract_product
 from distarray.typing import Array
@@ -51,20 +52,26 @@ class Tridiagonal(NamedTuple):
         2 n**2 operations for each vector; each rank receives n**2 / 2 elements, in one broadcast
         for each panel.
         """
+        with stage("eigenvectors", self.dealing.panels, "panels"):
+            for panel in reversed(range(self.dealing.panels)):
+                self._restore(panel, vectors)
+                advance()
+
+    def _restore(self, panel: int, vectors: Array) -> None:
+        """Apply the reflections of one panel."""
         mesh = self.dealing.mesh
-        for panel in reversed(range(self.dealing.panels)):
-            start, stop = self.dealing.interval(panel)
-            owner = self.dealing.owner(panel)
-            shape = (len(self.diagonal) - start, stop - start)
-            block = self.reflections.get(panel)
-            block = np.empty(shape, self.phases.dtype) if block is None else block
-            mesh.group.broadcast(block, owner, "reflections")
-            # The product of reflections 1 - 2 v v* is 1 - V T V*, and this is the inverse of T.
-            inner = np.triu(block.conj().T @ block, 1)
-            np.fill_diagonal(inner, 0.5)
-            block, inner = mesh.asarray(block), mesh.asarray(np.linalg.inv(inner))
-            part = vectors[start:]
-            subtract_product(part, block, inner @ (block.conj().T @ part))
+        start, stop = self.dealing.interval(panel)
+        owner = self.dealing.owner(panel)
+        shape = (len(self.diagonal) - start, stop - start)
+        block = self.reflections.get(panel)
+        block = np.empty(shape, self.phases.dtype) if block is None else block
+        mesh.group.broadcast(block, owner, "reflections")
+        # The product of reflections 1 - 2 v v* is 1 - V T V*, and this is the inverse of T.
+        inner = np.triu(block.conj().T @ block, 1)
+        np.fill_diagonal(inner, 0.5)
+        block, inner = mesh.asarray(block), mesh.asarray(np.linalg.inv(inner))
+        part = vectors[start:]
+        subtract_product(part, block, inner @ (block.conj().T @ part))
 
 
 def reduced(own: Array, dealing: Dealing) -> Tridiagonal:
@@ -86,12 +93,14 @@ def reduced(own: Array, dealing: Dealing) -> Tridiagonal:
     diagonal = np.zeros(size)
     below = np.zeros(max(size - 1, 0), own.dtype)
     reflections = {}
-    for panel in range(dealing.panels):
-        found = _Panel(own, dealing, panel)
-        found.reduce(diagonal, below)
-        if dealing.owner(panel) == dealing.mesh.rank:
-            reflections[panel] = found.left
-        found.update()
+    with stage("tridiagonal form", dealing.panels, "panels"):
+        for panel in range(dealing.panels):
+            found = _Panel(own, dealing, panel)
+            found.reduce(diagonal, below)
+            if dealing.owner(panel) == dealing.mesh.rank:
+                reflections[panel] = found.left
+            found.update()
+            advance()
     sizes = np.abs(below)
     turns = np.divide(below, sizes, out=np.ones_like(below), where=sizes != 0)
     phases = np.concatenate([np.ones(min(size, 1), own.dtype), np.cumprod(turns)])

@@ -15,6 +15,7 @@ import numpy as np
 
 from distarray.comm import devices
 from distarray.comm.group import Group
+from distarray.comm.progress import advance, stage
 from distarray.engines.sorting.buckets import sorted_by_parts
 from distarray.engines.sorting.counted import counted_part
 from distarray.engines.sorting.sort_in_block import (
@@ -124,18 +125,25 @@ def sort_line(group: Group, block: Array, lengths: Sequence[int], stops: Sequenc
     As :class:`Routed`; no more than allreduces where integers are counted. Beyond the block,
     memory for two more.
     """
-    if not devices.on_device(block):
-        part = sorted_by_parts(group, block, lengths, stops)
-        if part is None and group.size > 1:
-            part = counted_part(group, block, lengths, stops)
+    with stage("sorting", 3):
+        part = None
+        if not devices.on_device(block):
+            part = sorted_by_parts(group, block, lengths, stops)
+            if part is None and group.size > 1:
+                part = counted_part(group, block, lengths, stops)
+        if part is None and group.size == 1:
+            part = sorted_values(block)
         if part is not None:
+            advance(3)
             return part
-    keys = sorted_values(block)
-    if group.size == 1:
-        return keys
-    routed = Routed(group, keys, lengths, stops)
-    del keys
-    return merged(routed.keys)
+        keys = sorted_values(block)
+        advance()
+        routed = Routed(group, keys, lengths, stops)
+        del keys
+        advance()
+        found = merged(routed.keys)
+        advance()
+    return found
 
 
 def order_line(
@@ -159,9 +167,14 @@ def order_line(
     ----
     As :class:`Routed`, and another all-to-all, of 8 bytes an element.
     """
-    positions = order(keys)
     if group.size == 1:
-        return positions
-    routed = Routed(group, keys[positions], lengths, stops)
-    found = routed.carried(positions + sum(lengths[: group.rank]))
-    return found[merging(routed.keys)]
+        return order(keys)
+    with stage("sorting", 3):
+        positions = order(keys)
+        advance()
+        routed = Routed(group, keys[positions], lengths, stops)
+        found = routed.carried(positions + sum(lengths[: group.rank]))
+        advance()
+        found = found[merging(routed.keys)]
+        advance()
+    return found

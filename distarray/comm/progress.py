@@ -1,0 +1,122 @@
+"""How far a long operation is, on rank 0: `progress` for users, `stage` and `advance` for rooms."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import Any, TextIO
+
+from distarray.comm.roots import world_group
+from distarray.lazy import needs
+
+__all__ = ["advance", "is_watched", "progress", "stage"]
+
+#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+SHOWN_AS = "distarray."
+_BYTES = {"unit": "B", "unit_scale": True, "unit_divisor": 1024}
+
+
+class _Shower:
+    """Makes the bars of a ``with progress():`` block."""
+
+    def __init__(self, make: Any, after: float, file: TextIO | None) -> None:
+        self._make, self._after, self._file = make, after, file
+
+    def bar(self, what: str, total: int | None, unit: str) -> Any:
+        """A bar that appears once the operation has taken a while."""
+        units = _BYTES if unit == "B" else {"unit": f" {unit}"}
+        return self._make(total=total, desc=what, delay=self._after, file=self._file, **units)
+
+
+_shower: ContextVar[_Shower | None] = ContextVar("distarray_progress", default=None)
+#: The bar of the stage that is under way; None within stages of stages, which are not shown.
+_bar: ContextVar[Any] = ContextVar("distarray_bar", default=None)
+_open: ContextVar[bool] = ContextVar("distarray_stage", default=False)
+_NOTHING: AbstractContextManager[None] = nullcontext()
+
+
+@contextmanager
+def progress(after: float = 0.5, file: TextIO | None = None) -> Iterator[None]:
+    """Show how far long operations are, in a ``with`` statement: bars on rank 0, by tqdm.
+
+    Sorts, QR, singular value and eigenvalue decompositions of matrices that are computed by all
+    ranks, and reading and writing of files and checkpoints, tell so. What is counted is rank 0's
+    share, whose size is that of the others.
+
+    Parameters
+    ----------
+    after : float
+        Seconds after which an operation gets a bar; shorter ones have none.
+    file : file object, optional
+        Where the bars go; by default standard error.
+
+    Raises
+    ------
+    ImportError
+        If tqdm is not installed; it comes with the extra ``progress``.
+
+    Cost
+    ----
+    Nothing is sent for it.
+
+    Examples
+    --------
+    >>> import distarray
+    >>> import distarray.numpy as np
+    >>> with distarray.progress():
+    ...     x = np.sort(np.random.default_rng(1).random(1000))
+    """
+    make = needs("tqdm", "progress").tqdm
+    token = _shower.set(None if world_group().rank else _Shower(make, after, file))
+    try:
+        yield
+    finally:
+        _shower.reset(token)
+
+
+def is_watched() -> bool:
+    """Whether somebody wants to see bars of this rank."""
+    return _shower.get() is not None
+
+
+def stage(what: str, total: int | None, unit: str = "steps") -> AbstractContextManager[None]:
+    """A part of an operation that tells by :func:`advance` how far it is.
+
+    Parameters
+    ----------
+    what : str
+        The text before the bar.
+    total : int or None
+        What has to be done; None if that is not known.
+    unit : str
+        Of what, as a plural; "B" for bytes.
+    """
+    shower = _shower.get()
+    return _NOTHING if shower is None else _shown(shower, what, total, unit)
+
+
+@contextmanager
+def _shown(shower: _Shower, what: str, total: int | None, unit: str) -> Iterator[None]:
+    if _open.get():  # a part of a part
+        token = _bar.set(None)
+        try:
+            yield
+        finally:
+            _bar.reset(token)
+        return
+    opened = _open.set(True)
+    try:
+        with shower.bar(what, total, unit) as bar:
+            token = _bar.set(bar)
+            try:
+                yield
+            finally:
+                _bar.reset(token)
+    finally:
+        _open.reset(opened)
+
+
+def advance(count: int = 1) -> None:
+    """Say that so much more of the innermost stage is done; outside of stages that is nothing."""
+    bar = _bar.get()
+    if bar is not None:
+        bar.update(count)

@@ -1,0 +1,1 @@
+"""How a program scales: runs on several numbers of ranks, what grows how, and what follows."""
