@@ -7,6 +7,7 @@ from time import perf_counter
 from types import FrameType
 from zlib import crc32
 
+from distarray.array.movement import FEW
 from distarray.comm import Group, ledger
 from distarray.comm.ledger import Event
 from distarray.comm.stopwatch import Talk, talking_since
@@ -139,7 +140,9 @@ class Recorder(ledger.Trace):
             if collective:
                 totals.collectives += event.messages
                 totals.collective_out += event.bytes
-            if event.route is not None and _is_whole(event.route.dst):
+            # Few ranks send their parts one by one; what else makes an array whole is a collective.
+            usual = collective is not (self.part.size <= FEW)
+            if usual and event.route is not None and _is_whole(event.route.dst):
                 copies = 1 if collective else event.messages
                 if collective or copies == self.part.size - 1 > 0:
                     totals.gathers += 1

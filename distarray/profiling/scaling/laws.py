@@ -223,7 +223,7 @@ def _squares(law: Law, points: Sequence[tuple[int, float]]) -> float:
 
 def _fitted(points: Sequence[tuple[int, float]], terms: tuple[str, ...]) -> Law:
     """Least squares of relative deviations."""
-    largest = max(value for _, value in points)
+    largest = max(value for _, value in points) or 1.0
     scale = np.array([max(value, _SMALL * largest) for _, value in points])
     matrix = np.array([[TERMS[term](count) for term in terms] for count, _ in points])
     wanted = np.array([value for _, value in points]) / scale

@@ -205,7 +205,7 @@ class Study:
 
     def values(self, line: Line, what: str, runs: Sequence[Run] | None = None) -> list[float]:
         """One of the figures of a line, by run."""
-        return [getattr(self.of(run, line), what) for run in runs or self.runs]
+        return [max(0, getattr(self.of(run, line), what)) for run in runs or self.runs]
 
     def growth(self, line: Line, what: str) -> Growth | None:
         """The exponent of one of the figures of a line; of seconds, where ranks have cores.

@@ -10,7 +10,9 @@ import distarray
 import distarray.numpy as np
 from distarray import Shard
 from distarray.comm import run_threads
+from distarray.layout import Layout
 from distarray.layout.placement import Fold
+from distarray.plan import Route
 from distarray.profiling.figures import figures
 from distarray.profiling.measured import Line
 from distarray.profiling.scaling.machine import Machine
@@ -60,6 +62,24 @@ def test_one_to_eight_ranks_foretell_16_and_32(thread_runs, what):
         told = sum(getattr(study.laws(line), what)(run.ranks) for line in study.lines)
         assert told == pytest.approx(total, rel=0.05)
         assert study.deviation(run, what) < 0.05
+
+
+def test_a_gather_by_a_collective_on_few_ranks_is_a_collective(own_processes):
+    """Counted as messages to each other rank it would be more than there were."""
+
+    def program(group):
+        with distarray.config.override(replicate_below=1), distarray.profile() as p:
+            x = np.arange(64.0)
+            group.allgather_varied(x.block, None, Route(x.layout, whole_of(x.layout)))
+        return figures(p.report)
+
+    found = run_of(run_threads(4, program)[0])
+    assert sum(line.collectives for line in found.lines.values()) == 4
+    assert all(min(line[6:17]) >= 0 for line in found.lines.values())
+
+
+def whole_of(layout):
+    return Layout.replicated(layout.shape, layout.mesh_shape)
 
 
 def test_the_check_is_in_the_report(thread_runs):
