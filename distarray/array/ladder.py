@@ -42,6 +42,7 @@ from distarray.typing import ArrayLike, UfuncOut
 
 __all__ = [
     "at_once",
+    "basic_keys",
     "call",
     "call_in_general",
     "call_ufunc",
@@ -50,7 +51,6 @@ __all__ = [
     "numpys_at_once",
     "on_objects",
     "passed",
-    "plain_items",
     "two_at_once",
     "ufunc_at_once",
     "unwatched",
@@ -71,8 +71,8 @@ usual: list[object] = [NORMAL]
 #: rank has whole need to know no more: what NumPy raises, floating-point errors too, it raises on
 #: every rank.
 unwatched: list[bool] = [True]
-#: Whether indexing need not ask either.
-plain_items: list[bool] = [True]
+#: The types of entries of keys that NumPy reads as we do; none once indexing has to ask, too.
+basic_keys: set[type] = {int, slice, type(None), type(Ellipsis), np.int64}
 
 
 class _Passed(local):
@@ -111,12 +111,12 @@ def _look_closer() -> None:
     usual[0] = object()
     unwatched[0] = False
     if is_overridden(operator.getitem) or is_overridden(operator.setitem):
-        plain_items[0] = False
+        basic_keys.clear()
 
 
 def _compare() -> None:
     _look_closer()
-    plain_items[0] = False
+    basic_keys.clear()
 
 
 registry.listeners.append(_look_closer)
