@@ -30,7 +30,6 @@ __all__ = ["Excerpt"]
 
 _layout_slot: Any = Base.__dict__["layout"]
 _set_layout: Callable[[Any, Layout], None] = _layout_slot.__set__
-_replicated = Layout.replicated
 _new = object.__new__
 
 
@@ -134,8 +133,7 @@ class Excerpt(DistArray, metaclass=Unseen):
         if kept is not None and kept.parent is kept.mirror.origin and mirrors.is_plain(key):
             given = mirrors.given(value, self)
             if given is not None and mirrors.is_writeable(kept.parent):
-                kept.part[key] = given
-                _put(kept, kept.part)
+                _write(kept, operator.setitem, kept.part, key, given)
                 return
         _become_view(self)
         self[key] = value
@@ -192,17 +190,19 @@ def _valid(x: Base) -> _Selected | None:
     mirror = kept.mirror
     if not mirror.holds or kept.part.base is not mirror.elements:
         return None
-    free = error_state() is usual[0] or is_free(operator.getitem, mirror.layout)
-    return kept if free else None
+    if error_state() is usual[0] or is_free(operator.getitem, mirror.layout):
+        return kept
+    return None
 
 
 def _at_hand(x: Any) -> Any:
     """A whole array of the elements of an excerpt that are at hand; other values unchanged."""
     kept = _valid(x) if type(x) is Excerpt else None
-    if kept is None:
-        return x
-    part, mesh = kept.part, x.mesh
-    return wrap(part, _replicated(part.shape, mesh.shape), mesh)
+    return x if kept is None else _whole(kept, x)
+
+
+def _whole(kept: _Selected, x: Base) -> DistArray:
+    return wrap(kept.part, kept.mirror.replicas[kept.part.shape], x.mesh)
 
 
 def _become_views(values: Iterable[Any]) -> None:
@@ -261,26 +261,38 @@ def _reading(name: str) -> Callable[..., Any]:
     return act
 
 
-def _ready(x: Base) -> Any:
+def _of_two(name: str) -> Callable[..., Any]:
+    """As :func:`_reading`, for an operator with one other operand."""
+    plain: Callable[..., Any] = getattr(DistArray, name)
+
+    @wraps(plain)
+    def act(self: Excerpt, other: ArrayLike) -> Any:
+        return plain(_ready(self), _at_hand(other) if type(other) is Excerpt else other)
+
+    return act
+
+
+def _ready(x: Any) -> Any:
     """A whole array of the elements at hand; or the array itself, as a plain view."""
-    found = _at_hand(x)
-    if found is x:
-        _become_view(x)
-    return found
+    kept = _valid(x)
+    if kept is not None:
+        return _whole(kept, x)
+    _become_view(x)
+    return x
 
 
 def _in_place(name: str) -> Callable[..., Any]:
-    """An operator in place: its result is assigned to the elements."""
+    """An operator in place, which NumPy applies to the elements at hand."""
     plain: Callable[..., Any] = getattr(DistArray, name)
-    forward: Callable[..., Any] = getattr(DistArray, name.replace("__i", "__", 1))
+    of_numpy: Callable[..., Any] = getattr(np.ndarray, name)
 
     @wraps(plain)
     def act(self: Excerpt, other: ArrayLike) -> Any:
         kept = _valid(self)
         if kept is not None and kept.parent is kept.mirror.origin:
             given = mirrors.given(other, self)
-            value = None if given is None else forward(_at_hand(self), _at_hand(other))
-            if type(value) is DistArray and _fits(value, kept.part) and _put(kept, value.block):
+            if given is not None and mirrors.is_writeable(kept.parent):
+                _write(kept, of_numpy, kept.part, given)
                 return self
         _become_view(self)
         return plain(self, other)
@@ -288,25 +300,22 @@ def _in_place(name: str) -> Callable[..., Any]:
     return act
 
 
-def _fits(value: Base, part: Array) -> bool:
-    layout = value.layout
-    return layout.is_whole and layout.shape == part.shape and value.dtype is part.dtype
+def _write(kept: _Selected, act: Callable[..., Any], *args: ArrayLike) -> None:
+    mirrors.write_through(kept.mirror, kept.parent, kept.key, act, *args)
 
 
-def _put(kept: _Selected, value: Array) -> bool:
-    return mirrors.put(kept.mirror, kept.parent, kept.key, value)
-
-
-_BINARY = "add sub mul truediv floordiv mod lshift rshift and or xor"
-for _name in _BINARY.split():
-    setattr(Excerpt, f"__{_name}__", _reading(f"__{_name}__"))
-    setattr(Excerpt, f"__r{_name}__", _reading(f"__r{_name}__"))
+_ARITHMETIC = "add sub mul truediv floordiv mod lshift rshift and or xor"
+for _name in _ARITHMETIC.split():
+    setattr(Excerpt, f"__{_name}__", _of_two(f"__{_name}__"))
+    setattr(Excerpt, f"__r{_name}__", _of_two(f"__r{_name}__"))
     setattr(Excerpt, f"__i{_name}__", _in_place(f"__i{_name}__"))
-_OTHERS = """
-pow rpow matmul rmatmul divmod rdivmod lt le gt ge eq ne neg pos abs invert
+for _name in ("matmul", "rmatmul", "divmod", "rdivmod", "lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Excerpt, f"__{_name}__", _of_two(f"__{_name}__"))
+_METHODS = """
+__pow__ __rpow__ __neg__ __pos__ __abs__ __invert__
+copy sum prod mean max min any all argmax argmin dot tolist item
 """
-_METHODS = "copy sum prod mean max min any all argmax argmin dot tolist item"
-for _name in [f"__{name}__" for name in _OTHERS.split()] + _METHODS.split():
+for _name in _METHODS.split():
     setattr(Excerpt, _name, _reading(_name))
 
 mirrors.excerpt = _excerpt

@@ -46,6 +46,7 @@ __all__ = [
     "put",
     "read",
     "write",
+    "write_through",
 ]
 
 #: What a key selects is read from a mirror up to so many bytes.
@@ -95,7 +96,15 @@ class Mirror:
     Attributes
     ----------
     layout : Layout
-        That of the array.
+        The array's.
+    dtype : numpy.dtype
+        The array's.
+    places : list of (int, int, int)
+        For each dimension where this rank's block starts and stops, and the array's extent.
+    replicas : dict
+        The layouts of arrays that every rank of the mesh has whole, by shape.
+    cut : int
+        The number of dimensions up to the last one of which this rank has only a part.
     elements : array or None
         All elements, once they have been fetched.
     origin : DistArray or None
@@ -106,26 +115,34 @@ class Mirror:
 
     __slots__ = (
         "__weakref__",
+        "cut",
         "dtype",
         "elements",
         "exports",
         "layout",
         "needed",
         "origin",
+        "places",
+        "replicas",
         "seen",
         "slow",
         "total",
         "used",
     )
 
-    def __init__(self, layout: Layout, dtype: np.dtype[Any]) -> None:
-        self.layout = layout
-        self.dtype = dtype
+    def __init__(self, x: Base) -> None:
+        self.layout = layout = x.layout
+        self.dtype = dtype = x.dtype
+        self.replicas: Any = Layout.replicated((), layout.mesh_shape).replicas
+        pairs = zip(layout.section(x.mesh.coords), layout.shape, strict=True)
+        self.places = [(start, stop, extent) for (start, stop), extent in pairs]
+        parts = [stop - start < extent for start, stop, extent in self.places]
+        self.cut = len(parts) - parts[::-1].index(True) if any(parts) else 0
         self.elements: Any = None
         self.origin: Any = None
         self.seen = self.exports = -1
         self.slow = self.used = self.total = 0
-        self.needed = FEW + layout.size * dtype.itemsize // PER
+        self.needed = _first(layout.size * dtype.itemsize)
 
     @property
     def holds(self) -> bool:
@@ -146,13 +163,13 @@ def _mirror_of(x: Base) -> Mirror | None:
 
 
 def read(x: Base, key: Key) -> Any:
-    """What a basic key selects of a cut array that has a mirror; NotImplemented if that is no help.
+    """What a basic key selects of a cut array, read from its mirror; NotImplemented without one.
 
     Cost
     ----
-    None; at times one allreduce of an integer, and the gather of the array.
+    None, except when the array is fetched: one allreduce of an integer, and a gather.
     """
-    mirror = _mirror_of(x)
+    mirror: Any = getattr(x, "_mirror", None)
     if mirror is None or not _usable(mirror, x) or not is_plain(key):
         return NotImplemented
     part = mirror.elements[key]
@@ -166,16 +183,21 @@ def read(x: Base, key: Key) -> Any:
 
 
 def write(x: Base, key: Key, value: ArrayLike | Base) -> bool:
-    """Assign a value that all ranks have to elements of an array that has a mirror; or False.
+    """Assign a value that all ranks have to elements of an array, and of its mirror.
+
+    Returns
+    -------
+    bool
+        False if nothing was assigned: there is no mirror, or not every rank has the value.
 
     Cost
     ----
     As :func:`read`.
     """
-    mirror = _mirror_of(x)
+    mirror: Any = getattr(x, "_mirror", None)
     if mirror is None or not is_plain(key):
         return False
-    block = given(value, x)
+    block: Any = value if type(value) in _NUMBERS else given(value, x)
     if block is None or not _usable(mirror, x):
         return False
     if isinstance(value, Base) and is_of(value, mirror, key):
@@ -187,16 +209,35 @@ def put(mirror: Mirror, x: Base, key: Key, value: ArrayLike) -> bool:
     """Assign a value of NumPy's to elements of an array and of its mirror; False if read-only."""
     if not is_writeable(x):
         return False
-    block = x.block
-    mirror.elements[key] = value
+    write_through(mirror, x, key, operator.setitem, mirror.elements, key, value)
+    return True
+
+
+def write_through(
+    mirror: Mirror, x: Base, key: Key, act: Callable[..., Any], *args: ArrayLike
+) -> None:
+    """Let NumPy write to the elements of a mirror that a key selects, and then to the array's own.
+
+    A warning that is raised as an error comes after NumPy has written.
+    """
+    try:
+        act(*args)
+    except Warning:
+        _written(mirror, x, key)
+        raise
+    _written(mirror, x, key)
+
+
+def _written(mirror: Mirror, x: Base, key: Key) -> None:
+    """Copy elements of a mirror to the array's own block."""
     own = _own_key(mirror, key, x)
     if own is not None:
         of_block, of_part = own
-        block[of_block] = mirror.elements[key][of_part]
+        found = mirror.elements[key]
+        x.block[of_block] = found[of_part] if type(found) is np.ndarray else found
     mirror.used += 1
     passed.number += 1
     passed.harmless += 1
-    return True
 
 
 def elements_at_hand(value: Base) -> Any:
@@ -231,36 +272,37 @@ def given(value: ArrayLike | Base, x: Base) -> Any:
 
 
 def is_plain(key: Key) -> bool:
-    """Whether NumPy reads a key as we do, without a look at other types."""
-    return _ENTRIES.issuperset(map(type, key)) if type(key) is tuple else type(key) in _ENTRIES
+    """Whether a key has only integers, slices, None and Ellipsis, of the types that are common."""
+    if type(key) is not tuple:
+        return type(key) in _ENTRIES
+    if len(key) == 2:  # by far the most
+        return type(key[0]) in _ENTRIES and type(key[1]) in _ENTRIES
+    return _ENTRIES.issuperset(map(type, key))
 
 
 def _own_key(mirror: Mirror, key: Key, x: Base) -> tuple[Any, Any] | None:
-    """The part of a rank's block that a key selects, and what that is of all that it selects.
+    """The part of this rank's block that a key selects, and which part of the selection that is.
 
-    None if it selects nothing of the block. Keys of integers, and of slices where nothing is cut,
-    are read here: of a loop's keys no two are the same, and there is no use in keeping what was
-    found.
+    None if the key selects nothing of the block. Integers, and slices of dimensions that are not
+    cut, are read here. In a loop hardly two keys are alike, so that it would not help to remember
+    what was found for one.
     """
-    layout, coords = mirror.layout, x.mesh.coords
     parts = key if type(key) is tuple else (key,)
-    section = layout.section(coords)
+    places = mirror.places
+    if len(parts) > len(places) or not mirror.cut <= len(parts):
+        return _own_slices(mirror.layout, key, x.mesh.coords)
     own: list[Any] = []
-    if len(parts) <= layout.ndim:
-        for entry, (start, stop), extent in zip(parts, section, layout.shape, strict=False):
-            if type(entry) is slice and stop - start == extent:
-                own.append(entry)
-            elif type(entry) is int or type(entry) is np.int64:
-                place = entry + extent if entry < 0 else entry
-                if not start <= place < stop:
-                    return None
-                own.append(place - start)
-            else:
-                return _own_slices(layout, key, coords)
-        uncut = section[len(parts) :], layout.shape[len(parts) :]
-        if all(stop - start == extent for (start, stop), extent in zip(*uncut, strict=True)):
-            return tuple(own), ...
-    return _own_slices(layout, key, coords)
+    for entry, (start, stop, extent) in zip(parts, places):  # a key may be shorter
+        if type(entry) is int or type(entry) is np.int64:
+            place = entry + extent if entry < 0 else entry
+            if not start <= place < stop:
+                return None
+            own.append(place - start)
+        elif type(entry) is slice and stop - start == extent:
+            own.append(entry)
+        else:
+            return _own_slices(mirror.layout, key, x.mesh.coords)
+    return tuple(own), ...
 
 
 def _own_slices(layout: Layout, key: Key, coords: Coords | None) -> tuple[Any, Any] | None:
@@ -284,7 +326,7 @@ def noted(x: Base, part: Layout) -> None:
     if mirror is None or mirror.layout is not x.layout:
         if not _can_be_kept(x):
             return
-        mirror = x._mirror = Mirror(x.layout, x.dtype)
+        mirror = x._mirror = Mirror(x)
     mirror.slow += 1 if part.shape else ELEMENT
     mirror.total += 1
     if mirror.total == MANY:
@@ -304,14 +346,14 @@ def _can_be_kept(x: Base) -> bool:
 
 
 def _usable(mirror: Mirror, x: Base) -> bool:
-    """Whether a mirror can be read, after fetching if it is time for that."""
+    """Whether the mirror has the array's elements, which are fetched if it is time for that."""
     if error_state() is not usual[0] and not is_free(operator.getitem, mirror.layout):
         return False
-    if mirror.layout is x.layout and mirror.dtype is x.dtype:
-        if mirror.holds and mirror.exports == passed.exports:
-            return True
-        return mirror.slow >= mirror.needed and _fetched(mirror, x)
-    return False
+    if mirror.layout is not x.layout or mirror.dtype is not x.block.dtype:
+        return False
+    if mirror.seen == passed.number - passed.harmless and mirror.exports == passed.exports:
+        return True
+    return mirror.slow >= mirror.needed and _fetched(mirror, x)
 
 
 def _fetched(mirror: Mirror, x: Base) -> bool:
@@ -322,7 +364,7 @@ def _fetched(mirror: Mirror, x: Base) -> bool:
     again = mirror.exports == passed.exports
     mirror.drop()
     rare = mirror.exports >= 0 and mirror.used < WORTH
-    mirror.needed = 2 * mirror.needed if rare else _first(mirror)
+    mirror.needed = 2 * mirror.needed if rare else _first(nbytes)
     mirror.slow = mirror.used = 0
     if not again:
         mirror.origin = None
@@ -339,8 +381,9 @@ def _fetched(mirror: Mirror, x: Base) -> bool:
     return True
 
 
-def _first(mirror: Mirror) -> int:
-    return FEW + mirror.layout.size * mirror.dtype.itemsize // PER
+def _first(nbytes: int) -> int:
+    """The accesses after which an array of so many bytes is fetched."""
+    return FEW + nbytes // PER
 
 
 def _keep(mirror: Mirror, nbytes: int, limit: int) -> None:
