@@ -1,9 +1,10 @@
-"""What is selected of an array that is kept whole: a view whose elements every rank has at hand.
+"""Excerpts: what a loop selects from a cut array of which every rank keeps all elements.
 
-While its :class:`~distarray.array.mirrors.Mirror` holds, operators and functions that only read it
-take its elements from there, as of an array that every rank has whole. Whoever asks for its block
-or its layout, and so might write to it, makes it the view that it stands for; nothing else in the
-library has to know. (:class:`~distarray.array.deferred.Deferred` works in the same way.)
+An excerpt stands for a view. As long as its :class:`~distarray.array.mirrors.Mirror` is valid,
+operators and functions that only read it use the elements that are kept, as those of an array that
+every rank has whole. As soon as anybody asks for its block or its layout, and so might write to it,
+it becomes the view, so that the rest of the library never sees an excerpt.
+(:class:`~distarray.array.deferred.Deferred` works in the same way.)
 """
 
 import operator
@@ -20,7 +21,7 @@ from distarray.array.core import DistArray, wrap
 from distarray.array.deferred import Unseen
 from distarray.array.floaterrors import error_state
 from distarray.array.keys import basic_entries, plain_key
-from distarray.array.ladder import is_free, usual
+from distarray.array.ladder import is_free, only_reads, usual
 from distarray.array.memories import held, hold
 from distarray.array.mirrors import Mirror
 from distarray.layout import Layout
@@ -34,16 +35,18 @@ _new = object.__new__
 
 
 class _Selected:
-    """What an excerpt is of.
+    """Where an excerpt comes from.
 
     Attributes
     ----------
     mirror : Mirror
-        Where its elements are.
+        Has the elements.
     parent : DistArray
-        The array, or another excerpt of it, from which `key` selects it.
+        The array, or another excerpt of it.
+    key
+        Selects the excerpt from `parent`.
     part : numpy.ndarray
-        Its elements, a view of the mirror's.
+        The excerpt's elements, a view of the mirror's.
     """
 
     __slots__ = ("key", "mirror", "parent", "part")
@@ -56,13 +59,13 @@ class _Selected:
 
 
 class Excerpt(DistArray, metaclass=Unseen):
-    """A view of an array of which all elements are at hand; it becomes a plain view when needed."""
+    """Stands for a view of a cut array whose elements every rank keeps; see the module."""
 
     __slots__ = ()
 
     @property
     def layout(self) -> Layout:
-        """Where every element is; from here on this is a plain view."""
+        """Where every element is; asking for it makes the excerpt a plain view."""
         _become_view(self)
         return self.layout
 
@@ -72,7 +75,7 @@ class Excerpt(DistArray, metaclass=Unseen):
 
     @property
     def block(self) -> Any:
-        """This rank's block; from here on this is a plain view."""
+        """This rank's block; asking for it makes the excerpt a plain view."""
         _become_view(self)
         return self.block
 
@@ -163,18 +166,13 @@ class Excerpt(DistArray, metaclass=Unseen):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        if func in _READING and not kwargs and len(args) <= _READING[func]:
+        if only_reads(func, args, kwargs):
             args = tuple(map(_at_hand, args))
         _become_views((*args, *kwargs.values()))
         return func(*args, **kwargs)
 
 
 Excerpt.__name__, Excerpt.__qualname__ = DistArray.__name__, DistArray.__qualname__
-
-#: Functions that only read their arguments, with how many of them may be given.
-_READING: dict[Any, int] = {np.dot: 2, np.vdot: 2, np.inner: 2, np.outer: 2, np.copy: 1}
-_READING |= dict.fromkeys([np.sum, np.prod, np.mean, np.max, np.min, np.any, np.all], 2)
-_READING |= dict.fromkeys([np.argmax, np.argmin, np.linalg.norm], 2)
 
 
 def _part(x: Base) -> Any:
@@ -183,7 +181,7 @@ def _part(x: Base) -> Any:
 
 
 def _valid(x: Base) -> _Selected | None:
-    """What an excerpt is of, if its elements are at hand now."""
+    """Where an excerpt comes from, if the elements kept are still the array's; else None."""
     kept: Any = held(x)
     if type(kept) is not _Selected:
         return None
@@ -196,7 +194,7 @@ def _valid(x: Base) -> _Selected | None:
 
 
 def _at_hand(x: Any) -> Any:
-    """A whole array of the elements of an excerpt that are at hand; other values unchanged."""
+    """An excerpt with valid elements as a whole array of them; any other value unchanged."""
     kept = _valid(x) if type(x) is Excerpt else None
     return x if kept is None else _whole(kept, x)
 
@@ -228,7 +226,7 @@ def _become_view(x: Any) -> None:
 
 
 def _excerpt(mirror: Mirror, parent: Base, key: Key, part: Array) -> Any:
-    """The view of `parent` that a key selects, whose elements are `part`."""
+    """An excerpt of the elements `part`, which `key` selects from `parent`."""
     result = _new(Excerpt)
     result.mesh = parent.mesh
     hold(result, _Selected(mirror, parent, key, part))
@@ -251,7 +249,7 @@ def _is_of(x: Base, mirror: Mirror, key: Key) -> bool:
 
 
 def _reading(name: str) -> Callable[..., Any]:
-    """An operator or a method that only reads, on the elements at hand if they are."""
+    """A method that only reads, applied to the elements that are kept, if they are valid."""
     plain: Callable[..., Any] = getattr(DistArray, name)
 
     @wraps(plain)
@@ -262,7 +260,7 @@ def _reading(name: str) -> Callable[..., Any]:
 
 
 def _of_two(name: str) -> Callable[..., Any]:
-    """As :func:`_reading`, for an operator with one other operand."""
+    """As :func:`_reading`, for an operator of two operands."""
     plain: Callable[..., Any] = getattr(DistArray, name)
 
     @wraps(plain)
@@ -273,7 +271,7 @@ def _of_two(name: str) -> Callable[..., Any]:
 
 
 def _ready(x: Any) -> Any:
-    """A whole array of the elements at hand; or the array itself, as a plain view."""
+    """A whole array of the elements that are kept; the excerpt as a plain view if not valid."""
     kept = _valid(x)
     if kept is not None:
         return _whole(kept, x)
@@ -282,7 +280,7 @@ def _ready(x: Any) -> Any:
 
 
 def _in_place(name: str) -> Callable[..., Any]:
-    """An operator in place, which NumPy applies to the elements at hand."""
+    """An operator in place, which NumPy applies to the elements that are kept."""
     plain: Callable[..., Any] = getattr(DistArray, name)
     of_numpy: Callable[..., Any] = getattr(np.ndarray, name)
 

@@ -50,6 +50,7 @@ __all__ = [
     "number_at_once",
     "numpys_at_once",
     "on_objects",
+    "only_reads",
     "passed",
     "two_at_once",
     "ufunc_at_once",
@@ -78,15 +79,16 @@ basic_keys: set[type] = {int, slice, type(None), type(Ellipsis), np.int64}
 class _Passed(local):
     """How many calls of this rank (a process or a thread) may have written to a cut array.
 
-    When the number has changed, on one rank as on every other, elements of other ranks that are
-    kept are fetched again. No number is that of two threads.
+    Once the number has changed, which it does on all ranks alike, elements of other ranks that a
+    rank keeps are fetched again. No two threads ever have the same number.
 
     Attributes
     ----------
     number : int
         The calls.
     harmless : int
-        Those that have only read, or have kept :mod:`~distarray.array.mirrors` as they must be.
+        The calls among them that have only read, or have written to the
+        :mod:`~distarray.array.mirrors` as well as to the array.
     exports : int
         How often the program was handed the block of a cut array.
     """
@@ -100,11 +102,17 @@ _threads = count(1)
 
 
 passed = _Passed()
-#: Functions that only read their arguments, if so many are given, and what they return is new.
+#: Functions that only read their arguments and return something new, with the number of arguments
+#: up to which this is known.
 _READ: dict[Any, int] = {np.matmul: 2, np.dot: 2, np.vdot: 2, np.inner: 2, np.outer: 2}
 _READ |= dict.fromkeys([np.sum, np.prod, np.mean, np.max, np.min, np.any, np.all], 2)
 _READ |= dict.fromkeys([np.copy, np.argmax, np.argmin, np.linalg.norm, np.std, np.var], 2)
 _READ |= {np.where: 3, operator.getitem: 2}
+
+
+def only_reads(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call is known to change no argument, and to return nothing that shares memory."""
+    return not kwargs and len(args) <= _READ.get(function, 0)
 
 
 def _look_closer() -> None:
@@ -135,7 +143,7 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def call_in_general(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """As :func:`call`, for operands that are known not to be small and whole."""
     passed.number += 1
-    if not kwargs and len(args) <= _READ.get(function, 0):
+    if only_reads(function, args, kwargs):
         passed.harmless += 1
     row = FUNCTIONS.get(function)
     if error_state() is usual[0]:

@@ -1,19 +1,20 @@
-"""Mirrors: cut arrays of which loops read and write elements and rows, kept whole by every rank.
+"""Mirrors: whole copies of cut arrays, for loops that read and write single elements and rows.
 
-A loop that reads a cut array element by element would send one message for each. After some of them
-the ranks fetch the whole array once, and read that copy, the mirror, for as long as nobody writes
-to the array. What the loop itself writes, it writes to the block and to the mirror.
+Read element by element, a cut array would cost a message for each. After a few such reads the ranks
+fetch the whole array once. That copy, the mirror, serves further reads as long as nobody else
+writes to the array. What the loop itself assigns goes into the mirror as well as into the block.
 
-Every rank decides alike, and nothing is sent to find out whether a mirror still holds:
+All ranks decide alike, and no message is needed to find out whether a mirror is still valid:
 
-- Any call that may write to a cut array, to whichever, ends all mirrors: `ladder.passed` counts
-  such calls. Only assignments that go through a mirror do not count: that no other mirror is of
-  the same memory, and that no one else has it, the ranks have agreed on before they fetched.
-- A block that is handed out (`to_local`, DLPack) ends all mirrors as well. One rank alone may ask
-  for it, and the others would not know. So nothing is kept where the program's code names what
-  hands out blocks.
-- What could part the ranks is not used: reference counts are looked at where the ranks then agree,
-  and no decision depends on when an object is freed.
+- `ladder.passed` counts the calls that may have written to any cut array, and each such call ends
+  all mirrors. Assignments through a mirror are not among them. They can change nothing that another
+  mirror has: before an array is fetched, the ranks agree that no array with a mirror shares its
+  memory.
+- Handing out a block (`to_local`, DLPack) ends all mirrors, too. But a single rank may do this
+  without the others' knowing. Therefore no mirrors are made if the program's code contains a name
+  by which blocks are handed out.
+- Nothing that may differ between ranks decides: reference counts only count where the ranks agree
+  on the outcome, and it makes no difference when an object is freed.
 """
 
 import operator
@@ -49,38 +50,39 @@ __all__ = [
     "write_through",
 ]
 
-#: What a key selects is read from a mirror up to so many bytes.
+#: The most bytes that are read from a mirror, or written to it, at a time.
 SMALL = 1 << 16
-#: The accesses after which an array is fetched, and one more for so many bytes.
+#: An array is fetched after `FEW` accesses, and one more for each `PER` bytes of it.
 FEW, PER = 9, 1 << 19
-#: An element read or written counts as so many: a row may be used where it is, without a message.
+#: How many accesses a single element counts as. A row counts as one: it may be used where it is,
+#: without a message.
 ELEMENT = 3
-#: A mirror that was read less often than that is fetched again only after more accesses.
+#: A mirror that served fewer accesses than this is fetched again only after more of them.
 WORTH = 8
-#: Accesses to an array by messages of which a warning tells.
+#: After so many accesses to an array without a mirror a warning is given.
 MANY = 2000
-#: Mirrors that have elements, at most.
+#: The most mirrors with elements.
 MOST = 64
 #: Kinds of elements that are numbers, and so always NumPy's scalars.
 _KINDS = "biufc"
 _ENTRIES = frozenset({int, slice, type(None), type(Ellipsis), np.int64})
 _NUMBERS = frozenset({int, float, complex, bool, np.float64, np.int64})
 
-#: The view of a mirrored array that a key selects; set by :mod:`distarray.array.excerpts`.
+#: Makes the excerpt that a key selects; set by :mod:`distarray.array.excerpts`.
 excerpt: Callable[["Mirror", Any, Any, Array], Any] = lambda *_: NotImplemented  # noqa: E731
-#: The elements of an excerpt that is valid, and whether it is what a key selects; set there, too.
+#: The elements of a valid excerpt, and whether a key selects this very excerpt; set there, too.
 elements_of: Callable[[Base], Any] = lambda x: None  # noqa: E731
 is_of: Callable[[Base, "Mirror", Key], bool] = lambda *_: False  # noqa: E731
 
 
 class _Kept(local):
-    """What a rank (a process or a thread) keeps.
+    """The mirrors of a rank (a process or a thread).
 
     Attributes
     ----------
     mirrors : list of (reference to Mirror, int)
-        Those that have elements, the oldest first, with their bytes; also those whose arrays are
-        gone, as that is not known on other ranks.
+        Mirrors with elements, and their bytes, the oldest first. Mirrors of arrays that have been
+        freed stay in the list, as other ranks may free theirs later.
     """
 
     def __init__(self) -> None:
@@ -91,7 +93,7 @@ _kept = _Kept()
 
 
 class Mirror:
-    """What is known of an array of which elements and rows are read or written.
+    """How often a cut array's elements and rows were accessed, and its elements once fetched.
 
     Attributes
     ----------
@@ -108,9 +110,19 @@ class Mirror:
     elements : array or None
         All elements, once they have been fetched.
     origin : DistArray or None
-        Another array over the same block, of which views can be made whatever becomes of the array.
+        Another array over the same block, from which views are made even if the program gives the
+        array itself another shape or block.
     seen : int
-        The state of the rank's memory in which the elements are the array's; see `_state`.
+        The number of calls that might have written (`passed.number - passed.harmless`) when the
+        elements were fetched. They are the array's as long as it has not changed.
+    exports : int
+        The same for blocks that were handed out; -1 if the array was never fetched.
+    slow, total : int
+        Accesses without the mirror: since the array was fetched last, and in all.
+    needed : int
+        The array is fetched after so many of them.
+    used : int
+        Accesses that the mirror served.
     """
 
     __slots__ = (
@@ -150,7 +162,7 @@ class Mirror:
         return self.seen == passed.number - passed.harmless
 
     def drop(self) -> None:
-        """Give the memory back; arrays that have been read of it look at the blocks again."""
+        """Free the elements; excerpts of them become plain views when they are used."""
         self.elements, self.seen = None, -1
 
 
@@ -241,7 +253,7 @@ def _written(mirror: Mirror, x: Base, key: Key) -> None:
 
 
 def elements_at_hand(value: Base) -> Any:
-    """The elements of an array that was selected of a mirror; another array unchanged."""
+    """The elements of an excerpt, if they are valid; any other array unchanged."""
     found = elements_of(value)
     return value if found is None else found
 
@@ -253,7 +265,7 @@ def is_writeable(x: Base) -> bool:
 
 
 def given(value: ArrayLike | Base, x: Base) -> Any:
-    """A small value that all ranks have, as NumPy takes it; None for others."""
+    """A small value that all ranks have, as NumPy takes it; None for any other value."""
     if type(value) in _NUMBERS:
         return value
     if isinstance(value, Base):
@@ -319,7 +331,7 @@ def _own_slices(layout: Layout, key: Key, coords: Coords | None) -> tuple[Any, A
 
 
 def noted(x: Base, part: Layout) -> None:
-    """Count an access to a part of a cut array, if that is an element or at one coordinate."""
+    """Count an access to a part of a cut array, if the part is small and at one coordinate."""
     if not part.ats or x.layout.ats or part.size * x.dtype.itemsize > SMALL:
         return
     mirror = _mirror_of(x)
@@ -349,7 +361,7 @@ def _usable(mirror: Mirror, x: Base) -> bool:
     """Whether the mirror has the array's elements, which are fetched if it is time for that."""
     if error_state() is not usual[0] and not is_free(operator.getitem, mirror.layout):
         return False
-    if mirror.layout is not x.layout or mirror.dtype is not x.block.dtype:
+    if mirror.layout is not x.layout or mirror.dtype is not x.dtype:
         return False
     if mirror.seen == passed.number - passed.harmless and mirror.exports == passed.exports:
         return True
@@ -357,7 +369,7 @@ def _usable(mirror: Mirror, x: Base) -> bool:
 
 
 def _fetched(mirror: Mirror, x: Base) -> bool:
-    """Fetch the elements, if all ranks find that they can be kept."""
+    """Fetch the elements if they may be kept on all ranks; whether that was done."""
     limit, nbytes = in_force().keep, mirror.layout.size * mirror.dtype.itemsize
     if 2 * nbytes > limit:
         return False
@@ -387,7 +399,7 @@ def _first(nbytes: int) -> int:
 
 
 def _keep(mirror: Mirror, nbytes: int, limit: int) -> None:
-    """Enter a mirror that has been fetched; the oldest ones go that are too many."""
+    """Enter a mirror that has just been fetched, and drop the oldest while there are too many."""
     mirrors = _kept.mirrors
     mirrors[:] = [pair for pair in mirrors if pair[0]() is not mirror]
     mirrors.append((ref(mirror), nbytes))
@@ -398,7 +410,7 @@ def _keep(mirror: Mirror, nbytes: int, limit: int) -> None:
 
 
 def _agreed(x: Base) -> bool:
-    """Whether on all ranks nobody but arrays that are known can write to an array's memory.
+    """Whether, on all ranks, only known arrays can write to this array's memory.
 
     Cost
     ----
@@ -418,7 +430,7 @@ def _is_alone(x: Base) -> bool:
 
 
 def _tell() -> None:
-    """Tell of a loop that goes on by messages, at its line."""
+    """Warn, at the program's line, of a loop that goes on sending messages."""
     warn_program(
         f"elements or rows of one cut array have been read or written {MANY} times, each time by "
         "messages or a look at where they are, and lastly by this line. Read many at once (a "
