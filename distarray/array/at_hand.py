@@ -22,7 +22,10 @@ __all__ = [
     "OURS",
     "PLAIN",
     "answer",
+    "answer_for_one",
+    "answer_for_two",
     "answer_to_key",
+    "answer_to_two",
     "answer_to_ufunc",
     "bounded",
     "of_product",
@@ -72,8 +75,6 @@ def answer(
     whole : bool
         Whether operands may also be cut along mesh dimensions of size 1.
     """
-    if len(args) == 2 and not kwargs and isinstance(args[0], Base) and isinstance(args[1], Base):
-        return _answer_for_two(act, args[0], args[1], whole)
     settings = in_force()
     limit = settings.replicate_below
     if settings.reproducible:
@@ -95,15 +96,11 @@ def answer(
     return _laid_out(found, models[0], limit) if out is None else out
 
 
-def _answer_for_two(act: Callable[..., Any], x: Base, y: Base, whole: bool) -> Any:
+def answer_for_two(act: Callable[..., Any], x: Base, y: Base) -> Any:
     """As :func:`answer`, for two arrays."""
     settings, first, second = in_force(), x.layout, y.layout
     limit = settings.replicate_below
-    ready = (
-        first.is_whole and second.is_whole
-        if whole
-        else first.is_replicated and second.is_replicated
-    )
+    ready = first.is_replicated and second.is_replicated
     blocks = _two_blocks(x, y, limit) if ready and not settings.reproducible else None
     if blocks is None:
         return NotImplemented

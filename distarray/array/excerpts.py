@@ -25,7 +25,7 @@ from distarray.array.ladder import is_free, only_reads, usual
 from distarray.array.memories import held, hold
 from distarray.array.mirrors import Mirror
 from distarray.layout import Layout
-from distarray.typing import Array, ArrayLike, DTypeLike, Key, ShapeLike
+from distarray.typing import Args, Array, ArrayLike, DTypeLike, Key, Kwargs, ShapeLike
 
 __all__ = ["Excerpt"]
 
@@ -151,21 +151,13 @@ class Excerpt(DistArray, metaclass=Unseen):
 
     full_tensor = full
 
-    def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
-    ) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "__call__" and "out" not in kwargs and len(inputs) == ufunc.nin:
             inputs = tuple(map(_at_hand, inputs))
         _become_views((*inputs, *kwargs.values()))
         return getattr(ufunc, method)(*inputs, **kwargs)
 
-    def __array_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
+    def __array_function__(self, func: Any, types: Any, args: Args, kwargs: Kwargs) -> Any:
         if only_reads(func, args, kwargs):
             args = tuple(map(_at_hand, args))
         _become_views((*args, *kwargs.values()))

@@ -178,6 +178,9 @@ def at_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     """The result of a call with small arrays that every rank has whole; else NotImplemented."""
     row = FUNCTIONS.get(function)
     if row is not None and row.small is not None and args and unwatched[0]:
+        two = len(args) == 2 and not kwargs
+        if two and isinstance(args[0], Base) and isinstance(args[1], Base):
+            return at_hand.answer_for_two(row.small, args[0], args[1])
         return at_hand.answer(row.small, args, kwargs)
     return NotImplemented
 

@@ -225,9 +225,7 @@ def put(mirror: Mirror, x: Base, key: Key, value: ArrayLike) -> bool:
     return True
 
 
-def write_through(
-    mirror: Mirror, x: Base, key: Key, act: Callable[..., Any], *args: ArrayLike
-) -> None:
+def write_through(mirror: Mirror, x: Base, key: Key, act: Callable[..., Any], *args: Key) -> None:
     """Let NumPy write to the elements of a mirror that a key selects, and then to the array's own.
 
     A warning that is raised as an error comes after NumPy has written.

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from threading import Lock
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 from weakref import WeakValueDictionary
 
 from distarray.errors import LayoutError
@@ -119,8 +119,8 @@ class Layout:
     #: Of a small replicated layout the layouts, by shape, of its views and of what is computed
     #: with it; None of others.
     replicas: _Replicas | None
-    #: Of these layouts that of a row, the view ``x[0]``; None if there are none.
-    row: "Layout | None"
+    #: The one of `replicas` that a row ``x[0]`` has; None of other layouts.
+    row: Any
 
     _sections: dict[Coords | None, Box]
     _interned: ClassVar[WeakValueDictionary[tuple[object, ...], "Layout"]] = WeakValueDictionary()
