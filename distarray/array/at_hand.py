@@ -15,7 +15,7 @@ import numpy as np
 from distarray.array.base import Base, sequence_like
 from distarray.config import in_force
 from distarray.layout import Layout
-from distarray.typing import Array, ArrayLike, Shape
+from distarray.typing import Array, ArrayLike, Function, Shape
 
 __all__ = [
     "ELEMENTS",
@@ -29,6 +29,7 @@ __all__ = [
     "answer_to_ufunc",
     "bounded",
     "of_product",
+    "writer",
 ]
 
 _new = object.__new__
@@ -53,6 +54,8 @@ _METHOD = type(np.ndarray.sum)
 #: Elements of a result that is small whatever its type; and the most elements that operands which
 #: broadcast may give: more would waste time and memory before the result is found to be too large.
 _MOST, _VAST = 1 << 14, 1 << 22
+#: Functions whose operands may have any shapes, since there is no result.
+_writers: set[Callable[..., Any]] = set()
 #: Bytes per element of most types.
 _WIDE = 8
 _PLANE = (1, 2)
@@ -216,6 +219,8 @@ def _two_blocks(x: Base, y: Base, limit: int) -> Any:
 
 def _takes(act: Callable[..., Any], given: list[Any]) -> bool:
     """Whether NumPy can be called: its methods need an array, and the result must fit in memory."""
+    if act in _writers:
+        return True
     if type(act) is _METHOD and type(given[0]) is not _array:
         return False
     elements, shape = 1, None
@@ -224,6 +229,12 @@ def _takes(act: Callable[..., Any], given: list[Any]) -> bool:
             shape = value.shape
             elements *= value.size
     return elements <= _VAST
+
+
+def writer(function: Function) -> Function:
+    """Decorate the trait `small` of a row that writes to its first operand and returns nothing."""
+    _writers.add(function)
+    return function
 
 
 def bounded(function: Callable[..., Any], elements: Callable[..., int]) -> Callable[..., Any]:
