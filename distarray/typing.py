@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from distarray.layout import Placement
 
 __all__ = [
+    "Args",
     "Array",
     "ArrayKey",
     "ArrayLike",
@@ -31,6 +32,7 @@ __all__ = [
     "ElementKey",
     "Function",
     "Key",
+    "Kwargs",
     "Operation",
     "Reducing",
     "Order",
@@ -42,6 +44,9 @@ __all__ = [
     "Unary",
 ]
 
+#: The arguments of a call.
+Args: TypeAlias = tuple[Any, ...]
+Kwargs: TypeAlias = dict[str, Any]
 #: A local block, or another array in the memory of one rank.
 Array: TypeAlias = NDArray[Any]
 #: Operands: a distributed array, or anything that NumPy converts to an array.

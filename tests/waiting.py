@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 __all__ = ["everything_is_kept", "everything_waits", "nothing_is_watched"]
 
 
@@ -32,9 +34,11 @@ def nothing_is_watched() -> Iterator[None]:
     from distarray.array import ladder
     from distarray.array.floaterrors import NORMAL
 
-    watched = ladder.usual, ladder.unwatched, ladder.plain_items
-    before = [state[0] for state in watched]
-    ladder.usual[0], ladder.unwatched[0], ladder.plain_items[0] = NORMAL, True, True
+    watched = ladder.usual, ladder.unwatched
+    before, basic = [state[0] for state in watched], set(ladder.basic_keys)
+    ladder.usual[0], ladder.unwatched[0] = NORMAL, True
+    ladder.basic_keys |= {int, slice, type(None), type(Ellipsis), np.int64}
     yield
     for state, value in zip(watched, before, strict=True):
         state[0] = value
+    ladder.basic_keys &= basic

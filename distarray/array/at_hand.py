@@ -15,17 +15,21 @@ import numpy as np
 from distarray.array.base import Base, sequence_like
 from distarray.config import in_force
 from distarray.layout import Layout
-from distarray.typing import Array, ArrayLike, Shape
+from distarray.typing import Array, ArrayLike, Function, Shape
 
 __all__ = [
     "ELEMENTS",
     "OURS",
     "PLAIN",
     "answer",
+    "answer_for_one",
+    "answer_for_two",
     "answer_to_key",
+    "answer_to_two",
     "answer_to_ufunc",
     "bounded",
     "of_product",
+    "writer",
 ]
 
 _new = object.__new__
@@ -50,6 +54,8 @@ _METHOD = type(np.ndarray.sum)
 #: Elements of a result that is small whatever its type; and the most elements that operands which
 #: broadcast may give: more would waste time and memory before the result is found to be too large.
 _MOST, _VAST = 1 << 14, 1 << 22
+#: Functions whose operands may have any shapes, since there is no result.
+_writers: set[Callable[..., Any]] = set()
 #: Bytes per element of most types.
 _WIDE = 8
 _PLANE = (1, 2)
@@ -72,8 +78,6 @@ def answer(
     whole : bool
         Whether operands may also be cut along mesh dimensions of size 1.
     """
-    if _are_two_arrays(args, kwargs):
-        return _answer_for_two(act, args[0], args[1], whole)
     settings = in_force()
     limit = settings.replicate_below
     if settings.reproducible:
@@ -95,19 +99,16 @@ def answer(
     return _laid_out(found, models[0], limit) if out is None else out
 
 
-def _are_two_arrays(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
-    return len(args) == 2 and not kwargs and isinstance(args[0], Base) and isinstance(args[1], Base)
-
-
-def _answer_for_two(act: Callable[..., Any], x: Base, y: Base, whole: bool) -> Any:
+def answer_for_two(act: Callable[..., Any], x: Base, y: Base) -> Any:
     """As :func:`answer`, for two arrays."""
-    settings = in_force()
+    settings, first, second = in_force(), x.layout, y.layout
     limit = settings.replicate_below
-    a = _block(x, limit, whole)
-    b = None if a is None or x.mesh is not y.mesh else _block(y, limit, whole)
-    if b is None or settings.reproducible:
+    ready = first.is_replicated and second.is_replicated
+    blocks = _two_blocks(x, y, limit) if ready and not settings.reproducible else None
+    if blocks is None:
         return NotImplemented
-    if x.layout.size * y.layout.size > _VAST and a.shape != b.shape:
+    a, b = blocks
+    if first.size * second.size > _VAST and first.shape != second.shape:
         return NotImplemented
     found = act(a, b)
     if type(found) is not _array:
@@ -197,8 +198,29 @@ def _block(x: Base, limit: int, whole: bool) -> Any:
     return None
 
 
+def _two_blocks(x: Base, y: Base, limit: int) -> Any:
+    """As :func:`_block`, for two arrays that every rank has whole: both blocks or None.
+
+    Each question is written out, as there are loops that do little else.
+    """
+    mesh = x.mesh
+    if x.waits or y.waits or mesh is not y.mesh or mesh.coords is None:
+        return None
+    a, b = x.block, y.block
+    if (
+        type(a) is type(b) is _array
+        and a.nbytes < limit > b.nbytes
+        and a.dtype.char in ELEMENTS
+        and b.dtype.char in ELEMENTS
+    ):
+        return a, b
+    return None
+
+
 def _takes(act: Callable[..., Any], given: list[Any]) -> bool:
     """Whether NumPy can be called: its methods need an array, and the result must fit in memory."""
+    if act in _writers:
+        return True
     if type(act) is _METHOD and type(given[0]) is not _array:
         return False
     elements, shape = 1, None
@@ -207,6 +229,12 @@ def _takes(act: Callable[..., Any], given: list[Any]) -> bool:
             shape = value.shape
             elements *= value.size
     return elements <= _VAST
+
+
+def writer(function: Function) -> Function:
+    """Decorate the trait `small` of a row that writes to its first operand and returns nothing."""
+    _writers.add(function)
+    return function
 
 
 def bounded(function: Callable[..., Any], elements: Callable[..., int]) -> Callable[..., Any]:
@@ -285,19 +313,22 @@ def answer_to_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 
 def answer_to_two(ufunc: np.ufunc, x: Base, y: Base) -> Any:
     """As :func:`answer_to_ufunc`, for two arrays."""
-    grows = _grows if ufunc.signature is None else _multiplies
-    settings = in_force()
+    settings, first, second = in_force(), x.layout, y.layout
+    if settings.reproducible or not (first.is_whole and second.is_whole):
+        return NotImplemented
+    product = ufunc.signature is not None
+    if (_multiplies if product else _grows)(first.shape, second.shape):
+        return NotImplemented
     limit = settings.replicate_below
-    if settings.reproducible or x.mesh is not y.mesh or grows(x.layout.shape, y.layout.shape):
+    blocks = _two_blocks(x, y, limit)
+    if blocks is None:
         return NotImplemented
-    a, b = _block(x, limit, whole=True), _block(y, limit, whole=True)
-    if a is None or b is None:
-        return NotImplemented
-    found = ufunc(a, b)
-    whole = x.layout.is_replicated and y.layout.is_replicated
-    if not whole and type(found) is _array and ufunc.signature is not None:
+    found = ufunc(*blocks)
+    if type(found) is not _array:
+        return _given_out(found, x, limit)
+    if product and not (first.is_replicated and second.is_replicated):
         return NotImplemented  # where a product goes is for the contractions to say
-    return _given_out(found, x, limit)
+    return _laid_out(found, x, limit)
 
 
 def answer_to_key(x: Base, key: Any) -> Any:

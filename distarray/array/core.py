@@ -1,7 +1,7 @@
 """The distributed array: a block, a layout and a mesh."""
 
 import operator
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from copy import deepcopy
 from functools import lru_cache
 from sys import getsizeof
@@ -25,7 +25,7 @@ from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Layout, Placement
 from distarray.plan.explaining import Explanation
-from distarray.typing import Array, ArrayLike, DTypeLike
+from distarray.typing import Args, Array, DTypeLike, Kwargs
 
 __all__ = ["DistArray", "single", "wrap"]
 
@@ -258,9 +258,7 @@ class DistArray(Scalars, Items, Operators, Methods):
 
     # -- protocols ---------------------------------------------------------------------------
 
-    def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
-    ) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "__call__" and not kwargs:
             if self.layout.size >= temporaries.LARGE:
                 later = temporaries.put_off(ufunc, inputs)
@@ -274,13 +272,7 @@ class DistArray(Scalars, Items, Operators, Methods):
                 return answer(inputs[1], inputs[0])
         return _by_ladder(ufunc, method, inputs, kwargs)
 
-    def __array_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
+    def __array_function__(self, func: Any, types: Any, args: Args, kwargs: Kwargs) -> Any:
         given: Any = (args, kwargs)
         if type(args) is tuple:
             found = at_once(func, args, kwargs)  # accepts only our types and NumPy's

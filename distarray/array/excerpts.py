@@ -1,9 +1,10 @@
-"""What is selected of an array that is kept whole: a view whose elements every rank has at hand.
+"""Excerpts: what a loop selects from a cut array of which every rank keeps all elements.
 
-While its :class:`~distarray.array.mirrors.Mirror` holds, operators and functions that only read it
-take its elements from there, as of an array that every rank has whole. Whoever asks for its block
-or its layout, and so might write to it, makes it the view that it stands for; nothing else in the
-library has to know. (:class:`~distarray.array.deferred.Deferred` works in the same way.)
+An excerpt stands for a view. As long as its :class:`~distarray.array.mirrors.Mirror` is valid,
+operators and functions that only read it use the elements that are kept, as those of an array that
+every rank has whole. As soon as anybody asks for its block or its layout, and so might write to it,
+it becomes the view, so that the rest of the library never sees an excerpt.
+(:class:`~distarray.array.deferred.Deferred` works in the same way.)
 """
 
 import operator
@@ -20,31 +21,32 @@ from distarray.array.core import DistArray, wrap
 from distarray.array.deferred import Unseen
 from distarray.array.floaterrors import error_state
 from distarray.array.keys import basic_entries, plain_key
-from distarray.array.ladder import is_free, usual
+from distarray.array.ladder import is_free, only_reads, usual
 from distarray.array.memories import held, hold
 from distarray.array.mirrors import Mirror
 from distarray.layout import Layout
-from distarray.typing import Array, ArrayLike, DTypeLike, Key, ShapeLike
+from distarray.typing import Args, Array, ArrayLike, DTypeLike, Key, Kwargs, ShapeLike
 
 __all__ = ["Excerpt"]
 
 _layout_slot: Any = Base.__dict__["layout"]
 _set_layout: Callable[[Any, Layout], None] = _layout_slot.__set__
-_replicated = Layout.replicated
 _new = object.__new__
 
 
 class _Selected:
-    """What an excerpt is of.
+    """Where an excerpt comes from.
 
     Attributes
     ----------
     mirror : Mirror
-        Where its elements are.
+        Has the elements.
     parent : DistArray
-        The array, or another excerpt of it, from which `key` selects it.
+        The array, or another excerpt of it.
+    key
+        Selects the excerpt from `parent`.
     part : numpy.ndarray
-        Its elements, a view of the mirror's.
+        The excerpt's elements, a view of the mirror's.
     """
 
     __slots__ = ("key", "mirror", "parent", "part")
@@ -57,13 +59,13 @@ class _Selected:
 
 
 class Excerpt(DistArray, metaclass=Unseen):
-    """A view of an array of which all elements are at hand; it becomes a plain view when needed."""
+    """Stands for a view of a cut array whose elements every rank keeps; see the module."""
 
     __slots__ = ()
 
     @property
     def layout(self) -> Layout:
-        """Where every element is; from here on this is a plain view."""
+        """Where every element is; asking for it makes the excerpt a plain view."""
         _become_view(self)
         return self.layout
 
@@ -73,7 +75,7 @@ class Excerpt(DistArray, metaclass=Unseen):
 
     @property
     def block(self) -> Any:
-        """This rank's block; from here on this is a plain view."""
+        """This rank's block; asking for it makes the excerpt a plain view."""
         _become_view(self)
         return self.block
 
@@ -134,8 +136,7 @@ class Excerpt(DistArray, metaclass=Unseen):
         if kept is not None and kept.parent is kept.mirror.origin and mirrors.is_plain(key):
             given = mirrors.given(value, self)
             if given is not None and mirrors.is_writeable(kept.parent):
-                kept.part[key] = given
-                _put(kept, kept.part)
+                _write(kept, operator.setitem, kept.part, key, given)
                 return
         _become_view(self)
         self[key] = value
@@ -150,33 +151,20 @@ class Excerpt(DistArray, metaclass=Unseen):
 
     full_tensor = full
 
-    def __array_ufunc__(
-        self, ufunc: np.ufunc, method: str, *inputs: ArrayLike, **kwargs: Any
-    ) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "__call__" and "out" not in kwargs and len(inputs) == ufunc.nin:
             inputs = tuple(map(_at_hand, inputs))
         _become_views((*inputs, *kwargs.values()))
         return getattr(ufunc, method)(*inputs, **kwargs)
 
-    def __array_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
-        if func in _READING and not kwargs and len(args) <= _READING[func]:
+    def __array_function__(self, func: Any, types: Any, args: Args, kwargs: Kwargs) -> Any:
+        if only_reads(func, args, kwargs):
             args = tuple(map(_at_hand, args))
         _become_views((*args, *kwargs.values()))
         return func(*args, **kwargs)
 
 
 Excerpt.__name__, Excerpt.__qualname__ = DistArray.__name__, DistArray.__qualname__
-
-#: Functions that only read their arguments, with how many of them may be given.
-_READING: dict[Any, int] = {np.dot: 2, np.vdot: 2, np.inner: 2, np.outer: 2, np.copy: 1}
-_READING |= dict.fromkeys([np.sum, np.prod, np.mean, np.max, np.min, np.any, np.all], 2)
-_READING |= dict.fromkeys([np.argmax, np.argmin, np.linalg.norm], 2)
 
 
 def _part(x: Base) -> Any:
@@ -185,24 +173,26 @@ def _part(x: Base) -> Any:
 
 
 def _valid(x: Base) -> _Selected | None:
-    """What an excerpt is of, if its elements are at hand now."""
+    """Where an excerpt comes from, if the elements kept are still the array's; else None."""
     kept: Any = held(x)
     if type(kept) is not _Selected:
         return None
     mirror = kept.mirror
     if not mirror.holds or kept.part.base is not mirror.elements:
         return None
-    free = error_state() is usual[0] or is_free(operator.getitem, mirror.layout)
-    return kept if free else None
+    if error_state() is usual[0] or is_free(operator.getitem, mirror.layout):
+        return kept
+    return None
 
 
 def _at_hand(x: Any) -> Any:
-    """A whole array of the elements of an excerpt that are at hand; other values unchanged."""
+    """An excerpt with valid elements as a whole array of them; any other value unchanged."""
     kept = _valid(x) if type(x) is Excerpt else None
-    if kept is None:
-        return x
-    part, mesh = kept.part, x.mesh
-    return wrap(part, _replicated(part.shape, mesh.shape), mesh)
+    return x if kept is None else _whole(kept, x)
+
+
+def _whole(kept: _Selected, x: Base) -> DistArray:
+    return wrap(kept.part, kept.mirror.replicas[kept.part.shape], x.mesh)
 
 
 def _become_views(values: Iterable[Any]) -> None:
@@ -228,7 +218,7 @@ def _become_view(x: Any) -> None:
 
 
 def _excerpt(mirror: Mirror, parent: Base, key: Key, part: Array) -> Any:
-    """The view of `parent` that a key selects, whose elements are `part`."""
+    """An excerpt of the elements `part`, which `key` selects from `parent`."""
     result = _new(Excerpt)
     result.mesh = parent.mesh
     hold(result, _Selected(mirror, parent, key, part))
@@ -251,7 +241,7 @@ def _is_of(x: Base, mirror: Mirror, key: Key) -> bool:
 
 
 def _reading(name: str) -> Callable[..., Any]:
-    """An operator or a method that only reads, on the elements at hand if they are."""
+    """A method that only reads, applied to the elements that are kept, if they are valid."""
     plain: Callable[..., Any] = getattr(DistArray, name)
 
     @wraps(plain)
@@ -261,26 +251,38 @@ def _reading(name: str) -> Callable[..., Any]:
     return act
 
 
-def _ready(x: Base) -> Any:
-    """A whole array of the elements at hand; or the array itself, as a plain view."""
-    found = _at_hand(x)
-    if found is x:
-        _become_view(x)
-    return found
+def _of_two(name: str) -> Callable[..., Any]:
+    """As :func:`_reading`, for an operator of two operands."""
+    plain: Callable[..., Any] = getattr(DistArray, name)
+
+    @wraps(plain)
+    def act(self: Excerpt, other: ArrayLike) -> Any:
+        return plain(_ready(self), _at_hand(other) if type(other) is Excerpt else other)
+
+    return act
+
+
+def _ready(x: Any) -> Any:
+    """A whole array of the elements that are kept; the excerpt as a plain view if not valid."""
+    kept = _valid(x)
+    if kept is not None:
+        return _whole(kept, x)
+    _become_view(x)
+    return x
 
 
 def _in_place(name: str) -> Callable[..., Any]:
-    """An operator in place: its result is assigned to the elements."""
+    """An operator in place, which NumPy applies to the elements that are kept."""
     plain: Callable[..., Any] = getattr(DistArray, name)
-    forward: Callable[..., Any] = getattr(DistArray, name.replace("__i", "__", 1))
+    of_numpy: Callable[..., Any] = getattr(np.ndarray, name)
 
     @wraps(plain)
     def act(self: Excerpt, other: ArrayLike) -> Any:
         kept = _valid(self)
         if kept is not None and kept.parent is kept.mirror.origin:
             given = mirrors.given(other, self)
-            value = None if given is None else forward(_at_hand(self), _at_hand(other))
-            if type(value) is DistArray and _fits(value, kept.part) and _put(kept, value.block):
+            if given is not None and mirrors.is_writeable(kept.parent):
+                _write(kept, of_numpy, kept.part, given)
                 return self
         _become_view(self)
         return plain(self, other)
@@ -288,25 +290,22 @@ def _in_place(name: str) -> Callable[..., Any]:
     return act
 
 
-def _fits(value: Base, part: Array) -> bool:
-    layout = value.layout
-    return layout.is_whole and layout.shape == part.shape and value.dtype is part.dtype
+def _write(kept: _Selected, act: Callable[..., Any], *args: ArrayLike) -> None:
+    mirrors.write_through(kept.mirror, kept.parent, kept.key, act, *args)
 
 
-def _put(kept: _Selected, value: Array) -> bool:
-    return mirrors.put(kept.mirror, kept.parent, kept.key, value)
-
-
-_BINARY = "add sub mul truediv floordiv mod lshift rshift and or xor"
-for _name in _BINARY.split():
-    setattr(Excerpt, f"__{_name}__", _reading(f"__{_name}__"))
-    setattr(Excerpt, f"__r{_name}__", _reading(f"__r{_name}__"))
+_ARITHMETIC = "add sub mul truediv floordiv mod lshift rshift and or xor"
+for _name in _ARITHMETIC.split():
+    setattr(Excerpt, f"__{_name}__", _of_two(f"__{_name}__"))
+    setattr(Excerpt, f"__r{_name}__", _of_two(f"__r{_name}__"))
     setattr(Excerpt, f"__i{_name}__", _in_place(f"__i{_name}__"))
-_OTHERS = """
-pow rpow matmul rmatmul divmod rdivmod lt le gt ge eq ne neg pos abs invert
+for _name in ("matmul", "rmatmul", "divmod", "rdivmod", "lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Excerpt, f"__{_name}__", _of_two(f"__{_name}__"))
+_METHODS = """
+__pow__ __rpow__ __neg__ __pos__ __abs__ __invert__
+copy sum prod mean max min any all argmax argmin dot tolist item
 """
-_METHODS = "copy sum prod mean max min any all argmax argmin dot tolist item"
-for _name in [f"__{name}__" for name in _OTHERS.split()] + _METHODS.split():
+for _name in _METHODS.split():
     setattr(Excerpt, _name, _reading(_name))
 
 mirrors.excerpt = _excerpt

@@ -21,10 +21,10 @@ from distarray.array.divergence import verify
 from distarray.array.keys import basic_entries, directed, names_element, plain_key
 from distarray.array.ladder import (
     at_once,
+    basic_keys,
     call,
     call_in_general,
     passed,
-    plain_items,
     watched,
 )
 from distarray.array.portable import refuse_read_only
@@ -35,17 +35,15 @@ from distarray.typing import Array, ArrayKey, ArrayLike, ElementKey, Key
 
 __all__ = ["Items", "fetched"]
 
-#: Entries of keys that NumPy reads as we do, and values that it copies into blocks as we do.
-_ENTRIES: tuple[type, ...] = (int, slice, type(None), type(Ellipsis), np.int64)
+#: Types of values that NumPy copies into blocks as we do.
 _VALUES = frozenset({int, float, complex, bool, np.ndarray, np.float64, np.int64})
+_SINGLE = _VALUES - {np.ndarray}
 #: Records, Python objects and strings of any length, whose elements are no scalars of NumPy's.
 _SPECIAL = "VOT"
 #: How many elements an iterator fetches at a time, at most.
 _AHEAD = 1 << 16
-
-#: The type of a key, or the types in it -> the types of its entries. Longer keys are read here.
-_BASIC: dict[type | tuple[type, ...], tuple[type, ...]] = {kind: (kind,) for kind in _ENTRIES}
-_BASIC |= {kinds: kinds for length in range(6) for kinds in product(_ENTRIES, repeat=length)}
+#: The types in basic keys. Longer keys are read here.
+_TUPLES = frozenset(kinds for n in range(6) for kinds in product(basic_keys, repeat=n))
 
 _new = object.__new__
 _array = np.ndarray
@@ -67,35 +65,40 @@ class Items(Base):
     def __getitem__(self, key: Any) -> Any:
         layout, block, mesh = self.layout, self.block, self.mesh
         # Written out, and each question asked once: calls would cost more than what they do.
-        if layout.is_whole and type(block) is _array and mesh.coords is not None and plain_items[0]:
-            kinds: Any = type(key)
-            if kinds is tuple:
-                kinds = (type(key[0]), type(key[1])) if len(key) == 2 else tuple(map(type, key))
-            if kinds not in _BASIC:
+        if layout.is_whole and type(block) is _array and mesh.coords is not None:
+            kind = type(key)
+            if kind is not tuple:
+                basic = kind in basic_keys
+            elif len(key) == 2:
+                basic = type(key[0]) in basic_keys and type(key[1]) in basic_keys
+            else:
+                basic = _are_basic(key)
+            if not basic:
                 return self._selected(block, key)
             part = block[key]
             if type(part) is not _array:
                 return part
-            replicas = layout.replicas
-            if replicas is not None and block.dtype.kind not in _SPECIAL:
-                result = _new(type(self))
-                result.block = part
-                result.layout = replicas[part.shape]
-                result.mesh = mesh
-                return result
-            return self._part(part, key, kinds)
+            known = layout.replicas
+            if known is None or block.dtype.kind in _SPECIAL:
+                return self._part(part, key)
+            result = _new(type(self))
+            result.block = part
+            result.mesh = mesh
+            result.layout = layout.row if kind is int else known[part.shape]
+            return result
         del block  # how many refer to it may be counted
         return self._read(key)
 
-    def _part(self, part: Array, key: Any, kinds: Any) -> Any:
-        """What a basic key with entries of these types selects: a part of the block, or more."""
+    def _part(self, part: Array, key: Any) -> Any:
+        """What a basic key selects: a part of the block, or more."""
         if self.block.dtype.kind in _SPECIAL:
             return self._read(key)
-        return self._of_block(part, whole_view(self.layout, _BASIC[kinds], part.shape))
+        kinds = tuple(map(type, key)) if type(key) is tuple else (type(key),)
+        return self._of_block(part, whole_view(self.layout, kinds, part.shape))
 
     def _selected(self, block: Array, key: Any) -> Any:
         """What a key selects that is not of the basic types."""
-        found = answer_to_key(self, key)
+        found = answer_to_key(self, key) if basic_keys else NotImplemented
         if found is NotImplemented and block.nbytes < in_force().replicate_below:
             found = at_once(operator.getitem, (self, key), {})
         return self._read(key) if found is NotImplemented else found
@@ -153,27 +156,31 @@ class Items(Base):
         if layout.size >= temporaries.LARGE and self._takes_late(key, getrefcount(value), value):
             return
         block = self.block
-        if layout.is_whole and type(block) is _array and plain_items[0]:
-            kinds: Any = type(key)
-            if kinds is tuple:
-                kinds = (type(key[0]), type(key[1])) if len(key) == 2 else tuple(map(type, key))
-            if kinds in _BASIC and block.dtype.kind not in _SPECIAL:
-                if self._put(block, key, value):
-                    return
-            elif at_once(operator.setitem, (self, key, value), {}) is None:
+        if layout.is_whole and type(block) is _array and self.mesh.coords is not None:
+            if type(key) is not tuple:
+                basic = type(key) in basic_keys
+            elif len(key) == 2:
+                basic = type(key[0]) in basic_keys and type(key[1]) in basic_keys
+            else:
+                basic = _are_basic(key)
+            if basic and type(value) in _SINGLE:
+                block[key] = value
+                return
+            if self._put(block, key, value, basic):
                 return
         del block  # as above
         self._assign(plain_key(key), value)
 
-    def _put(self, block: Array, key: Any, value: ArrayLike) -> bool:
+    def _put(self, block: Array, key: Any, value: ArrayLike, basic: bool) -> bool:
         """Let NumPy set elements of the block of a whole array, if it reads the value as we do."""
-        mesh = self.mesh
+        if not basic or block.dtype.kind in _SPECIAL:
+            return at_once(operator.setitem, (self, key, value), {}) is None
         if isinstance(value, Base):
-            if value.mesh is not mesh or not value.layout.is_whole or mesh.coords is None:
+            if value.mesh is not self.mesh or not value.layout.is_whole:
                 return False
             block[key] = value.block
             return True
-        if (type(value) in _VALUES or isinstance(value, np.generic)) and mesh.coords is not None:
+        if type(value) in _VALUES or isinstance(value, np.generic):
             block[key] = value
             return True
         return False
@@ -278,6 +285,12 @@ class Items(Base):
 
     def __contains__(self, value: ArrayLike) -> bool:
         return bool(np.any(self == value))
+
+
+def _are_basic(key: tuple[Any, ...]) -> bool:
+    """Whether NumPy reads all entries of a key as we do."""
+    kinds = tuple(map(type, key))
+    return kinds in _TUPLES and bool(basic_keys)
 
 
 def fetched(line: Callable[[], Any], size: int) -> Iterator[Any]:

@@ -42,6 +42,7 @@ from distarray.typing import ArrayLike, UfuncOut
 
 __all__ = [
     "at_once",
+    "basic_keys",
     "call",
     "call_in_general",
     "call_ufunc",
@@ -49,8 +50,8 @@ __all__ = [
     "number_at_once",
     "numpys_at_once",
     "on_objects",
+    "only_reads",
     "passed",
-    "plain_items",
     "two_at_once",
     "ufunc_at_once",
     "unwatched",
@@ -71,22 +72,23 @@ usual: list[object] = [NORMAL]
 #: rank has whole need to know no more: what NumPy raises, floating-point errors too, it raises on
 #: every rank.
 unwatched: list[bool] = [True]
-#: Whether indexing need not ask either.
-plain_items: list[bool] = [True]
+#: The types of entries of keys that NumPy reads as we do; none once indexing has to ask, too.
+basic_keys: set[type] = {int, slice, type(None), type(Ellipsis), np.int64}
 
 
 class _Passed(local):
     """How many calls of this rank (a process or a thread) may have written to a cut array.
 
-    When the number has changed, on one rank as on every other, elements of other ranks that are
-    kept are fetched again. No number is that of two threads.
+    Once the number has changed, which it does on all ranks alike, elements of other ranks that a
+    rank keeps are fetched again. No two threads ever have the same number.
 
     Attributes
     ----------
     number : int
         The calls.
     harmless : int
-        Those that have only read, or have kept :mod:`~distarray.array.mirrors` as they must be.
+        The calls among them that have only read, or have written to the
+        :mod:`~distarray.array.mirrors` as well as to the array.
     exports : int
         How often the program was handed the block of a cut array.
     """
@@ -100,23 +102,29 @@ _threads = count(1)
 
 
 passed = _Passed()
-#: Functions that only read their arguments, if so many are given, and what they return is new.
+#: Functions that only read their arguments and return something new, with the number of arguments
+#: up to which this is known.
 _READ: dict[Any, int] = {np.matmul: 2, np.dot: 2, np.vdot: 2, np.inner: 2, np.outer: 2}
 _READ |= dict.fromkeys([np.sum, np.prod, np.mean, np.max, np.min, np.any, np.all], 2)
 _READ |= dict.fromkeys([np.copy, np.argmax, np.argmin, np.linalg.norm, np.std, np.var], 2)
 _READ |= {np.where: 3, operator.getitem: 2}
 
 
+def only_reads(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call is known to change no argument, and to return nothing that shares memory."""
+    return not kwargs and len(args) <= _READ.get(function, 0)
+
+
 def _look_closer() -> None:
     usual[0] = object()
     unwatched[0] = False
     if is_overridden(operator.getitem) or is_overridden(operator.setitem):
-        plain_items[0] = False
+        basic_keys.clear()
 
 
 def _compare() -> None:
     _look_closer()
-    plain_items[0] = False
+    basic_keys.clear()
 
 
 registry.listeners.append(_look_closer)
@@ -135,7 +143,7 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def call_in_general(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """As :func:`call`, for operands that are known not to be small and whole."""
     passed.number += 1
-    if not kwargs and len(args) <= _READ.get(function, 0):
+    if only_reads(function, args, kwargs):
         passed.harmless += 1
     row = FUNCTIONS.get(function)
     if error_state() is usual[0]:
@@ -170,6 +178,9 @@ def at_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     """The result of a call with small arrays that every rank has whole; else NotImplemented."""
     row = FUNCTIONS.get(function)
     if row is not None and row.small is not None and args and unwatched[0]:
+        two = len(args) == 2 and not kwargs
+        if two and isinstance(args[0], Base) and isinstance(args[1], Base):
+            return at_hand.answer_for_two(row.small, args[0], args[1])
         return at_hand.answer(row.small, args, kwargs)
     return NotImplemented
 

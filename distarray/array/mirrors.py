@@ -1,19 +1,20 @@
-"""Mirrors: cut arrays of which loops read and write elements and rows, kept whole by every rank.
+"""Mirrors: whole copies of cut arrays, for loops that read and write single elements and rows.
 
-A loop that reads a cut array element by element would send one message for each. After some of them
-the ranks fetch the whole array once, and read that copy, the mirror, for as long as nobody writes
-to the array. What the loop itself writes, it writes to the block and to the mirror.
+Read element by element, a cut array would cost a message for each. After a few such reads the ranks
+fetch the whole array once. That copy, the mirror, serves further reads as long as nobody else
+writes to the array. What the loop itself assigns goes into the mirror as well as into the block.
 
-Every rank decides alike, and nothing is sent to find out whether a mirror still holds:
+All ranks decide alike, and no message is needed to find out whether a mirror is still valid:
 
-- Any call that may write to a cut array, to whichever, ends all mirrors: `ladder.passed` counts
-  such calls. Only assignments that go through a mirror do not count: that no other mirror is of
-  the same memory, and that no one else has it, the ranks have agreed on before they fetched.
-- A block that is handed out (`to_local`, DLPack) ends all mirrors as well. One rank alone may ask
-  for it, and the others would not know. So nothing is kept where the program's code names what
-  hands out blocks.
-- What could part the ranks is not used: reference counts are looked at where the ranks then agree,
-  and no decision depends on when an object is freed.
+- `ladder.passed` counts the calls that may have written to any cut array, and each such call ends
+  all mirrors. Assignments through a mirror are not among them. They can change nothing that another
+  mirror has: before an array is fetched, the ranks agree that no array with a mirror shares its
+  memory.
+- Handing out a block (`to_local`, DLPack) ends all mirrors, too. But a single rank may do this
+  without the others' knowing. Therefore no mirrors are made if the program's code contains a name
+  by which blocks are handed out.
+- Nothing that may differ between ranks decides: reference counts only count where the ranks agree
+  on the outcome, and it makes no difference when an object is freed.
 """
 
 import operator
@@ -46,40 +47,42 @@ __all__ = [
     "put",
     "read",
     "write",
+    "write_through",
 ]
 
-#: What a key selects is read from a mirror up to so many bytes.
+#: The most bytes that are read from a mirror, or written to it, at a time.
 SMALL = 1 << 16
-#: The accesses after which an array is fetched, and one more for so many bytes.
+#: An array is fetched after `FEW` accesses, and one more for each `PER` bytes of it.
 FEW, PER = 9, 1 << 19
-#: An element read or written counts as so many: a row may be used where it is, without a message.
+#: How many accesses a single element counts as. A row counts as one: it may be used where it is,
+#: without a message.
 ELEMENT = 3
-#: A mirror that was read less often than that is fetched again only after more accesses.
+#: A mirror that served fewer accesses than this is fetched again only after more of them.
 WORTH = 8
-#: Accesses to an array by messages of which a warning tells.
+#: After so many accesses to an array without a mirror a warning is given.
 MANY = 2000
-#: Mirrors that have elements, at most.
+#: The most mirrors with elements.
 MOST = 64
 #: Kinds of elements that are numbers, and so always NumPy's scalars.
 _KINDS = "biufc"
 _ENTRIES = frozenset({int, slice, type(None), type(Ellipsis), np.int64})
 _NUMBERS = frozenset({int, float, complex, bool, np.float64, np.int64})
 
-#: The view of a mirrored array that a key selects; set by :mod:`distarray.array.excerpts`.
+#: Makes the excerpt that a key selects; set by :mod:`distarray.array.excerpts`.
 excerpt: Callable[["Mirror", Any, Any, Array], Any] = lambda *_: NotImplemented  # noqa: E731
-#: The elements of an excerpt that is valid, and whether it is what a key selects; set there, too.
+#: The elements of a valid excerpt, and whether a key selects this very excerpt; set there, too.
 elements_of: Callable[[Base], Any] = lambda x: None  # noqa: E731
 is_of: Callable[[Base, "Mirror", Key], bool] = lambda *_: False  # noqa: E731
 
 
 class _Kept(local):
-    """What a rank (a process or a thread) keeps.
+    """The mirrors of a rank (a process or a thread).
 
     Attributes
     ----------
     mirrors : list of (reference to Mirror, int)
-        Those that have elements, the oldest first, with their bytes; also those whose arrays are
-        gone, as that is not known on other ranks.
+        Mirrors with elements, and their bytes, the oldest first. Mirrors of arrays that have been
+        freed stay in the list, as other ranks may free theirs later.
     """
 
     def __init__(self) -> None:
@@ -90,42 +93,68 @@ _kept = _Kept()
 
 
 class Mirror:
-    """What is known of an array of which elements and rows are read or written.
+    """How often a cut array's elements and rows were accessed, and its elements once fetched.
 
     Attributes
     ----------
     layout : Layout
-        That of the array.
+        The array's.
+    dtype : numpy.dtype
+        The array's.
+    places : list of (int, int, int)
+        For each dimension where this rank's block starts and stops, and the array's extent.
+    replicas : dict
+        The layouts of arrays that every rank of the mesh has whole, by shape.
+    cut : int
+        The number of dimensions up to the last one of which this rank has only a part.
     elements : array or None
         All elements, once they have been fetched.
     origin : DistArray or None
-        Another array over the same block, of which views can be made whatever becomes of the array.
+        Another array over the same block, from which views are made even if the program gives the
+        array itself another shape or block.
     seen : int
-        The state of the rank's memory in which the elements are the array's; see `_state`.
+        The number of calls that might have written (`passed.number - passed.harmless`) when the
+        elements were fetched. They are the array's as long as it has not changed.
+    exports : int
+        The same for blocks that were handed out; -1 if the array was never fetched.
+    slow, total : int
+        Accesses without the mirror: since the array was fetched last, and in all.
+    needed : int
+        The array is fetched after so many of them.
+    used : int
+        Accesses that the mirror served.
     """
 
     __slots__ = (
         "__weakref__",
+        "cut",
         "dtype",
         "elements",
         "exports",
         "layout",
         "needed",
         "origin",
+        "places",
+        "replicas",
         "seen",
         "slow",
         "total",
         "used",
     )
 
-    def __init__(self, layout: Layout, dtype: np.dtype[Any]) -> None:
-        self.layout = layout
-        self.dtype = dtype
+    def __init__(self, x: Base) -> None:
+        self.layout = layout = x.layout
+        self.dtype = dtype = x.dtype
+        self.replicas: Any = Layout.replicated((), layout.mesh_shape).replicas
+        pairs = zip(layout.section(x.mesh.coords), layout.shape, strict=True)
+        self.places = [(start, stop, extent) for (start, stop), extent in pairs]
+        parts = [stop - start < extent for start, stop, extent in self.places]
+        self.cut = len(parts) - parts[::-1].index(True) if any(parts) else 0
         self.elements: Any = None
         self.origin: Any = None
         self.seen = self.exports = -1
         self.slow = self.used = self.total = 0
-        self.needed = FEW + layout.size * dtype.itemsize // PER
+        self.needed = _first(layout.size * dtype.itemsize)
 
     @property
     def holds(self) -> bool:
@@ -133,7 +162,7 @@ class Mirror:
         return self.seen == passed.number - passed.harmless
 
     def drop(self) -> None:
-        """Give the memory back; arrays that have been read of it look at the blocks again."""
+        """Free the elements; excerpts of them become plain views when they are used."""
         self.elements, self.seen = None, -1
 
 
@@ -146,13 +175,13 @@ def _mirror_of(x: Base) -> Mirror | None:
 
 
 def read(x: Base, key: Key) -> Any:
-    """What a basic key selects of a cut array that has a mirror; NotImplemented if that is no help.
+    """What a basic key selects of a cut array, read from its mirror; NotImplemented without one.
 
     Cost
     ----
-    None; at times one allreduce of an integer, and the gather of the array.
+    None, except when the array is fetched: one allreduce of an integer, and a gather.
     """
-    mirror = _mirror_of(x)
+    mirror: Any = getattr(x, "_mirror", None)
     if mirror is None or not _usable(mirror, x) or not is_plain(key):
         return NotImplemented
     part = mirror.elements[key]
@@ -166,16 +195,21 @@ def read(x: Base, key: Key) -> Any:
 
 
 def write(x: Base, key: Key, value: ArrayLike | Base) -> bool:
-    """Assign a value that all ranks have to elements of an array that has a mirror; or False.
+    """Assign a value that all ranks have to elements of an array, and of its mirror.
+
+    Returns
+    -------
+    bool
+        False if nothing was assigned: there is no mirror, or not every rank has the value.
 
     Cost
     ----
     As :func:`read`.
     """
-    mirror = _mirror_of(x)
+    mirror: Any = getattr(x, "_mirror", None)
     if mirror is None or not is_plain(key):
         return False
-    block = given(value, x)
+    block: Any = value if type(value) in _NUMBERS else given(value, x)
     if block is None or not _usable(mirror, x):
         return False
     if isinstance(value, Base) and is_of(value, mirror, key):
@@ -187,20 +221,37 @@ def put(mirror: Mirror, x: Base, key: Key, value: ArrayLike) -> bool:
     """Assign a value of NumPy's to elements of an array and of its mirror; False if read-only."""
     if not is_writeable(x):
         return False
-    block = x.block
-    mirror.elements[key] = value
-    own = _own_key(mirror, key, x)
-    if own is not None:
-        of_block, of_part = own
-        block[of_block] = mirror.elements[key][of_part]
-    mirror.used += 1
-    passed.number += 1
-    passed.harmless += 1
+    write_through(mirror, x, key, operator.setitem, mirror.elements, key, value)
     return True
 
 
+def write_through(mirror: Mirror, x: Base, key: Key, act: Callable[..., Any], *args: Key) -> None:
+    """Let NumPy write to the elements of a mirror that a key selects, and then to the array's own.
+
+    A warning that is raised as an error comes after NumPy has written.
+    """
+    try:
+        act(*args)
+    except Warning:
+        _written(mirror, x, key)
+        raise
+    _written(mirror, x, key)
+
+
+def _written(mirror: Mirror, x: Base, key: Key) -> None:
+    """Copy elements of a mirror to the array's own block."""
+    own = _own_key(mirror, key, x)
+    if own is not None:
+        of_block, of_part = own
+        found = mirror.elements[key]
+        x.block[of_block] = found[of_part] if type(found) is np.ndarray else found
+    mirror.used += 1
+    passed.number += 1
+    passed.harmless += 1
+
+
 def elements_at_hand(value: Base) -> Any:
-    """The elements of an array that was selected of a mirror; another array unchanged."""
+    """The elements of an excerpt, if they are valid; any other array unchanged."""
     found = elements_of(value)
     return value if found is None else found
 
@@ -212,7 +263,7 @@ def is_writeable(x: Base) -> bool:
 
 
 def given(value: ArrayLike | Base, x: Base) -> Any:
-    """A small value that all ranks have, as NumPy takes it; None for others."""
+    """A small value that all ranks have, as NumPy takes it; None for any other value."""
     if type(value) in _NUMBERS:
         return value
     if isinstance(value, Base):
@@ -231,36 +282,37 @@ def given(value: ArrayLike | Base, x: Base) -> Any:
 
 
 def is_plain(key: Key) -> bool:
-    """Whether NumPy reads a key as we do, without a look at other types."""
-    return _ENTRIES.issuperset(map(type, key)) if type(key) is tuple else type(key) in _ENTRIES
+    """Whether a key has only integers, slices, None and Ellipsis, of the types that are common."""
+    if type(key) is not tuple:
+        return type(key) in _ENTRIES
+    if len(key) == 2:  # by far the most
+        return type(key[0]) in _ENTRIES and type(key[1]) in _ENTRIES
+    return _ENTRIES.issuperset(map(type, key))
 
 
 def _own_key(mirror: Mirror, key: Key, x: Base) -> tuple[Any, Any] | None:
-    """The part of a rank's block that a key selects, and what that is of all that it selects.
+    """The part of this rank's block that a key selects, and which part of the selection that is.
 
-    None if it selects nothing of the block. Keys of integers, and of slices where nothing is cut,
-    are read here: of a loop's keys no two are the same, and there is no use in keeping what was
-    found.
+    None if the key selects nothing of the block. Integers, and slices of dimensions that are not
+    cut, are read here. In a loop hardly two keys are alike, so that it would not help to remember
+    what was found for one.
     """
-    layout, coords = mirror.layout, x.mesh.coords
     parts = key if type(key) is tuple else (key,)
-    section = layout.section(coords)
+    places = mirror.places
+    if len(parts) > len(places) or not mirror.cut <= len(parts):
+        return _own_slices(mirror.layout, key, x.mesh.coords)
     own: list[Any] = []
-    if len(parts) <= layout.ndim:
-        for entry, (start, stop), extent in zip(parts, section, layout.shape, strict=False):
-            if type(entry) is slice and stop - start == extent:
-                own.append(entry)
-            elif type(entry) is int or type(entry) is np.int64:
-                place = entry + extent if entry < 0 else entry
-                if not start <= place < stop:
-                    return None
-                own.append(place - start)
-            else:
-                return _own_slices(layout, key, coords)
-        uncut = section[len(parts) :], layout.shape[len(parts) :]
-        if all(stop - start == extent for (start, stop), extent in zip(*uncut, strict=True)):
-            return tuple(own), ...
-    return _own_slices(layout, key, coords)
+    for entry, (start, stop, extent) in zip(parts, places):  # a key may be shorter
+        if type(entry) is int or type(entry) is np.int64:
+            place = entry + extent if entry < 0 else entry
+            if not start <= place < stop:
+                return None
+            own.append(place - start)
+        elif type(entry) is slice and stop - start == extent:
+            own.append(entry)
+        else:
+            return _own_slices(mirror.layout, key, x.mesh.coords)
+    return tuple(own), ...
 
 
 def _own_slices(layout: Layout, key: Key, coords: Coords | None) -> tuple[Any, Any] | None:
@@ -277,14 +329,14 @@ def _own_slices(layout: Layout, key: Key, coords: Coords | None) -> tuple[Any, A
 
 
 def noted(x: Base, part: Layout) -> None:
-    """Count an access to a part of a cut array, if that is an element or at one coordinate."""
+    """Count an access to a part of a cut array, if the part is small and at one coordinate."""
     if not part.ats or x.layout.ats or part.size * x.dtype.itemsize > SMALL:
         return
     mirror = _mirror_of(x)
     if mirror is None or mirror.layout is not x.layout:
         if not _can_be_kept(x):
             return
-        mirror = x._mirror = Mirror(x.layout, x.dtype)
+        mirror = x._mirror = Mirror(x)
     mirror.slow += 1 if part.shape else ELEMENT
     mirror.total += 1
     if mirror.total == MANY:
@@ -304,25 +356,25 @@ def _can_be_kept(x: Base) -> bool:
 
 
 def _usable(mirror: Mirror, x: Base) -> bool:
-    """Whether a mirror can be read, after fetching if it is time for that."""
+    """Whether the mirror has the array's elements, which are fetched if it is time for that."""
     if error_state() is not usual[0] and not is_free(operator.getitem, mirror.layout):
         return False
-    if mirror.layout is x.layout and mirror.dtype is x.dtype:
-        if mirror.holds and mirror.exports == passed.exports:
-            return True
-        return mirror.slow >= mirror.needed and _fetched(mirror, x)
-    return False
+    if mirror.layout is not x.layout or mirror.dtype is not x.dtype:
+        return False
+    if mirror.seen == passed.number - passed.harmless and mirror.exports == passed.exports:
+        return True
+    return mirror.slow >= mirror.needed and _fetched(mirror, x)
 
 
 def _fetched(mirror: Mirror, x: Base) -> bool:
-    """Fetch the elements, if all ranks find that they can be kept."""
+    """Fetch the elements if they may be kept on all ranks; whether that was done."""
     limit, nbytes = in_force().keep, mirror.layout.size * mirror.dtype.itemsize
     if 2 * nbytes > limit:
         return False
     again = mirror.exports == passed.exports
     mirror.drop()
     rare = mirror.exports >= 0 and mirror.used < WORTH
-    mirror.needed = 2 * mirror.needed if rare else _first(mirror)
+    mirror.needed = 2 * mirror.needed if rare else _first(nbytes)
     mirror.slow = mirror.used = 0
     if not again:
         mirror.origin = None
@@ -339,12 +391,13 @@ def _fetched(mirror: Mirror, x: Base) -> bool:
     return True
 
 
-def _first(mirror: Mirror) -> int:
-    return FEW + mirror.layout.size * mirror.dtype.itemsize // PER
+def _first(nbytes: int) -> int:
+    """The accesses after which an array of so many bytes is fetched."""
+    return FEW + nbytes // PER
 
 
 def _keep(mirror: Mirror, nbytes: int, limit: int) -> None:
-    """Enter a mirror that has been fetched; the oldest ones go that are too many."""
+    """Enter a mirror that has just been fetched, and drop the oldest while there are too many."""
     mirrors = _kept.mirrors
     mirrors[:] = [pair for pair in mirrors if pair[0]() is not mirror]
     mirrors.append((ref(mirror), nbytes))
@@ -355,7 +408,7 @@ def _keep(mirror: Mirror, nbytes: int, limit: int) -> None:
 
 
 def _agreed(x: Base) -> bool:
-    """Whether on all ranks nobody but arrays that are known can write to an array's memory.
+    """Whether, on all ranks, only known arrays can write to this array's memory.
 
     Cost
     ----
@@ -375,7 +428,7 @@ def _is_alone(x: Base) -> bool:
 
 
 def _tell() -> None:
-    """Tell of a loop that goes on by messages, at its line."""
+    """Warn, at the program's line, of a loop that goes on sending messages."""
     warn_program(
         f"elements or rows of one cut array have been read or written {MANY} times, each time by "
         "messages or a look at where they are, and lastly by this line. Read many at once (a "

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import prod
 from threading import Lock
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 from weakref import WeakValueDictionary
 
 from distarray.errors import LayoutError
@@ -95,6 +95,7 @@ class Layout:
         "partials",
         "placements",
         "replicas",
+        "row",
         "shape",
         "size",
     )
@@ -118,6 +119,8 @@ class Layout:
     #: Of a small replicated layout the layouts, by shape, of its views and of what is computed
     #: with it; None of others.
     replicas: _Replicas | None
+    #: The one of `replicas` that a row ``x[0]`` has; None of other layouts.
+    row: Any
 
     _sections: dict[Coords | None, Box]
     _interned: ClassVar[WeakValueDictionary[tuple[object, ...], "Layout"]] = WeakValueDictionary()
@@ -144,7 +147,8 @@ class Layout:
         self.partials, self.ats, self.is_replicated, self.is_whole = kinds
         self.is_plain = not self.partials and not self.ats
         small = self.is_replicated and self.size < LARGE
-        self.replicas = _replicas(mesh_shape) if small else None
+        self.replicas = known = _replicas(mesh_shape) if small else None
+        self.row = known[self.shape[1:]] if known is not None and self.ndim else None
         self._sections = {}
         with cls._lock:
             self = cls._interned.setdefault(key, self)  # type: ignore[assignment]

@@ -207,3 +207,15 @@ def test_a_result_that_is_not_small_is_not_made_by_numpy(name):
         assert isinstance(called(8), DistArray)
         assert called(3000) is NotImplemented
         assert all(x is NotImplemented for x in made)
+
+
+@pytest.mark.host
+def test_what_is_written_may_have_any_size():
+    """Operands whose shapes broadcast to nothing do not make a large result."""
+    values, mesh = np.arange(5000.0), DeviceMesh(ranks=[0])
+    if mesh.coords is not None:
+        x, even = values.reshape(50, 100).copy(), values.reshape(50, 100) % 2 == 0
+        laid = [distribute(y, mesh, src=None) for y in (x, even, -values[:2500])]
+        assert at_hand.answer(FUNCTIONS[operator.setitem].small, laid, {}) is None
+        x[even] = -values[:2500]
+        np.testing.assert_array_equal(laid[0].full(), x)

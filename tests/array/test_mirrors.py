@@ -322,6 +322,40 @@ def test_excerpts_are_views(world, ranks, blocks_unnamed):
     world.run(ranks, program)
 
 
+def test_what_numpy_writes_before_a_warning_is_raised_is_kept(world, ranks, blocks_unnamed):
+    """NumPy has written when a warning that is an error is raised; errors of types come before."""
+
+    def loop(x):
+        for i in range(8):
+            x[i] += x[i, 1]
+        with pytest.raises(RuntimeWarning, match="divide by zero"):
+            x[5] /= 0
+        row = x[6]
+        with pytest.raises(RuntimeWarning, match="overflow"):
+            row *= np.float32(3e38)
+        with pytest.raises(RuntimeWarning, match="overflow"):
+            x[7, 2] = np.float64(1e300)
+        with pytest.raises(TypeError, match="Cannot cast ufunc 'add'"):
+            x[4] += np.ones(3, complex)
+        with pytest.raises(ValueError, match="broadcast"):
+            x[4] += np.ones((2, 3))
+        return x
+
+    def program(group):
+        values = np.arange(24, dtype="f4").reshape(8, 3) + 2
+        x = _cut(group, values)
+        for i in range(8):
+            assert x[i, 0] == values[i, 0]
+        loop(x)
+        assert group.size == 1 or x._mirror.elements is not None
+        np.testing.assert_array_equal(x.full(), loop(values))
+        np.testing.assert_array_equal(x[5:].full(), values[5:])
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        world.run(ranks, program)
+
+
 def test_slow_lines_are_named_once(world, ranks, monkeypatch):
     """A loop that goes on by messages is told of, with its line."""
     monkeypatch.setattr(mirrors, "MANY", 20)

@@ -19,7 +19,7 @@ from distarray.array import (
     wrap,
 )
 from distarray.array.assigning import brought
-from distarray.array.at_hand import bounded
+from distarray.array.at_hand import bounded, writer
 from distarray.array.keys import basic_entries, plain_key
 from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
@@ -128,6 +128,7 @@ def _ordered(value: Key) -> Any:
     return in_c_order(value) if isinstance(value, np.ndarray) else value
 
 
+@writer
 def _set_at_once(block: Array, key: Key, value: ArrayLike) -> None:
     block[_ordered(key)] = _ordered(value)
 
