@@ -15,10 +15,12 @@ from torch import Tensor
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
+from distarray.torch.tensor.adopting import adopted
 from distarray.torch.tensor.calls import replaced, tensors_in
+from distarray.torch.tensor.composites import KEYS
 from distarray.torch.tensor.moved_views import Source, current, written_back
 from distarray.torch.tensor.moving import moved, refilled
-from distarray.torch.tensor.operands import common_mesh, plain_operand
+from distarray.torch.tensor.operands import PlainOperandError, common_mesh, plain_operand
 from distarray.torch.tensor.planning import Plan, plan_for, wrong_shape
 from distarray.torch.tensor.spec import Spec
 from distarray.torch.tensor.table import Row, row_of
@@ -41,7 +43,8 @@ _MOST_PLANS = 512
 def made(cls: Any, part: Tensor, spec: Spec) -> Any:
     """The distributed tensor of this rank's part; checks nothing."""
     self = _make(
-        cls, spec.shape, spec.strides, None, None, spec.dtype, _STRIDED, spec.device, False, False
+        *(cls, spec.shape, spec.strides, None, None, spec.dtype, _STRIDED, spec.device),
+        *(False, False, None, False, False, KEYS),
     )
     self._part, self._spec = part, spec
     return self
@@ -62,8 +65,11 @@ def dispatch(cls: Any, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
     row = _rows.get(op)
     if row is None:
         row = _rows[op] = row_of(op)
-    key, parts = _key(cls, row, args)
-    named = _named(cls, row, kwargs, key) if kwargs else kwargs
+    try:
+        key, parts = _key(cls, row, args)
+        named = _named(cls, row, kwargs, key) if kwargs else kwargs
+    except PlainOperandError as error:
+        return dispatch(cls, op, *adopted(made, cls, row, args, kwargs, error))
     known = tuple(key)
     plan = row.plans.get(known)
     if plan is None:
@@ -163,7 +169,8 @@ def perform(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -
 def _compose(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """An operator by others; what it writes to gets what they gave."""
     assert plan.composed is not None
-    if plan.row.apart:
+    returns = plan.row.op._schema.returns
+    if plan.row.apart or (returns and all(r.alias_info is None for r in returns)):
         return plan.composed(*args, **kwargs)
     names = [argument.name for argument in plan.row.op._schema.arguments]
     given = dict(zip(names, args)) | kwargs
@@ -250,7 +257,9 @@ def _laid_out(
 def _result(
     cls: Any, plan: Plan, part: Tensor, number: int, spec: Spec | None, mesh: DeviceMesh
 ) -> Any:
-    """One result, as the plan lays it out; replicated if it says nothing."""
+    """One result, as the plan lays it out; replicated if it says nothing, and plain if sparse."""
+    if part.layout is not _STRIDED:
+        return part
     if spec is None:
         whole = Layout.replicated(tuple(part.shape), mesh.shape)
         spec = Spec(mesh, whole, tuple(part.stride()), part.dtype, part.device, plan.copied)

@@ -49,13 +49,13 @@ import torch
 from distarray.layout import Coords, Fold, Layout
 from distarray.torch.tensor.calls import Call
 
-__all__ = ["Decision", "Row", "composed", "row_of", "rule"]
+__all__ = ["Decision", "Row", "composed", "restriding", "row_of", "rule"]
 
 #: The files of rules, one for each family of operators.
 _FAMILIES = (
     *("arranging", "convolution", "copying", "distances", "embedding", "extremes", "factories"),
     *("fancy", "indexing", "linear_algebra", "losses", "matmul", "norms", "pointwise"),
-    *("reductions", "scattering", "scans", "softmax", "views"),
+    *("reductions", "restriding", "scattering", "scans", "softmax", "views"),
 )
 
 
@@ -201,6 +201,16 @@ def composed(
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
             _enter(name, _Entry(None, function, plain=plain))
+        return function
+
+    return enter
+
+
+def restriding(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function for an operator that gives its first argument another shape."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        _enter(name, _Entry(None, function, apart=True))
         return function
 
     return enter

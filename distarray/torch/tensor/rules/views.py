@@ -108,7 +108,8 @@ def _split(call: Call) -> Decision | None:
 @rule("aten.squeeze", takes=_ALL, lone=True)
 def _squeeze(call: Call) -> Decision:
     layout = call.first.layout
-    dims = call.dims()
+    given = call.get("dim")
+    dims = () if isinstance(given, (list, tuple)) and not given else call.dims()
     entries = [
         0 if dim in dims and extent == 1 else (0, 1, extent)
         for dim, extent in enumerate(layout.shape)
@@ -131,7 +132,18 @@ def _unsqueeze(call: Call) -> Decision:
 
 
 def _permuted(layout: Layout, axes: Sequence[int]) -> Decision:
-    return Decision([layout], [layout.transpose(axes)])
+    found = layout.transpose(axes)
+    run = partial(_turned, found, tuple(axes)) if layout.ats else None
+    return Decision([layout], [found], run=run, on_mesh=True)
+
+
+def _turned(
+    layout: Layout, axes: Sequence[int], mesh: DeviceMesh, x: Tensor, *_: Any, **__: Any
+) -> Tensor:
+    """The part of a lone tensor, which on ranks that do not hold it is empty in its own way."""
+    if not layout.holds(mesh.coords):
+        return x.new_empty(layout.local_shape(mesh.coords))
+    return x.permute(axes)
 
 
 @rule("aten.t", takes=_ALL, lone=True)
