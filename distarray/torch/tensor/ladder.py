@@ -162,7 +162,7 @@ def perform(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -
         _change(plan, new, named, plan.changed(mesh.coords))
     out = plan.computed(mesh, new, named)
     for position, layout in plan.after.items():
-        _write(cls, operands[position], here[position], layout)
+        _write(cls, operands[position], here[position], layout, mesh)
     return _laid_out(cls, plan, out, args, kwargs, mesh)
 
 
@@ -217,7 +217,7 @@ def _change(plan: Plan, args: list[Any], kwargs: dict[str, Any], changed: Any) -
             kwargs[name] = value
 
 
-def _write(cls: Any, x: Any, there: Tensor, layout: Layout) -> None:
+def _write(cls: Any, x: Any, there: Tensor, layout: Layout, mesh: DeviceMesh) -> None:
     """Put what an operator wrote to an operand elsewhere back to where the operand is."""
     if isinstance(x, cls):
         spec = x._spec
@@ -228,8 +228,8 @@ def _write(cls: Any, x: Any, there: Tensor, layout: Layout) -> None:
             refilled(part, moved(there, spec.mesh, layout, spec.layout), spec)
         if spec.copied:
             written_back(x)
-    elif there is not x:
-        raise AssertionError("a plain tensor is written where it is")
+    elif there is not x:  # it counts as replicated
+        x.copy_(moved(there, mesh, layout, Layout.replicated(layout.shape, mesh.shape)))
 
 
 def _laid_out(
@@ -260,6 +260,7 @@ def _result(
     """One result, as the plan lays it out; replicated if it says nothing, and plain if sparse."""
     if part.layout is not _STRIDED:
         return part
+    part = part.resolve_conj().resolve_neg()  # the whole does not look as if it were to be negated
     if spec is None:
         whole = Layout.replicated(tuple(part.shape), mesh.shape)
         spec = Spec(mesh, whole, tuple(part.stride()), part.dtype, part.device, plan.copied)

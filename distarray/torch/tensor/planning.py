@@ -155,7 +155,9 @@ class Plan:
             strides = self._strides(number, part, layout)
             specs.append(Spec(mesh, layout, strides, part.dtype, part.device, self.copied))
         self.specs = specs
-        if self.simple and isinstance(out, torch.Tensor) and not self.copied:
+        if not (self.simple and isinstance(out, torch.Tensor)) or self.copied:
+            return
+        if not (out.is_conj() or out.is_neg()):
             self.spec = specs[0]
 
 
@@ -238,7 +240,7 @@ def _ruled(
         outs = [n for n, unread in plan.writes.items() if unread]
         plan.outcomes = outcome_of(row.op, args, kwargs, operands, outs)
         _check_outs(row, outs, specs, plan.outcomes)
-        if cut:
+        if cut or row.always:
             call = _call(plan, row, operands, args, kwargs, mesh)
             decision = row.rule(call)
             if decision is not None:

@@ -27,6 +27,7 @@ family in ``distarray/torch/tensor/rules/``, and is listed there under the names
 * ``takes={Fold.SUM}``: the rule is shown pending sums, and leaves them pending or asks for another
   layout; by default operands are shown as if they were settled. ``lone=True``: it is shown lone
   coordinates, as views are.
+* ``always=True``: the rule is asked where nothing is cut, too; else the operator itself is called.
 * ``plain=True``: plain tensors among the arguments count as replicated, as index tensors do that a
   program makes of its own lists.
 
@@ -108,7 +109,7 @@ class Row:
         See :func:`rule` and :func:`composed`; neither: it gathers.
     takes : frozenset of Fold
         The pending folds that the rule is shown.
-    lone, plain, by_kind : bool
+    always, lone, plain, by_kind : bool
         See the module.
     apart : bool
         Whether torch says itself what other operators it is made of.
@@ -123,6 +124,7 @@ class Row:
     """
 
     __slots__ = (
+        "always",
         "apart",
         "by_kind",
         "composed",
@@ -142,7 +144,7 @@ class Row:
         self.op, self.name = op, name
         self.rule, self.composed, self.takes = entry.rule, entry.composed, entry.takes
         self.lone, self.plain, self.by_kind = entry.lone, entry.plain, entry.by_kind
-        self.apart = entry.apart
+        self.apart, self.always = entry.apart, entry.always
         self.plans: dict[Any, Any] = {}
         self.draws = torch.Tag.nondeterministic_seeded in op.tags
         self.written = {
@@ -164,6 +166,7 @@ class _Entry(NamedTuple):
     plain: bool = False
     by_kind: bool = False
     apart: bool = False
+    always: bool = False
 
 
 _entries: dict[str, _Entry] = {}
@@ -179,11 +182,12 @@ def rule(
     plain: bool = False,
     by_kind: bool = False,
     pointwise: bool = False,
+    always: bool = False,
 ) -> Callable[[Rule], Rule]:
     """Enter a function as the rule of operators; see the module for what it is and the traits."""
 
     def enter(function: Rule) -> Rule:
-        entry = _Entry(function, None, frozenset(takes), lone, plain, by_kind)
+        entry = _Entry(function, None, frozenset(takes), lone, plain, by_kind, always=always)
         for name in names:
             _enter(name, entry)
         if pointwise:

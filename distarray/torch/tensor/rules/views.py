@@ -212,6 +212,8 @@ def _view(call: Call) -> Decision:
 def _viewed(layout: Layout, mesh: DeviceMesh, x: Tensor, *_: Any, **__: Any) -> Tensor:
     """A view of a part."""
     shape = layout.local_shape(mesh.coords)
+    if not x.numel():  # what has no elements has no memory to share
+        return x.new_empty(shape)
     try:
         return x.view(shape)
     except RuntimeError as error:
@@ -254,6 +256,8 @@ def _complex(x: Tensor) -> Tensor:
 
 
 @rule("aten._conj", "aten._neg_view", takes=(Fold.SUM, Fold.AVG), lone=True)
-def _lazy(call: Call) -> Decision:
+def _negated(call: Call) -> Decision:
+    """Computed at once: a part that is to be negated later would not look like the whole."""
     layout = call.first.layout
-    return Decision([layout], [layout])
+    run = torch.conj_physical if call.name == "aten._conj" else torch.neg
+    return Decision([layout], [layout], run=run, moves=True)
