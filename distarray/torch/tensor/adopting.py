@@ -4,7 +4,8 @@
 never see such tensors, so they cannot say how they are laid out. They are taken as replicated if
 the call comes directly from one of those functions: with rank 0's values, or, where the program has
 handed plain tensors to the function, so that what it made may depend on them, if all ranks are
-found to have the same ones.
+found to have the same ones. Empty plain tensors for ``out=``, which torch's compiled functions make
+as well, get the whole result, if they are empty on all ranks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,11 +22,12 @@ from distarray.layout import Layout
 from distarray.torch.blocks import movable
 from distarray.torch.conversations import sent
 from distarray.torch.tensor.calls import bound, replaced, tensors_in
+from distarray.torch.tensor.filling import fill
 from distarray.torch.tensor.operands import common_mesh, is_refused
 from distarray.torch.tensor.spec import Spec
 from distarray.torch.tensor.table import Row
 
-__all__ = ["adopted"]
+__all__ = ["adopting"]
 
 #: Modules whose functions make tensors beside those that they are given.
 _FUNCTIONS = frozenset(
@@ -34,36 +36,69 @@ _FUNCTIONS = frozenset(
 )
 
 
-def adopted(
+def adopting(
+    call: Callable[..., Any],
     make: Callable[..., Any],
     cls: Any,
     row: Row,
     args: Sequence[Any],
     kwargs: dict[str, Any],
     error: RuntimeError,
-) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments with distributed tensors for those that torch has made; collective.
+) -> Any:
+    """Call an operator with distributed tensors for plain ones that torch has made; collective.
 
-    Raises
-    ------
-    RuntimeError
-        `error`, on all ranks, if others than torch may have made one, or if one is written to.
+    Parameters
+    ----------
+    call : callable
+        Calls the operator with the arguments that are left.
+    make : callable
+        Makes a distributed tensor of a part and a spec.
+    cls, row, args, kwargs
+        The type of distributed tensors, the operator and its arguments.
+    error : RuntimeError
+        What is raised on all ranks if others than torch may have made a plain tensor.
     """
-    entry = _entry()
-    given = bound(row.op, args, kwargs)
-    if entry is None or any(_is_plain(cls, given[name]) for name in row.written):
-        raise error
+    outs, changed = _written(cls, row, args, kwargs)
     operands = tensors_in(args, kwargs)
     mesh = common_mesh(cls, row.name, operands)
-    made_here = not any(_is_plain(cls, x) for x in _given(entry))
-    there = []
+    if changed or (outs and _differ([tuple(x.shape) for x in outs], [(0,)] * len(outs), mesh)):
+        raise error
+    there = {id(x): make(cls, x, _spec_of(x, mesh)) for x in outs}
+    entry = _entry()
     for x in operands:
-        if _is_plain(cls, x) and is_refused(x):
-            x = _same_everywhere(x, mesh, made_here, error)
-            layout = Layout.replicated(tuple(x.shape), mesh.shape)
-            x = make(cls, x, Spec(mesh, layout, tuple(x.stride()), x.dtype, x.device))
-        there.append(x)
-    return replaced(args, kwargs, there)
+        if id(x) in there or isinstance(x, cls) or x.numel() == 1:
+            continue
+        if entry is None or not is_refused(x):
+            raise error
+        same = _same_everywhere(x, mesh, not any(_is_plain(cls, y) for y in _given(entry)), error)
+        there[id(x)] = make(cls, same, _spec_of(same, mesh))
+    found = call(*replaced(args, kwargs, [there.get(id(x), x) for x in operands]))
+    for x in outs:
+        fill(x, there[id(x)])
+    back = {id(there[id(x)]): x for x in outs}
+    return replaced([found], {}, [back.get(id(x), x) for x in tensors_in([found], {})])[0][0]
+
+
+def _written(
+    cls: Any, row: Row, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[list[Tensor], bool]:
+    """The plain tensors for ``out=``, and whether another plain one is written to."""
+    given = bound(row.op, args, kwargs)
+    outs = [given[name] for name, is_out in row.written.items() if is_out]
+    changed = [given[name] for name, is_out in row.written.items() if not is_out]
+    return [x for x in outs if _is_plain(cls, x)], any(_is_plain(cls, x) for x in changed)
+
+
+def _spec_of(x: Tensor, mesh: DeviceMesh) -> Spec:
+    layout = Layout.replicated(tuple(x.shape), mesh.shape)
+    return Spec(mesh, layout, tuple(x.stride()), x.dtype, x.device)
+
+
+def _differ(here: Any, wanted: Any, mesh: DeviceMesh) -> bool:
+    """Whether any rank has another one."""
+    if mesh.coords is None or mesh.size() == 1:
+        return bool(here != wanted)
+    return any(one != wanted for one in mesh.group.allgather_object(here, "plain tensors: shapes"))
 
 
 def _is_plain(cls: Any, x: Any) -> bool:

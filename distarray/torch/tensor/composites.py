@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from distarray.torch.tensor.calls import tensors_in
+from distarray.torch.tensor.filling import fill
 from distarray.torch.tensor.operands import PlainOperandError, is_refused, replicating
 
 __all__ = ["KEYS"]
@@ -46,6 +47,12 @@ def _split(op: Any, x: Any, sections: Any, dim: int = 0) -> Any:
         return op(x, whole, dim)
 
 
+def _filled(op: Any, *args: Any, out: Any) -> Any:
+    """Fill `out` with the result, of which torch would fill a view that may have moved."""
+    fill(out, op.overloadpacket(*args))
+    return out
+
+
 def _enter(op: Any, function: Callable[..., Any]) -> None:
     _own.impl(op, partial(function, op), _NAME)
 
@@ -56,3 +63,4 @@ _own = torch.library.Library("aten", "IMPL")
 for _op in _MAKING:
     _enter(_op, _apart)
 _enter(_aten.tensor_split.tensor_indices_or_sections, _split)
+_enter(_aten.kron.out, _filled)

@@ -8,6 +8,7 @@ they are needed that is a lookup and a call.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
-from distarray.torch.tensor.adopting import adopted
+from distarray.torch.tensor.adopting import adopting
 from distarray.torch.tensor.calls import replaced, tensors_in
 from distarray.torch.tensor.composites import KEYS
 from distarray.torch.tensor.moved_views import Source, current, written_back
@@ -69,7 +70,8 @@ def dispatch(cls: Any, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
         key, parts = _key(cls, row, args)
         named = _named(cls, row, kwargs, key) if kwargs else kwargs
     except PlainOperandError as error:
-        return dispatch(cls, op, *adopted(made, cls, row, args, kwargs, error))
+        call = partial(dispatch, cls, op)
+        return adopting(call, made, cls, row, args, kwargs, error)
     known = tuple(key)
     plan = row.plans.get(known)
     if plan is None:
@@ -161,6 +163,8 @@ def perform(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -
     if plan.changed is not None:
         _change(plan, new, named, plan.changed(mesh.coords))
     out = plan.computed(mesh, new, named)
+    for position, found in zip(plan.fills, tensors_in([out], {})):
+        here[position] = found
     for position, layout in plan.after.items():
         _write(cls, operands[position], here[position], layout, mesh)
     return _laid_out(cls, plan, out, args, kwargs, mesh)
@@ -170,7 +174,7 @@ def _compose(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) 
     """An operator by others; what it writes to gets what they gave."""
     assert plan.composed is not None
     returns = plan.row.op._schema.returns
-    if plan.row.apart or (returns and all(r.alias_info is None for r in returns)):
+    if plan.apart or (returns and all(r.alias_info is None for r in returns)):
         return plan.composed(*args, **kwargs)
     names = [argument.name for argument in plan.row.op._schema.arguments]
     given = dict(zip(names, args)) | kwargs

@@ -34,6 +34,7 @@ family in ``distarray/torch/tensor/rules/``, and is listed there under the names
 `composed` is for what is better said by other operators: a function with the operator's own
 arguments, distributed tensors among them, that is called if any of them is not replicated. Where
 the operator has a rule, too, which comes first in the file, it is called where that gives None.
+`instead` is for operators that are never called themselves.
 
 An operator without a row whose tag says that it works element by element has the rule of
 :mod:`distarray.torch.tensor.rules.pointwise`; any other gathers.
@@ -50,13 +51,13 @@ import torch
 from distarray.layout import Coords, Fold, Layout
 from distarray.torch.tensor.calls import Call
 
-__all__ = ["Decision", "Row", "composed", "restriding", "row_of", "rule"]
+__all__ = ["Decision", "Row", "composed", "instead", "row_of", "rule"]
 
 #: The files of rules, one for each family of operators.
 _FAMILIES = (
-    *("arranging", "convolution", "copying", "distances", "embedding", "extremes", "factories"),
-    *("fancy", "indexing", "linear_algebra", "losses", "matmul", "norms", "pointwise"),
-    *("reductions", "restriding", "scattering", "scans", "softmax", "views"),
+    *("arranging", "attention", "convolution", "copying", "distances", "embedding", "extremes"),
+    *("factories", "fancy", "indexing", "linear_algebra", "losses", "matmul", "norms"),
+    *("pointwise", "reductions", "restriding", "scattering", "scans", "softmax", "views"),
 )
 
 
@@ -112,7 +113,7 @@ class Row:
     always, lone, plain, by_kind : bool
         See the module.
     apart : bool
-        Whether torch says itself what other operators it is made of.
+        Whether it is always said by other operators.
     written : dict
         The arguments that it writes to, by name: whether it gives them back without reading them.
     is_view : bool
@@ -210,11 +211,12 @@ def composed(
     return enter
 
 
-def restriding(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enter a function for an operator that gives its first argument another shape."""
+def instead(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function to call instead of operators, however their operands lie."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
-        _enter(name, _Entry(None, function, apart=True))
+        for name in names:
+            _enter(name, _Entry(None, function, apart=True))
         return function
 
     return enter

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from distarray.torch.tensor.spec import contiguous_strides
-from distarray.torch.tensor.table import restriding
+from distarray.torch.tensor.table import instead
 
 _aten = torch.ops.aten
 #: The layer in which torch makes views share a count of versions; operators come here below it.
@@ -49,13 +49,14 @@ def _sharing_versions() -> Iterator[None]:
 for _name, _view in {
     "squeeze_": _aten.squeeze,
     "unsqueeze_": _aten.unsqueeze,
+    "as_strided_": _aten.as_strided,
     "transpose_": _aten.transpose,
     "t_": _aten.t,
 }.items():
-    restriding(f"aten.{_name}")(partial(_become, _view))
+    instead(f"aten.{_name}")(partial(_become, _view))
 
 
-@restriding("aten.resize_")
+@instead("aten.resize_")
 def _resized(x: Any, size: Sequence[int], *, memory_format: Any = None) -> Any:
     """As long as the memory suffices, of which the tensor becomes the beginning."""
     shape = tuple(size)
@@ -76,6 +77,6 @@ def _beginning(x: Any, shape: tuple[int, ...]) -> Any:
     return _aten.view(_aten.slice(flat, 0, 0, prod(shape)), list(shape))
 
 
-@restriding("aten.resize_as_")
+@instead("aten.resize_as_")
 def _resized_as(x: Any, other: Any, *, memory_format: Any = None) -> Any:
     return _resized(x, other.shape, memory_format=memory_format)
