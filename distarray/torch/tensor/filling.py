@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from distarray.torch.tensor.calls import arguments
+
 __all__ = ["fill", "filling"]
 
 
@@ -13,10 +15,11 @@ def filling(row: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     names = [name for name, is_out in row.written.items() if is_out]
     read = {name: x for name, x in kwargs.items() if name not in names}
     found = row.op.overloadpacket(*args, **read)
-    results = found if isinstance(found, (list, tuple)) else [found]
-    targets = [kwargs[name] for name in names]
-    for target, result in zip(targets, results, strict=True):
+    targets = list(arguments([kwargs[name] for name in names], {}))
+    for target, result in zip(targets, arguments([found], {}), strict=True):
         fill(target, result)
+    if not row.op._schema.returns:
+        return None
     return targets[0] if len(targets) == 1 else tuple(targets)
 
 

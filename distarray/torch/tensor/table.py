@@ -51,12 +51,12 @@ import torch
 from distarray.layout import Coords, Fold, Layout
 from distarray.torch.tensor.calls import Call
 
-__all__ = ["Decision", "Row", "composed", "instead", "row_of", "rule"]
+__all__ = ["Decision", "Row", "composed", "families", "instead", "row_of", "rule"]
 
 #: The files of rules, one for each family of operators.
 _FAMILIES = (
     *("arranging", "attention", "convolution", "copying", "distances", "embedding", "extremes"),
-    *("factories", "fancy", "indexing", "linear_algebra", "losses", "matmul", "norms"),
+    *("factories", "fancy", "fourier", "indexing", "linear_algebra", "losses", "matmul", "norms"),
     *("pointwise", "reductions", "restriding", "scattering", "scans", "softmax", "views"),
 )
 
@@ -231,13 +231,28 @@ def _enter(name: str, entry: _Entry) -> None:
     _entries[name] = entry
 
 
+def families() -> dict[str, list[str]]:
+    """The operators that have a rule, or are said by others, in each file of rules."""
+    _load()
+    found: dict[str, list[str]] = {family: [] for family in _FAMILIES}
+    for name, entry in _entries.items():
+        function: Any = entry.rule or entry.composed
+        module = getattr(function, "func", function).__module__
+        found[module.rpartition(".")[2]].append(name)
+    return {family: sorted(names) for family, names in found.items()}
+
+
+def _load() -> None:
+    for family in _FAMILIES:
+        import_module(f"{__package__}.rules.{family}")
+
+
 def row_of(op: Any) -> Row:
     """The row of an operator."""
     found = _rows.get(op)
     if found is None:
         if not _rows:
-            for family in _FAMILIES:
-                import_module(f"{__package__}.rules.{family}")
+            _load()
         packet = str(op.overloadpacket)
         name = packet[:-1] if packet.endswith("_") and not packet.endswith("__") else packet
         entry = _entries.get(str(op)) or _entries.get(packet) or _entries.get(name)

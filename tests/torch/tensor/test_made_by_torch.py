@@ -85,3 +85,61 @@ def test_what_torch_makes_of_a_program_s_is_compared(world, ranks):
             torch.masked.var(x, 0, mask=mask)
 
     world.run(ranks, program)
+
+
+#: Called with a matrix of 6 x 4 and a tensor for the result.
+OUT = {
+    "mean": lambda x, out: torch.mean(x, 0, out=out),
+    "kron": lambda x, out: torch.kron(x, x[:2], out=out),
+    "det": lambda x, out: torch.linalg.det(x[:4], out=out),
+    "solve": lambda x, out: torch.linalg.solve(x[:4], x[2:], out=out),
+}
+
+
+@pytest.mark.parametrize("name", OUT)
+def test_results_for_out(world, ranks, name):
+    """Of the result's shape, or empty, as torch's own are inside of some of these."""
+    wanted = OUT[name](drawn(6, 4), torch.empty(0, dtype=torch.float64))
+
+    def program(group):
+        for place in (Shard(0), Shard(1), Replicate()):
+            x = dt.distribute_tensor(drawn(6, 4), line(group), [place], src=None)
+            with distarray.config.override(fallback="allow"):
+                for shape in (wanted.shape, (0,)):
+                    blank = torch.full(shape, 9.0, dtype=torch.float64)
+                    where = [place if blank.ndim > 1 else Replicate()]
+                    out = dt.distribute_tensor(blank, line(group), where, src=None)
+                    assert OUT[name](x, out) is out
+                    assert out.shape == wanted.shape
+                    torch.testing.assert_close(out.full_tensor(), wanted)
+                plain = torch.empty(0, dtype=torch.float64)
+                if name == "mean":
+                    assert OUT[name](x, plain) is plain
+                    torch.testing.assert_close(plain, wanted)
+
+    world.run(ranks, program)
+
+
+def test_conjugates(world, ranks):
+    """What is written to them is written to what they are of."""
+
+    def call(x):
+        flipped, pairs = x.conj(), torch.view_as_real(x)
+        x.mul_(2)
+        flipped.add_(1j)
+        flipped[1] = 3
+        pairs[..., 0].add_(1)
+        x.conj().imag.mul_(3)
+        return x, flipped, pairs
+
+    values = torch.complex(drawn(5, 3), drawn(5, 3, seed=1))
+    wanted = call(values.clone())
+
+    def program(group):
+        x = dt.distribute_tensor(values, line(group), [Shard(0)], src=None)
+        for one, other in zip(call(x), wanted, strict=True):
+            torch.testing.assert_close(one.full_tensor(), other.resolve_conj())
+        whole = dt.DistTensor.from_local(values.conj(), line(group), [Replicate()])
+        assert torch.equal(torch.view_as_real(whole).to_local()[..., 1], -values.imag)
+
+    world.run(ranks, program)

@@ -45,8 +45,8 @@ def _drawn_into(call: Call) -> Decision:
     return Decision([whole], [whole], unread=[0])
 
 
-@instead("aten.normal.float_Tensor_out")
-def _drawn_around(mean: float, std: Any, *, generator: Any = None, out: Any) -> Any:
+@instead(*[f"aten.normal.{kind}_out" for kind in ("float_Tensor", "Tensor_float", "Tensor_Tensor")])
+def _drawn_around(mean: Any, std: Any = 1, *, generator: Any = None, out: Any) -> Any:
     fill(out, torch.normal(mean, std, generator=generator))
     return out
 
