@@ -347,12 +347,13 @@ def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceM
     """The plan of a decision."""
     plan.layouts, plan.changed = decision.results, decision.changed
     plan.made = decision.made
-    plan.unread = frozenset([*decision.unread, *[n for n, un in plan.writes.items() if un]])
-    plan.fresh = plan.row.rule is None and any(plan.writes.values())
+    outs = [n for n, unread in plan.writes.items() if unread]
+    plan.unread = frozenset([*decision.unread, *outs])
+    plan.fresh = plan.row.rule is None and bool(outs)
     run = decision.run
     if run is not None:
         plan.run = partial(run, mesh) if decision.on_mesh else run
-        plan.fills = [n for n, unread in plan.writes.items() if unread]
+        plan.fills = outs
     pairs = list(zip(specs, decision.wanted, strict=True))
     plan.wanted = [None if wanted is spec.layout else wanted for spec, wanted in pairs]
     for position in plan.writes:
