@@ -6,6 +6,7 @@ from pathlib import Path
 from shutil import rmtree
 
 from make_coverage import coverage, pages
+from make_operators import operators
 from sphinx.pycode import ModuleAnalyzer
 
 from distarray.config import Settings
@@ -41,3 +42,4 @@ def write(directory: Path) -> None:
     (directory / "operations").mkdir()
     for chapter, text in pages().items():
         (directory / "operations" / f"{chapter}.rst").write_text(text)
+    (directory / "operators.inc").write_text(operators())

@@ -4,7 +4,7 @@ A cut along a dimension that is needed whole is moved to another one: every elem
 and no rank gets everything.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -137,6 +137,11 @@ def guarded(
     return Decision(wanted, asked, run=run, on_mesh=True)
 
 
+def _parts(layouts: Sequence[Layout], mesh: DeviceMesh) -> Iterator[tuple[Layout, tuple[int, ...]]]:
+    """Layouts with the shapes of this rank's parts."""
+    return ((layout, layout.local_shape(mesh.coords)) for layout in layouts)
+
+
 def _or_nothing(
     op: Any,
     wanted: Sequence[Layout],
@@ -145,8 +150,8 @@ def _or_nothing(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Call the operator; of an empty part of anything that is not empty the results are zero."""
-    if not any(x.size and 0 in x.local_shape(mesh.coords) for x in wanted):
+    """Call the operator; of a part that is empty where the whole is not the results are zero."""
+    if not any(0 in here and here != x.shape for x, here in _parts(wanted, mesh)):
         return op(*args, **kwargs)
     like: Tensor = tensors_in(args, kwargs)[0]
     found = [

@@ -8,6 +8,7 @@ they are needed that is a lookup and a call.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,10 +16,12 @@ from torch import Tensor
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
+from distarray.torch.tensor.adopting import adopting
 from distarray.torch.tensor.calls import replaced, tensors_in
+from distarray.torch.tensor.composites import KEYS
 from distarray.torch.tensor.moved_views import Source, current, written_back
 from distarray.torch.tensor.moving import moved, refilled
-from distarray.torch.tensor.operands import common_mesh, plain_operand
+from distarray.torch.tensor.operands import PlainOperandError, common_mesh, plain_operand
 from distarray.torch.tensor.planning import Plan, plan_for, wrong_shape
 from distarray.torch.tensor.spec import Spec
 from distarray.torch.tensor.table import Row, row_of
@@ -41,7 +44,8 @@ _MOST_PLANS = 512
 def made(cls: Any, part: Tensor, spec: Spec) -> Any:
     """The distributed tensor of this rank's part; checks nothing."""
     self = _make(
-        cls, spec.shape, spec.strides, None, None, spec.dtype, _STRIDED, spec.device, False, False
+        *(cls, spec.shape, spec.strides, None, None, spec.dtype, _STRIDED, spec.device),
+        *(False, False, None, False, False, KEYS),
     )
     self._part, self._spec = part, spec
     return self
@@ -62,8 +66,12 @@ def dispatch(cls: Any, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
     row = _rows.get(op)
     if row is None:
         row = _rows[op] = row_of(op)
-    key, parts = _key(cls, row, args)
-    named = _named(cls, row, kwargs, key) if kwargs else kwargs
+    try:
+        key, parts = _key(cls, row, args)
+        named = _named(cls, row, kwargs, key) if kwargs else kwargs
+    except PlainOperandError as error:
+        call = partial(dispatch, cls, op)
+        return adopting(call, made, cls, row, args, kwargs, error)
     known = tuple(key)
     plan = row.plans.get(known)
     if plan is None:
@@ -155,15 +163,18 @@ def perform(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -
     if plan.changed is not None:
         _change(plan, new, named, plan.changed(mesh.coords))
     out = plan.computed(mesh, new, named)
+    for position, found in zip(plan.fills, tensors_in([out], {})):
+        here[position] = found
     for position, layout in plan.after.items():
-        _write(cls, operands[position], here[position], layout)
+        _write(cls, operands[position], here[position], layout, mesh)
     return _laid_out(cls, plan, out, args, kwargs, mesh)
 
 
 def _compose(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """An operator by others; what it writes to gets what they gave."""
     assert plan.composed is not None
-    if plan.row.apart:
+    returns = plan.row.op._schema.returns
+    if plan.apart or (returns and all(r.alias_info is None for r in returns)):
         return plan.composed(*args, **kwargs)
     names = [argument.name for argument in plan.row.op._schema.arguments]
     given = dict(zip(names, args)) | kwargs
@@ -210,7 +221,7 @@ def _change(plan: Plan, args: list[Any], kwargs: dict[str, Any], changed: Any) -
             kwargs[name] = value
 
 
-def _write(cls: Any, x: Any, there: Tensor, layout: Layout) -> None:
+def _write(cls: Any, x: Any, there: Tensor, layout: Layout, mesh: DeviceMesh) -> None:
     """Put what an operator wrote to an operand elsewhere back to where the operand is."""
     if isinstance(x, cls):
         spec = x._spec
@@ -221,8 +232,8 @@ def _write(cls: Any, x: Any, there: Tensor, layout: Layout) -> None:
             refilled(part, moved(there, spec.mesh, layout, spec.layout), spec)
         if spec.copied:
             written_back(x)
-    elif there is not x:
-        raise AssertionError("a plain tensor is written where it is")
+    elif there is not x:  # it counts as replicated
+        x.copy_(moved(there, mesh, layout, Layout.replicated(layout.shape, mesh.shape)))
 
 
 def _laid_out(
@@ -250,7 +261,10 @@ def _laid_out(
 def _result(
     cls: Any, plan: Plan, part: Tensor, number: int, spec: Spec | None, mesh: DeviceMesh
 ) -> Any:
-    """One result, as the plan lays it out; replicated if it says nothing."""
+    """One result, as the plan lays it out; replicated if it says nothing, and plain if sparse."""
+    if part.layout is not _STRIDED:
+        return part
+    part = part.resolve_conj().resolve_neg()  # the whole does not look as if it were to be negated
     if spec is None:
         whole = Layout.replicated(tuple(part.shape), mesh.shape)
         spec = Spec(mesh, whole, tuple(part.stride()), part.dtype, part.device, plan.copied)

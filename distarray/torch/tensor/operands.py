@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +12,14 @@ from distarray.comm import DeviceMesh
 from distarray.errors import MeshError
 from distarray.torch.tensor.table import Row
 
-__all__ = ["common_mesh", "implicit_replication", "plain_operand"]
+__all__ = [
+    "PlainOperandError",
+    "common_mesh",
+    "implicit_replication",
+    "is_refused",
+    "plain_operand",
+    "replicating",
+]
 
 _replicated: ContextVar[bool] = ContextVar("distarray_implicit_replication", default=False)
 
@@ -34,6 +41,13 @@ def implicit_replication() -> Iterator[None]:
     >>> y.placements
     (Shard(0),)
     """
+    with replicating():
+        yield
+
+
+@contextmanager
+def replicating() -> Iterator[None]:
+    """Take plain tensors as replicated that torch makes inside of an operator."""
     token = _replicated.set(True)
     try:
         yield
@@ -41,25 +55,34 @@ def implicit_replication() -> Iterator[None]:
         _replicated.reset(token)
 
 
+class PlainOperandError(RuntimeError):
+    """A plain tensor beside distributed ones, which does not say how it is laid out."""
+
+    # A TypeError would be hidden by Python's operators, which then ask the other operand.
+    def __init__(self, name: str, x: Tensor) -> None:
+        super().__init__(
+            f"{name} was given a distributed tensor and a plain one of shape {tuple(x.shape)}, "
+            "which does not say how it is laid out: DistTensor.from_local(tensor, mesh, "
+            "placements) says it; what every rank has whole goes in "
+            "`with distarray.torch.implicit_replication():`"
+        )
+
+
 def plain_operand(row: Row, x: Tensor) -> tuple[Any, ...]:
-    """What decisions know of a plain tensor beside distributed ones; RuntimeError if it is refused.
+    """What decisions know of a plain tensor beside distributed ones; an error if it is refused."""
+    if not row.plain and is_refused(x):
+        raise PlainOperandError(row.name, x)
+    return "plain", x.shape, x.stride(), x.dtype, x.device
+
+
+def is_refused(x: Tensor) -> bool:
+    """Whether a plain tensor cannot be taken as replicated.
 
     In a backward pass plain tensors come from torch's own formulas, and from what a forward pass
     took as replicated.
     """
-    whole = x.numel() == 1 or row.plain or _replicated.get()
-    if not whole and torch._C._current_graph_task_id() == -1:
-        _refuse(row, x)
-    return "plain", x.shape, x.stride(), x.dtype, x.device
-
-
-def _refuse(row: Row, x: Tensor) -> NoReturn:
-    # A TypeError would be hidden by Python's operators, which then ask the other operand.
-    raise RuntimeError(
-        f"{row.name} was given a distributed tensor and a plain one of shape {tuple(x.shape)}, "
-        "which does not say how it is laid out: DistTensor.from_local(tensor, mesh, placements) "
-        "says it; what every rank has whole goes in `with distarray.torch.implicit_replication():`"
-    )
+    whole = x.numel() == 1 or _replicated.get()
+    return not whole and torch._C._current_graph_task_id() == -1
 
 
 def common_mesh(cls: Any, name: str, operands: Sequence[Any]) -> DeviceMesh:

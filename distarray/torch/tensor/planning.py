@@ -20,6 +20,7 @@ from distarray.torch.tensor.calls import (
 )
 from distarray.torch.tensor.drawing import drawn_alike
 from distarray.torch.tensor.fallback import gathering, refuse_or_warn
+from distarray.torch.tensor.filling import filling
 from distarray.torch.tensor.operands import common_mesh
 from distarray.torch.tensor.spec import Spec, contiguous_strides
 from distarray.torch.tensor.table import Decision, Row
@@ -46,8 +47,12 @@ class Plan:
         Whether they are views that had to be moved.
     composed : callable or None
         Called with the arguments themselves instead.
+    apart : bool
+        Whether it also sees to what is written to.
     before : callable or None
         Called first: says or refuses what is gathered.
+    fills : list of int
+        The operands for ``out=`` that are the results of `run`, which is not the operator.
     wanted : list of Layout or None
         For each operand, the layout it is brought to; None where it is in it.
     plain : dict
@@ -68,10 +73,12 @@ class Plan:
 
     __slots__ = (
         "after",
+        "apart",
         "before",
         "changed",
         "composed",
         "copied",
+        "fills",
         "fresh",
         "gives",
         "in_place",
@@ -94,7 +101,7 @@ class Plan:
     def __init__(self, row: Row) -> None:
         self.row, self.run = row, row.op
         self.spec: Spec | None = None
-        self.fresh = self.in_place = self.copied = self.simple = self.skips = False
+        self.apart = self.fresh = self.in_place = self.copied = self.simple = self.skips = False
         self.is_view = row.is_view
         self.composed: Callable[..., Any] | None = None
         self.before: Callable[[], None] | None = None
@@ -103,6 +110,7 @@ class Plan:
         self.writes: dict[int, bool] = {}
         self.after: dict[int, Layout] = {}
         self.gives: list[int] = []
+        self.fills: list[int] = []
         self.changed: Callable[..., Mapping[str, Any]] | None = None
         self.layouts: Sequence[Layout | None] = ()
         self.made: Sequence[Layout] | None = None
@@ -155,7 +163,9 @@ class Plan:
             strides = self._strides(number, part, layout)
             specs.append(Spec(mesh, layout, strides, part.dtype, part.device, self.copied))
         self.specs = specs
-        if self.simple and isinstance(out, torch.Tensor) and not self.copied:
+        if not (self.simple and isinstance(out, torch.Tensor)) or self.copied:
+            return
+        if not (out.is_conj() or out.is_neg()):
             self.spec = specs[0]
 
 
@@ -195,9 +205,12 @@ def plan_for(cls: Any, row: Row, args: Sequence[Any], kwargs: dict[str, Any]) ->
             specs.append(spec)
     cut = any(not spec.layout.is_replicated for spec in specs)
     if row.apart:
-        plan.composed = row.composed
+        plan.composed, plan.apart = row.composed, True
         return plan
     _note_writes(plan, args, kwargs)
+    if any(unread and not specs[n].layout.size for n, unread in plan.writes.items()):
+        plan.composed, plan.apart = lambda *a, **k: filling(row, a, k), True
+        return plan
     decision = _ruled(plan, row, specs, args, kwargs, mesh, cut)
     if decision is None and row.composed is not None and cut:
         plan.composed = row.composed
@@ -238,7 +251,7 @@ def _ruled(
         outs = [n for n, unread in plan.writes.items() if unread]
         plan.outcomes = outcome_of(row.op, args, kwargs, operands, outs)
         _check_outs(row, outs, specs, plan.outcomes)
-        if cut:
+        if cut or row.always:
             call = _call(plan, row, operands, args, kwargs, mesh)
             decision = row.rule(call)
             if decision is not None:
@@ -334,11 +347,13 @@ def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceM
     """The plan of a decision."""
     plan.layouts, plan.changed = decision.results, decision.changed
     plan.made = decision.made
-    plan.unread = frozenset([*decision.unread, *[n for n, un in plan.writes.items() if un]])
-    plan.fresh = plan.row.rule is None and any(plan.writes.values())
+    outs = [n for n, unread in plan.writes.items() if unread]
+    plan.unread = frozenset([*decision.unread, *outs])
+    plan.fresh = plan.row.rule is None and bool(outs)
     run = decision.run
     if run is not None:
         plan.run = partial(run, mesh) if decision.on_mesh else run
+        plan.fills = outs
     pairs = list(zip(specs, decision.wanted, strict=True))
     plan.wanted = [None if wanted is spec.layout else wanted for spec, wanted in pairs]
     for position in plan.writes:

@@ -27,12 +27,14 @@ family in ``distarray/torch/tensor/rules/``, and is listed there under the names
 * ``takes={Fold.SUM}``: the rule is shown pending sums, and leaves them pending or asks for another
   layout; by default operands are shown as if they were settled. ``lone=True``: it is shown lone
   coordinates, as views are.
+* ``always=True``: the rule is asked where nothing is cut, too; else the operator itself is called.
 * ``plain=True``: plain tensors among the arguments count as replicated, as index tensors do that a
   program makes of its own lists.
 
 `composed` is for what is better said by other operators: a function with the operator's own
 arguments, distributed tensors among them, that is called if any of them is not replicated. Where
 the operator has a rule, too, which comes first in the file, it is called where that gives None.
+`instead` is for operators that are never called themselves.
 
 An operator without a row whose tag says that it works element by element has the rule of
 :mod:`distarray.torch.tensor.rules.pointwise`; any other gathers.
@@ -49,13 +51,13 @@ import torch
 from distarray.layout import Coords, Fold, Layout
 from distarray.torch.tensor.calls import Call
 
-__all__ = ["Decision", "Row", "composed", "row_of", "rule"]
+__all__ = ["Decision", "Row", "composed", "families", "instead", "row_of", "rule"]
 
 #: The files of rules, one for each family of operators.
 _FAMILIES = (
-    *("arranging", "convolution", "copying", "distances", "embedding", "extremes", "factories"),
-    *("fancy", "indexing", "linear_algebra", "losses", "matmul", "norms", "pointwise"),
-    *("reductions", "scattering", "scans", "softmax", "views"),
+    *("arranging", "attention", "convolution", "copying", "distances", "embedding", "extremes"),
+    *("factories", "fancy", "fourier", "indexing", "linear_algebra", "losses", "matmul", "norms"),
+    *("pointwise", "reductions", "restriding", "scattering", "scans", "softmax", "views"),
 )
 
 
@@ -108,10 +110,10 @@ class Row:
         See :func:`rule` and :func:`composed`; neither: it gathers.
     takes : frozenset of Fold
         The pending folds that the rule is shown.
-    lone, plain, by_kind : bool
+    always, lone, plain, by_kind : bool
         See the module.
     apart : bool
-        Whether torch says itself what other operators it is made of.
+        Whether it is always said by other operators.
     written : dict
         The arguments that it writes to, by name: whether it gives them back without reading them.
     is_view : bool
@@ -123,6 +125,7 @@ class Row:
     """
 
     __slots__ = (
+        "always",
         "apart",
         "by_kind",
         "composed",
@@ -142,7 +145,7 @@ class Row:
         self.op, self.name = op, name
         self.rule, self.composed, self.takes = entry.rule, entry.composed, entry.takes
         self.lone, self.plain, self.by_kind = entry.lone, entry.plain, entry.by_kind
-        self.apart = entry.apart
+        self.apart, self.always = entry.apart, entry.always
         self.plans: dict[Any, Any] = {}
         self.draws = torch.Tag.nondeterministic_seeded in op.tags
         self.written = {
@@ -164,6 +167,7 @@ class _Entry(NamedTuple):
     plain: bool = False
     by_kind: bool = False
     apart: bool = False
+    always: bool = False
 
 
 _entries: dict[str, _Entry] = {}
@@ -179,11 +183,12 @@ def rule(
     plain: bool = False,
     by_kind: bool = False,
     pointwise: bool = False,
+    always: bool = False,
 ) -> Callable[[Rule], Rule]:
     """Enter a function as the rule of operators; see the module for what it is and the traits."""
 
     def enter(function: Rule) -> Rule:
-        entry = _Entry(function, None, frozenset(takes), lone, plain, by_kind)
+        entry = _Entry(function, None, frozenset(takes), lone, plain, by_kind, always=always)
         for name in names:
             _enter(name, entry)
         if pointwise:
@@ -206,6 +211,17 @@ def composed(
     return enter
 
 
+def instead(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enter a function to call instead of operators, however their operands lie."""
+
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            _enter(name, _Entry(None, function, apart=True))
+        return function
+
+    return enter
+
+
 def _enter(name: str, entry: _Entry) -> None:
     known = _entries.get(name)
     if known is not None:
@@ -215,13 +231,28 @@ def _enter(name: str, entry: _Entry) -> None:
     _entries[name] = entry
 
 
+def families() -> dict[str, list[str]]:
+    """The operators that have a rule, or are said by others, in each file of rules."""
+    _load()
+    found: dict[str, list[str]] = {family: [] for family in _FAMILIES}
+    for name, entry in _entries.items():
+        function: Any = entry.rule or entry.composed
+        module = getattr(function, "func", function).__module__
+        found[module.rpartition(".")[2]].append(name)
+    return {family: sorted(names) for family, names in found.items()}
+
+
+def _load() -> None:
+    for family in _FAMILIES:
+        import_module(f"{__package__}.rules.{family}")
+
+
 def row_of(op: Any) -> Row:
     """The row of an operator."""
     found = _rows.get(op)
     if found is None:
         if not _rows:
-            for family in _FAMILIES:
-                import_module(f"{__package__}.rules.{family}")
+            _load()
         packet = str(op.overloadpacket)
         name = packet[:-1] if packet.endswith("_") and not packet.endswith("__") else packet
         entry = _entries.get(str(op)) or _entries.get(packet) or _entries.get(name)

@@ -19,7 +19,7 @@ ONE = {
     "cat of rows": lambda x: torch.cat([x, x[1:4], 2 * x]),
     "cat of columns": lambda x: torch.cat([x, x[:, 1:], x[:, :0]], -1),
     "cat of numbers": lambda x: torch.cat([x[0], x[:, 1], x.sum(1)]),
-    "cat of kinds": lambda x: torch.cat([x[:2].float(), x], 0),
+    "cat of kinds": lambda x: torch.cat([x[:2].float(), x], 0).float(),
     "stack": lambda x: torch.stack([x, x.square(), -x], 1),
     "hstack": lambda x: torch.hstack([x, x[:, :1]]),
     "vstack": lambda x: torch.vstack([x[0], x]),

@@ -35,6 +35,7 @@ MATRICES = {
     "cholesky": lambda x: torch.linalg.cholesky(spd(x)),
     "eigh": lambda x: torch.linalg.eigh(spd(x))[0],
     "lu": lambda x: torch.linalg.lu(x)[2],
+    "matrix_exp": torch.linalg.matrix_exp,
     "triangular": lambda x: torch.linalg.solve_triangular(x.triu() + 2, x, upper=True),
 }
 

@@ -56,16 +56,19 @@ def test_nothing_gathers(world, ranks, name):
 @pytest.mark.parametrize("kept", [Shard(0), Replicate()], ids=str)
 def test_running_statistics(world, ranks, place, kept):
     values, start = drawn(4, 6, 5), drawn(6, seed=2)
+
+    def follows(x, mean, variance):
+        functional.batch_norm(x, mean, variance, training=True, momentum=0.3)
+        torch._native_batch_norm_legit(x, None, None, mean, variance, True, 0.3, 1e-5)
+
     wanted = [start.clone(), start.square()]
-    for _ in range(2):
-        functional.batch_norm(values, *wanted, training=True, momentum=0.3)
+    follows(values, *wanted)
 
     def program(group):
         mesh = line(group)
         x = dt.distribute_tensor(values, mesh, [place], src=None)
         found = [dt.distribute_tensor(t, mesh, [kept], src=None) for t in (start, start.square())]
-        for _ in range(2):
-            functional.batch_norm(x, *found, training=True, momentum=0.3)
+        follows(x, *found)
         for running, plain in zip(found, wanted, strict=True):
             assert running.placements == (kept,)
             torch.testing.assert_close(running.full_tensor(), plain)

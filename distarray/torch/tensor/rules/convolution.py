@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import torch
+
 from distarray.layout import Coords, Cut, Layout
 from distarray.torch.tensor.aligning import (
     batched,
@@ -126,6 +128,7 @@ _TRAILING = {
     for count, names in _BY_DIMENSIONS.items()
     for name in names
     for suffix in ("", "_backward")
+    if hasattr(torch.ops.aten, f"{name}{suffix}")
 }
 
 

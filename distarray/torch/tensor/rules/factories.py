@@ -1,9 +1,14 @@
 """New tensors like others: laid out as they are where the shape is the same."""
 
+from typing import Any
+
+import torch
+
 from distarray.layout import Coords, Fold, Layout
 from distarray.torch.tensor.calls import Call
+from distarray.torch.tensor.filling import fill
 from distarray.torch.tensor.spec import strides_like
-from distarray.torch.tensor.table import Decision, rule
+from distarray.torch.tensor.table import Decision, instead, rule
 
 _ALL = tuple(Fold)
 
@@ -38,6 +43,12 @@ def _drawn_into(call: Call) -> Decision:
     layout = call.first.layout
     whole = Layout.replicated(layout.shape, layout.mesh_shape)
     return Decision([whole], [whole], unread=[0])
+
+
+@instead(*[f"aten.normal.{kind}_out" for kind in ("float_Tensor", "Tensor_float", "Tensor_Tensor")])
+def _drawn_around(mean: Any, std: Any = 1, *, generator: Any = None, out: Any) -> Any:
+    fill(out, torch.normal(mean, std, generator=generator))
+    return out
 
 
 @rule(

@@ -58,6 +58,21 @@ def _solved(call: Call) -> Decision | None:
     return _in_order(call, batched(call, (2, 1 if vectors else 2)))
 
 
+@rule("aten.linalg_matrix_exp", always=True)
+def _exponentials(call: Call) -> Decision | None:
+    """Of copies in C order: torch does not take batches that are transposed."""
+    decision = batched(call, (2,))
+    if decision is None:
+        whole = Layout.replicated(call.shape, call.mesh_shape)
+        return Decision([whole], [whole], run=_exponential) if call.first.layout is whole else None
+    assert decision.run is not None
+    return decision._replace(run=partial(_ordered, decision.run, True))
+
+
+def _exponential(x: Tensor) -> Tensor:
+    return torch.linalg.matrix_exp(x.contiguous())
+
+
 def _in_order(call: Call, decision: Decision | None) -> Decision | None:
     """The decision for parts that lie in memory as the whole does.
 

@@ -5,8 +5,12 @@ What is summed over leaves a pending sum where it is cut. The cheapest choice is
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import Any
 
+from torch import Tensor
+
+from distarray.comm import DeviceMesh
 from distarray.layout import Fold, Layout, Partial, Replicate
 from distarray.plan.contraction import Contraction, plan_contraction
 from distarray.torch.tensor.calls import Call, Operand
@@ -104,7 +108,18 @@ def _sum_and_product(call: Call) -> Decision | None:
         if result is not summand.layout:
             return None
         return Decision([summand.layout, *wanted], [result])
-    return Decision([_stretching(result, summand.shape), *wanted], [result])
+    decision = Decision([_stretching(result, summand.shape), *wanted], [result])
+    if call.name != "aten.addmv" or summand.shape == call.shape:
+        return decision
+    return decision._replace(run=partial(_stretched, call.op, result), on_mesh=True)
+
+
+def _stretched(
+    op: Any, result: Layout, mesh: DeviceMesh, summand: Tensor, *args: Any, **kwargs: Any
+) -> Tensor:
+    """Call the operator, which does not stretch what is added to no rows."""
+    found: Tensor = op(summand.expand(result.local_shape(mesh.coords)), *args, **kwargs)
+    return found
 
 
 def _stretching(layout: Layout, shape: tuple[int, ...]) -> Layout:

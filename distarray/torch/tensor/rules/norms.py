@@ -6,6 +6,7 @@ statistics of them; everything else stays where it is.
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,8 @@ from torch import Tensor
 from distarray.layout import Coords, Cut, Layout
 from distarray.torch.tensor.aligning import elsewhere, guarded, is_spread, pending, with_lead
 from distarray.torch.tensor.calls import Call
-from distarray.torch.tensor.table import Decision, composed, rule
+from distarray.torch.tensor.filling import fill
+from distarray.torch.tensor.table import Decision, composed, instead, rule
 
 _HALF = (torch.float16, torch.bfloat16)
 
@@ -196,6 +198,16 @@ def _batches(
         kept = wide.new_empty((0,)), wide.new_empty((0,))
     found = _scaled(apart * scale, *[None if p is None else _along(p, x) for p in (weight, bias)])
     return found.to(x.dtype), *kept
+
+
+@instead("aten._native_batch_norm_legit.out")
+def _batches_into(
+    x: Tensor, *args: Any, out: Tensor, save_mean: Tensor, save_invstd: Tensor
+) -> tuple[Tensor, ...]:
+    found = torch.ops.aten._native_batch_norm_legit.default(x, *args)
+    for target, result in zip((out, save_mean, save_invstd), found, strict=True):
+        fill(target, result)
+    return out, save_mean, save_invstd
 
 
 @composed("aten.native_batch_norm_backward.default")

@@ -32,6 +32,8 @@ def _wide(x: Tensor) -> Tensor:
 def _apart(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """What differs from the largest element, and the sum of its exponentials."""
     x = _wide(x)
+    if not x.numel():
+        return x, x.sum(dim, keepdim=True)
     apart = x - x.amax(dim, keepdim=True)
     return apart, apart.exp().sum(dim, keepdim=True)
 

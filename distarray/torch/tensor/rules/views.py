@@ -108,7 +108,8 @@ def _split(call: Call) -> Decision | None:
 @rule("aten.squeeze", takes=_ALL, lone=True)
 def _squeeze(call: Call) -> Decision:
     layout = call.first.layout
-    dims = call.dims()
+    given = call.get("dim")
+    dims = () if isinstance(given, (list, tuple)) and not given else call.dims()
     entries = [
         0 if dim in dims and extent == 1 else (0, 1, extent)
         for dim, extent in enumerate(layout.shape)
@@ -131,7 +132,18 @@ def _unsqueeze(call: Call) -> Decision:
 
 
 def _permuted(layout: Layout, axes: Sequence[int]) -> Decision:
-    return Decision([layout], [layout.transpose(axes)])
+    found = layout.transpose(axes)
+    run = partial(_turned, found, tuple(axes)) if layout.ats else None
+    return Decision([layout], [found], run=run, on_mesh=True)
+
+
+def _turned(
+    layout: Layout, axes: Sequence[int], mesh: DeviceMesh, x: Tensor, *_: Any, **__: Any
+) -> Tensor:
+    """The part of a lone tensor, which on ranks that do not hold it is empty in its own way."""
+    if not layout.holds(mesh.coords):
+        return x.new_empty(layout.local_shape(mesh.coords))
+    return x.permute(axes)
 
 
 @rule("aten.t", takes=_ALL, lone=True)
@@ -200,6 +212,8 @@ def _view(call: Call) -> Decision:
 def _viewed(layout: Layout, mesh: DeviceMesh, x: Tensor, *_: Any, **__: Any) -> Tensor:
     """A view of a part."""
     shape = layout.local_shape(mesh.coords)
+    if not x.numel():  # what has no elements has no memory to share
+        return x.new_empty(shape)
     try:
         return x.view(shape)
     except RuntimeError as error:
@@ -242,6 +256,8 @@ def _complex(x: Tensor) -> Tensor:
 
 
 @rule("aten._conj", "aten._neg_view", takes=(Fold.SUM, Fold.AVG), lone=True)
-def _lazy(call: Call) -> Decision:
+def _negated(call: Call) -> Decision:
+    """Computed at once: a part that is to be negated later would not look like the whole."""
     layout = call.first.layout
-    return Decision([layout], [layout])
+    run = torch.conj_physical if call.name == "aten._conj" else torch.neg
+    return Decision([layout], [layout], run=run, moves=True)

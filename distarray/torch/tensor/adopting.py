@@ -1,0 +1,162 @@
+"""Plain tensors beside distributed ones that torch's own Python functions make inside themselves.
+
+`torch.svd_lowrank` draws a matrix, ``torch.nn.functional.embedding_bag`` counts offsets. Programs
+never see such tensors, so they cannot say how they are laid out. They are taken as replicated if
+the call comes directly from one of those functions: with rank 0's values, or, where the program has
+handed plain tensors to the function, so that what it made may depend on them, if all ranks are
+found to have the same ones. Empty plain tensors for ``out=``, which torch's compiled functions make
+as well, get the whole result, if they are empty on all ranks.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
+from sys import _getframe
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from distarray.comm import DeviceMesh
+from distarray.layout import Layout
+from distarray.torch.blocks import movable
+from distarray.torch.conversations import sent
+from distarray.torch.tensor.calls import bound, replaced, tensors_in
+from distarray.torch.tensor.filling import fill
+from distarray.torch.tensor.operands import common_mesh, is_refused
+from distarray.torch.tensor.spec import Spec
+from distarray.torch.tensor.table import Row
+
+__all__ = ["adopting"]
+
+#: Modules whose functions make tensors beside those that they are given.
+_FUNCTIONS = frozenset(
+    {"torch.functional", "torch.nn.functional", "torch._lowrank", "torch._linalg_utils"}
+    | {"torch.masked._ops", "torch._jit_internal"}
+)
+
+
+def adopting(
+    call: Callable[..., Any],
+    make: Callable[..., Any],
+    cls: Any,
+    row: Row,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    error: RuntimeError,
+) -> Any:
+    """Call an operator with distributed tensors for plain ones that torch has made; collective.
+
+    Parameters
+    ----------
+    call : callable
+        Calls the operator with the arguments that are left.
+    make : callable
+        Makes a distributed tensor of a part and a spec.
+    cls, row, args, kwargs
+        The type of distributed tensors, the operator and its arguments.
+    error : RuntimeError
+        What is raised on all ranks if others than torch may have made a plain tensor.
+    """
+    outs, changed = _written(cls, row, args, kwargs)
+    operands = tensors_in(args, kwargs)
+    mesh = common_mesh(cls, row.name, operands)
+    if changed or (outs and _differ([tuple(x.shape) for x in outs], [(0,)] * len(outs), mesh)):
+        raise error
+    there = {id(x): make(cls, x, _spec_of(x, mesh)) for x in outs}
+    entry = _entry()
+    for x in operands:
+        if id(x) in there or isinstance(x, cls) or x.numel() == 1:
+            continue
+        if entry is None or not is_refused(x):
+            raise error
+        same = _same_everywhere(x, mesh, not any(_is_plain(cls, y) for y in _given(entry)), error)
+        there[id(x)] = make(cls, same, _spec_of(same, mesh))
+    found = call(*replaced(args, kwargs, [there.get(id(x), x) for x in operands]))
+    for x in outs:
+        fill(x, there[id(x)])
+    back = {id(there[id(x)]): x for x in outs}
+    return replaced([found], {}, [back.get(id(x), x) for x in tensors_in([found], {})])[0][0]
+
+
+def _written(
+    cls: Any, row: Row, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[list[Tensor], bool]:
+    """The plain tensors for ``out=``, and whether another plain one is written to."""
+    given = bound(row.op, args, kwargs)
+    outs = [given[name] for name, is_out in row.written.items() if is_out]
+    changed = [given[name] for name, is_out in row.written.items() if not is_out]
+    return [x for x in outs if _is_plain(cls, x)], any(_is_plain(cls, x) for x in changed)
+
+
+def _spec_of(x: Tensor, mesh: DeviceMesh) -> Spec:
+    layout = Layout.replicated(tuple(x.shape), mesh.shape)
+    return Spec(mesh, layout, tuple(x.stride()), x.dtype, x.device)
+
+
+def _differ(here: Any, wanted: Any, mesh: DeviceMesh) -> bool:
+    """Whether any rank has another one."""
+    if mesh.coords is None or mesh.size() == 1:
+        return bool(here != wanted)
+    return any(one != wanted for one in mesh.group.allgather_object(here, "plain tensors: shapes"))
+
+
+def _is_plain(cls: Any, x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and not isinstance(x, cls) and x.numel() != 1
+
+
+def _same_everywhere(x: Tensor, mesh: DeviceMesh, made_here: bool, error: RuntimeError) -> Tensor:
+    """Rank 0's values where torch made them, else the own ones if all ranks have the same."""
+    if mesh.coords is None or mesh.size() == 1:
+        return x
+    if made_here:
+        return sent(x.contiguous(), mesh.group, 0)
+    bits = blake2b(movable(x.contiguous()).tobytes(), digest_size=16).digest()
+    told = mesh.group.allgather_object((tuple(x.shape), bits), "plain tensors: equal?")
+    if any(one != told[0] for one in told):
+        raise error
+    return x
+
+
+# -- who calls ------------------------------------------------------------------------------------
+
+
+def _entry() -> FrameType | None:
+    """The outermost of torch's functions, if operators are called by one of them."""
+    frame: FrameType | None = _getframe(1)
+    while frame is not None and _module(frame).startswith("distarray.torch.tensor."):
+        frame = frame.f_back
+    entry = None
+    while frame is not None and _module(frame) in _FUNCTIONS:
+        entry, frame = frame, frame.f_back
+    return entry
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def _given(frame: FrameType) -> Iterator[Any]:
+    """What a function was given, and what is in lists; a tensor for what may hold some."""
+    code = frame.f_code
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
+    waiting = [frame.f_locals.get(name) for name in code.co_varnames[:count]]
+    while waiting:
+        x = waiting.pop()
+        if isinstance(x, dict):
+            waiting += x.values()
+        elif isinstance(x, (list, tuple)):
+            waiting += x
+        elif isinstance(x, _KNOWN):
+            yield x
+        else:
+            yield _UNKNOWN
+
+
+_KNOWN = (
+    *(torch.Tensor, bool, int, float, complex, str, type(None), torch.Generator),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+)
+#: Stands for an object that may hold tensors.
+_UNKNOWN = torch.empty(2)

@@ -1,0 +1,57 @@
+"""Tensors for ``out=`` that get what an operator without them gives."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from distarray.torch.tensor.calls import arguments
+
+__all__ = ["fill", "filling"]
+
+
+def filling(row: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Call an operator without its ``out=``, and fill those with the results."""
+    names = [name for name, is_out in row.written.items() if is_out]
+    read = {name: x for name, x in kwargs.items() if name not in names}
+    found = row.op.overloadpacket(*args, **read)
+    targets = list(arguments([kwargs[name] for name in names], {}))
+    for target, result in zip(targets, arguments([found], {}), strict=True):
+        fill(target, result)
+    if not row.op._schema.returns:
+        return None
+    return targets[0] if len(targets) == 1 else tuple(targets)
+
+
+def fill(target: Any, found: Any) -> None:
+    """Let a tensor get the values of a distributed one; an empty one gets its shape, too.
+
+    Raises
+    ------
+    ValueError
+        If it has elements and another shape.
+    RuntimeError
+        If its data type cannot hold them.
+    """
+    if not torch.can_cast(found.dtype, target.dtype):
+        raise RuntimeError(f"out=: a result of {found.dtype} cannot become {target.dtype}")
+    found = found.to(target.dtype)
+    if target.shape == found.shape:
+        _copy(target, found)
+    elif target.numel():
+        raise ValueError(
+            f"out=: a tensor of shape {tuple(target.shape)} is to be written to, and the result "
+            f"has shape {tuple(found.shape)}; distributed tensors keep theirs"
+        )
+    elif hasattr(target, "_spec"):
+        target._part, target._spec = found._part, found._spec
+        torch._functionalize_unsafe_set(target, found)
+        with torch._C._DisableTorchDispatch():
+            target.as_strided_(found._spec.shape, found._spec.strides)
+    else:
+        _copy(target.resize_(found.shape), found)
+
+
+def _copy(target: Any, found: Any) -> None:
+    """A plain tensor gets the whole."""
+    target.copy_(found if hasattr(target, "_spec") else found.redistribute().to_local())
