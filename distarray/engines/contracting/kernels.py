@@ -34,7 +34,7 @@ def ufunc_kernel(ufunc: np.ufunc, subscripts: str) -> Kernel:
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], out: Array | None) -> Array:
         a, b = [_cast(block, dtype) for block in blocks]
         if _slow(dtype, a):
-            return _summed(subscripts, a, b)
+            return _summed(subscripts, dtype, a, b)
         return call_ufunc(ufunc, a, b) if out is None else call_ufunc(ufunc, a, b, out=out)
 
     return multiply
@@ -45,18 +45,13 @@ def _slow(dtype: np.dtype[Any], block: Array) -> bool:
     return dtype.kind in "ium" and type(block) is np.ndarray
 
 
-def _summed(subscripts: str, *blocks: Array) -> Array:
-    """The sum of products by einsum."""
-    if blocks[0].dtype.kind == "m":
-        return _summed_spans(subscripts, *blocks)
+def _summed(subscripts: str, dtype: np.dtype[Any], *blocks: Array) -> Array:
+    """The sum of products by einsum; of time spans as NumPy's dot has it, that of integers."""
+    if dtype.kind == "m":
+        numbers = [block.view(np.int64) for block in blocks]
+        return np.array(np.einsum(subscripts, *numbers)).view(dtype)
     result: Array = np.einsum(subscripts, *blocks)
     return result
-
-
-def _summed_spans(subscripts: str, *blocks: Array) -> Array:
-    """The sum of products of time spans as NumPy's dot has it: that of integers, without a unit."""
-    result: Array = np.array(np.einsum(subscripts, *[block.view(np.int64) for block in blocks]))
-    return result.view("m8")
 
 
 def _cast(block: Array, dtype: np.dtype[Any]) -> Array:
@@ -140,7 +135,7 @@ def _einsum(terms: Sequence[Labels], out: Labels) -> Kernel:
     subscripts = f"{left}->{''.join([letter[label] for label in out])}"
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
-        return _summed(subscripts, *[_cast(block, dtype) for block in blocks])
+        return _summed(subscripts, dtype, *[_cast(block, dtype) for block in blocks])
 
     return multiply
 
@@ -194,7 +189,7 @@ class _Arrangement(NamedTuple):
         if self.columns > 1 or self.summed > 1:
             b = b.reshape(*stack, depth, *([prod(columns)] if columns else []))
         slow = _slow(dtype, a)
-        product = _summed(self.subscripts, a, b) if slow else np.matmul(a, b)
+        product = _summed(self.subscripts, dtype, a, b) if slow else np.matmul(a, b)
         if self.rows > 1 or self.columns > 1:
             product = product.reshape(*stack, *rows, *columns)
         if self.result != tuple(range(len(self.result))):
