@@ -1,7 +1,7 @@
 """The distributed array: a block, a layout and a mesh."""
 
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from copy import deepcopy
 from functools import lru_cache
 from sys import getsizeof
@@ -272,7 +272,9 @@ class DistArray(Scalars, Items, Operators, Methods):
                 return answer(inputs[1], inputs[0])
         return _by_ladder(ufunc, method, inputs, kwargs)
 
-    def __array_function__(self, func: Any, types: Any, args: Args, kwargs: Kwargs) -> Any:
+    def __array_function__(
+        self, func: Callable[..., Any], types: Collection[type], args: Args, kwargs: Kwargs
+    ) -> Any:
         given: Any = (args, kwargs)
         if type(args) is tuple:
             found = at_once(func, args, kwargs)  # accepts only our types and NumPy's

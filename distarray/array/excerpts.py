@@ -8,7 +8,7 @@ it becomes the view, so that the rest of the library never sees an excerpt.
 """
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import wraps
 from math import prod
 from typing import Any
@@ -157,7 +157,9 @@ class Excerpt(DistArray, metaclass=Unseen):
         _become_views((*inputs, *kwargs.values()))
         return getattr(ufunc, method)(*inputs, **kwargs)
 
-    def __array_function__(self, func: Any, types: Any, args: Args, kwargs: Kwargs) -> Any:
+    def __array_function__(
+        self, func: Callable[..., Any], types: Collection[type], args: Args, kwargs: Kwargs
+    ) -> Any:
         if only_reads(func, args, kwargs):
             args = tuple(map(_at_hand, args))
         _become_views((*args, *kwargs.values()))
