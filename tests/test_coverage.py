@@ -28,7 +28,7 @@ def test_few_functions_fall_back():
 
 
 def test_composed_is_what_touches_no_block():
-    composed = (np.trapezoid, np.diff, np.apply_over_axes, np.linalg.outer)
+    composed = (np.trapezoid, np.unwrap, np.apply_over_axes, np.linalg.outer)
     implemented = (np.sum, np.concatenate, np.cumsum, np.apply_along_axis, np.take)
     assert all(is_composed(FUNCTIONS[function].function) for function in composed)
     assert not any(is_composed(FUNCTIONS[function].function) for function in implemented)

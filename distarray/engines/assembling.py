@@ -70,7 +70,7 @@ def _empty_like(
         return empty(layout, dtype, mesh)
     shape = layout.local_shape(mesh.coords)
     block = mesh.xp.empty([shape[dim] for dim in order], dtype)
-    return wrap(block.transpose(np.argsort(order)), layout, mesh)
+    return wrap(block.transpose(tuple(np.argsort(order).tolist())), layout, mesh)
 
 
 def placed_by_size(

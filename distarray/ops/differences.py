@@ -63,6 +63,11 @@ def diff(
         x = np.concatenate(joined, axis)
     if n > 2 and not x.dtype.hasobject:
         return _high(x, index(n), axis)
+    return _differences(x, n, axis)
+
+
+def _differences(x: Any, n: int, axis: int) -> Any:
+    """The n-th differences of an array, or of a block."""
     after, before = _at(x.ndim, axis, _AFTER), _at(x.ndim, axis, _BEFORE)
     operation: Any = np.not_equal if x.dtype == bool else np.subtract
     for done in range(n):
@@ -81,7 +86,7 @@ def _high(x: DistArray, n: int, axis: int) -> DistArray:
         cut = x.layout.cuts[axis]
         step = min(n - done, most)
         fewer = cut.view(0, 1, max(0, cut.extent - step))
-        block = np.diff(extended(x, axis, fewer, step), step, axis)
+        block = _differences(extended(x, axis, fewer, step), step, axis)
         x = wrap(block, x.layout.replace(axis, fewer), x.mesh)
         done += step
     return x
