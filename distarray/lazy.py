@@ -9,11 +9,18 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-__all__ = ["after_import", "lazy_names", "load_operations", "needs", "warn_of_old_project"]
+__all__ = [
+    "RANK_VARIABLES",
+    "after_import",
+    "lazy_names",
+    "load_operations",
+    "needs",
+    "warn_of_old_project",
+]
 
 
-#: What launchers call the number of a process.
-_RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+#: The variables in which launchers tell a process its number.
+RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 #: Loads the operations of arrays; set by the package, which knows the rooms.
 loader: list[Callable[[], None]] = []
 
@@ -86,7 +93,7 @@ def warn_of_old_project(init: str) -> None:
     """
     if not os.path.exists(f"{os.path.dirname(init)}/globalapi/__init__.py"):
         return
-    ranks = [os.environ.get(name, "0") for name in _RANKS]
+    ranks = [os.environ.get(name, "0") for name in RANK_VARIABLES]
     if all(rank == "0" for rank in ranks):
         warnings.warn(
             "the project `distarray` of the package index and this one, `distarray-mpi`, have both "

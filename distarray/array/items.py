@@ -90,7 +90,10 @@ class Items(Base):
         return self._read(key)
 
     def _part(self, part: Array, key: Any) -> Any:
-        """What a basic key selects: a part of the block, or more."""
+        """The array that a basic key selects; `part` is what NumPy has selected of the block.
+
+        Records, objects and texts are selected by the general way.
+        """
         if self.block.dtype.kind in _SPECIAL:
             return self._read(key)
         kinds = tuple(map(type, key)) if type(key) is tuple else (type(key),)

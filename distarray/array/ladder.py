@@ -41,6 +41,7 @@ from distarray.layout import Layout
 from distarray.typing import ArrayLike, UfuncOut
 
 __all__ = [
+    "ENTRIES",
     "at_once",
     "basic_keys",
     "call",
@@ -72,8 +73,10 @@ usual: list[object] = [NORMAL]
 #: rank has whole need to know no more: what NumPy raises, floating-point errors too, it raises on
 #: every rank.
 unwatched: list[bool] = [True]
-#: The types of entries of keys that NumPy reads as we do; none once indexing has to ask, too.
-basic_keys: set[type] = {int, slice, type(None), type(Ellipsis), np.int64}
+#: The types of entries of keys that NumPy reads as we do.
+ENTRIES = frozenset({int, slice, type(None), type(Ellipsis), np.int64})
+#: The same; none once indexing has to ask, too.
+basic_keys: set[type] = set(ENTRIES)
 
 
 class _Passed(local):

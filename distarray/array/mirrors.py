@@ -29,7 +29,7 @@ from distarray.array.base import Base
 from distarray.array.floaterrors import error_state
 from distarray.array.handed_out import names_blocks
 from distarray.array.keys import basic_entries
-from distarray.array.ladder import is_free, passed, usual
+from distarray.array.ladder import ENTRIES, is_free, passed, usual
 from distarray.array.memories import memory_of
 from distarray.comm.user_lines import warn_program
 from distarray.config import in_force
@@ -65,7 +65,6 @@ MANY = 2000
 MOST = 64
 #: Kinds of elements that are numbers, and so always NumPy's scalars.
 _KINDS = "biufc"
-_ENTRIES = frozenset({int, slice, type(None), type(Ellipsis), np.int64})
 _NUMBERS = frozenset({int, float, complex, bool, np.float64, np.int64})
 
 #: Makes the excerpt that a key selects; set by :mod:`distarray.array.excerpts`.
@@ -175,7 +174,9 @@ def _mirror_of(x: Base) -> Mirror | None:
 
 
 def read(x: Base, key: Key) -> Any:
-    """What a basic key selects of a cut array, read from its mirror; NotImplemented without one.
+    """Read the elements that a basic key selects of a cut array from its mirror.
+
+    NotImplemented if the array has no mirror that is valid.
 
     Cost
     ----
@@ -284,10 +285,10 @@ def given(value: ArrayLike | Base, x: Base) -> Any:
 def is_plain(key: Key) -> bool:
     """Whether a key has only integers, slices, None and Ellipsis, of the types that are common."""
     if type(key) is not tuple:
-        return type(key) in _ENTRIES
+        return type(key) in ENTRIES
     if len(key) == 2:  # by far the most
-        return type(key[0]) in _ENTRIES and type(key[1]) in _ENTRIES
-    return _ENTRIES.issuperset(map(type, key))
+        return type(key[0]) in ENTRIES and type(key[1]) in ENTRIES
+    return ENTRIES.issuperset(map(type, key))
 
 
 def _own_key(mirror: Mirror, key: Key, x: Base) -> tuple[Any, Any] | None:

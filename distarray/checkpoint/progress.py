@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from distarray.comm import DeviceMesh
-from distarray.comm.progress import is_watched
+from distarray.comm.progress import BYTES, is_watched
 from distarray.lazy import needs
 
 __all__ = ["bar", "shows"]
@@ -60,5 +60,5 @@ def bar(what: str, total: int, mesh: DeviceMesh, shown: bool) -> Iterator[Callab
     ranks = mesh.size()
     words = what if ranks == 1 else f"{what} (rank 0 of {ranks})"
     tqdm = needs("tqdm").tqdm
-    with tqdm(total=total, desc=words, unit="B", unit_scale=True, unit_divisor=1024) as shown_bar:
+    with tqdm(total=total, desc=words, **BYTES) as shown_bar:
         yield shown_bar.update

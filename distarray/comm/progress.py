@@ -8,11 +8,12 @@ from typing import Any, TextIO
 from distarray.comm.roots import world_group
 from distarray.lazy import needs
 
-__all__ = ["advance", "is_watched", "progress", "stage"]
+__all__ = ["BYTES", "advance", "is_watched", "progress", "stage"]
 
 #: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray."
-_BYTES = {"unit": "B", "unit_scale": True, "unit_divisor": 1024}
+#: How tqdm writes bytes.
+BYTES = {"unit": "B", "unit_scale": True, "unit_divisor": 1024}
 
 
 class _Shower:
@@ -23,7 +24,7 @@ class _Shower:
 
     def bar(self, what: str, total: int | None, unit: str) -> Any:
         """A bar that appears once the operation has taken a while."""
-        units = _BYTES if unit == "B" else {"unit": f" {unit}"}
+        units = BYTES if unit == "B" else {"unit": f" {unit}"}
         return self._make(total=total, desc=what, delay=self._after, file=self._file, **units)
 
 

@@ -144,7 +144,7 @@ def _cut_first(
 
 
 class _Held(NamedTuple):
-    """What is known of a range of summands: values (pieces, before, after) of its pieces."""
+    """A range of summands, and the values of its pieces: an array (pieces, before, after)."""
 
     start: int
     stop: int
@@ -209,7 +209,7 @@ def _joined(
 
 
 def _join(tree: Tree, left: _Held, right: _Held) -> _Held:
-    """What is known of two ranges, one after the other, as of one."""
+    """Two neighbouring ranges put together: the values of the pieces of both as one range."""
     if left.start == left.stop or right.start == right.stop:
         return right if left.start == left.stop else left
     known = _Known(tree, left, right)

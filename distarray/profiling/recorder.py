@@ -12,7 +12,6 @@ from distarray.comm import Group, ledger
 from distarray.comm.ledger import Event
 from distarray.comm.stopwatch import Talk, talking_since
 from distarray.comm.user_lines import is_library, is_ours, user_frames
-from distarray.layout import Layout, Replicate
 from distarray.profiling import memory
 from distarray.profiling.measured import Line, Moves, Part, Totals
 from distarray.profiling.spans import Spans
@@ -38,11 +37,6 @@ def program_line(frame: FrameType | None) -> Line:
         if not (is_library(here) or is_ours(here.f_code.co_filename)):
             return line_of(here.f_code.co_filename, here.f_lineno)
     return ELSEWHERE
-
-
-def _is_whole(layout: Layout) -> bool:
-    """Whether every rank has all of an array."""
-    return all(isinstance(placement, Replicate) for placement in layout.placements)
 
 
 class _Ear:
@@ -142,7 +136,7 @@ class Recorder(ledger.Trace):
                 totals.collective_out += event.bytes
             # Few ranks send their parts one by one; what else makes an array whole is a collective.
             usual = collective is not (self.part.size <= FEW)
-            if usual and event.route is not None and _is_whole(event.route.dst):
+            if usual and event.route is not None and event.route.dst.is_replicated:
                 copies = 1 if collective else event.messages
                 if collective or copies == self.part.size - 1 > 0:
                     totals.gathers += 1

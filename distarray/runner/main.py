@@ -17,6 +17,7 @@ from distarray.comm.hooks import AgreedExit
 from distarray.comm.processes import mpi_is_the_parents
 from distarray.comm.talkers import threads_take_turns
 from distarray.config import config
+from distarray.lazy import RANK_VARIABLES
 from distarray.runner import (
     alarms,
     alike,
@@ -384,8 +385,7 @@ def _cannot_open(path: str, error: OSError) -> str:
 
 def _answer(text: str, stream: TextIO) -> None:
     """Write a text without starting MPI; once where a launcher numbers the processes."""
-    names = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
-    number = next((os.environ[name] for name in names if name in os.environ), "0")
+    number = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
     if number == "0":
         stream.write(text)
         stream.flush()

@@ -74,7 +74,7 @@ def test_a_rank_that_raises_alone_leaves_its_page(mpiexec, tmp_path):
     )
     (tmp_path / "alone.py").write_text(text)
     code, said = job(mpiexec, tmp_path, "-m", "distarray", "--profile=p.html", "alone.py")
-    assert code, said  # 1, or what the launcher makes of the ranks that it kills
+    assert code in (1, 9), said  # MPICH under load: the status of a rank that it has killed
     assert "ValueError: mine" in said
     page = (tmp_path / "p.rank1.html").read_text()
     assert "Rank 1 ended early: ValueError: mine" in page

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 
+from distarray.lazy import RANK_VARIABLES
 from distarray.profiling.advice import time_text
 from distarray.profiling.scaling.machine import Machine, byte_count, parsed
 from distarray.profiling.scaling.page import page
@@ -21,8 +22,8 @@ from distarray.profiling.writing import fault, write
 
 __all__ = ["Options", "main", "options"]
 
-#: What a launcher tells its processes.
-_STARTED = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+#: What a launcher tells its processes; a batch script of Slurm's has its variable, too.
+_STARTED = frozenset(RANK_VARIABLES) - {"SLURM_PROCID"}
 _PAGE = "scaling.html"
 
 
@@ -183,10 +184,7 @@ def main(arguments: Sequence[str]) -> int:
     failures = [run for run in found if isinstance(run, Failure)]
     if not runs:
         for failed in failures:
-            _say(
-                f"on {failed.ranks} ranks: {failed.why}\n"
-                + "".join(f"  {t}\n" for t in failed.said)
-            )
+            _say(f"on {failed.ranks} ranks: {failed.why}\n{_indented(failed)}")
         _say("distarray: the program has not come to its end on any of these numbers of ranks\n")
         return 1
     machine = chosen.machine or here

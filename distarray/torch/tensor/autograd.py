@@ -61,9 +61,8 @@ def entered(
     cls: Any, local: Tensor, mesh: DeviceMesh, layout: Layout, grads: Placements | None = None
 ) -> Any:
     """The distributed tensor of this rank's part; a gradient comes back as its part."""
-    local = (
-        local.resolve_conj().resolve_neg().contiguous()
-    )  # ranks cannot tell one another's order in memory
+    # Ranks cannot tell one another's order in memory.
+    local = local.resolve_conj().resolve_neg().contiguous()
     strides = contiguous_strides(layout.shape)
     spec = Spec(mesh, layout, strides, local.dtype, local.device)
     return entered_as(cls, local, spec, _grad_layout(spec, grads))
