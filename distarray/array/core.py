@@ -16,7 +16,7 @@ from distarray.array.explaining import explained
 from distarray.array.handed_out import hand_out, handed_out
 from distarray.array.handing import ordinary
 from distarray.array.items import Items
-from distarray.array.ladder import at_once, call, call_ufunc
+from distarray.array.ladder import at_once, call, call_in_general, call_ufunc
 from distarray.array.methods import Methods
 from distarray.array.operators import Operators, answer_to, call_at_once
 from distarray.array.registry import FUNCTIONS
@@ -292,7 +292,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         row = FUNCTIONS.get(func)
         if row is not None and row.like:
             kwargs = {"like": self, **kwargs}  # NumPy does not pass on its argument like=
-        return call(func, *args, **kwargs)
+        return call_in_general(func, *args, **kwargs)
 
     def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         exporting.while_in_lists()

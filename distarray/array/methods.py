@@ -14,7 +14,7 @@ from distarray.array.assigning import one_element
 from distarray.array.casting import cast
 from distarray.array.exporting import gathered
 from distarray.array.flags import Flags, set_flags
-from distarray.array.ladder import call, is_free, numpys_at_once, passed, watched
+from distarray.array.ladder import call, call_in_general, is_free, numpys_at_once, passed, watched
 from distarray.array.portable import refuse_read_only
 from distarray.array.reductions import Reductions
 from distarray.array.retyping import viewed, whole_block
@@ -48,39 +48,41 @@ class Methods(Reductions):
         self, *shape: int | Sequence[int], order: str = "C", copy: bool | None = None
     ) -> Self:
         """As :func:`numpy.reshape`; a view if no element has to change rank, else a copy."""
-        return call(np.reshape, self, shape[0] if len(shape) == 1 else shape, order, copy=copy)
+        return call_in_general(
+            np.reshape, self, shape[0] if len(shape) == 1 else shape, order, copy=copy
+        )
 
     @numpys_at_once
     def ravel(self, order: str = "C") -> Self:
         """As :func:`numpy.ravel`."""
-        return call(np.ravel, self, order=order)
+        return call_in_general(np.ravel, self, order=order)
 
     @numpys_at_once
     def flatten(self, order: str = "C") -> Self:
         """A copy collapsed into one dimension."""
         if order in ("K", "k"):
             return call(np.copy, call(np.ravel, self, order))
-        return call(np.reshape, self, (self.layout.size,), order, copy=True)
+        return call_in_general(np.reshape, self, (self.layout.size,), order, copy=True)
 
     @numpys_at_once
     def transpose(self, *axes: int | Sequence[int] | None) -> Self:
         """As :func:`numpy.transpose`; a view."""
-        return call(np.transpose, self, axes[0] if len(axes) == 1 else (axes or None))
+        return call_in_general(np.transpose, self, axes[0] if len(axes) == 1 else (axes or None))
 
     @numpys_at_once
     def swapaxes(self, axis1: int, axis2: int) -> Self:
         """As :func:`numpy.swapaxes`; a view."""
-        return call(np.swapaxes, self, axis1, axis2)
+        return call_in_general(np.swapaxes, self, axis1, axis2)
 
     @numpys_at_once
     def squeeze(self, axis: Axes = None) -> Self:
         """As :func:`numpy.squeeze`; a view."""
-        return call(np.squeeze, self, axis=axis)
+        return call_in_general(np.squeeze, self, axis=axis)
 
     @numpys_at_once
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
         """As :func:`numpy.diagonal`."""
-        return call(np.diagonal, self, offset=offset, axis1=axis1, axis2=axis2)
+        return call_in_general(np.diagonal, self, offset=offset, axis1=axis1, axis2=axis2)
 
     def repeat(self, repeats: ArrayLike, axis: int | None = None) -> Self:
         """As :func:`numpy.repeat`."""
@@ -130,7 +132,7 @@ class Methods(Reductions):
     @numpys_at_once
     def nonzero(self) -> tuple[Self, ...]:
         """As :func:`numpy.nonzero`."""
-        return call(np.nonzero, self)
+        return call_in_general(np.nonzero, self)
 
     def compress(self, condition: ArrayLike, axis: int | None = None, out: Out = None) -> Self:
         """As :func:`numpy.compress`."""
@@ -271,7 +273,7 @@ class Methods(Reductions):
     @numpys_at_once
     def copy(self, order: str = "C") -> Self:
         """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""
-        return call(np.copy, self, order)
+        return call_in_general(np.copy, self, order)
 
     @overload
     def view(self) -> Self: ...
