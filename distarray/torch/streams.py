@@ -1,6 +1,7 @@
 """Random numbers that the ranks of a mesh have in common."""
 
 from collections import OrderedDict
+from threading import RLock
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -13,7 +14,10 @@ from distarray.engines.drawing.streams import Philox
 from distarray.layout import Layout
 from distarray.ops.random.position import Generator
 
-__all__ = ["manual_seed", "mask", "next_seed"]
+__all__ = ["generator_lock", "manual_seed", "mask", "next_seed"]
+
+#: Held by who draws from torch's own generator, which ranks that are threads share.
+generator_lock = RLock()
 
 #: How many calls are remembered, for activation checkpointing to repeat them.
 _REMEMBERED = 4096
@@ -33,7 +37,8 @@ class _Calls:
         Activation checkpointing runs a forward pass twice. It restores torch's own random state
         for that, and a number drawn from there tells which call is being repeated.
         """
-        ticket = int(torch.randint(1 << 62, ()))
+        with generator_lock:
+            ticket = int(torch.randint(1 << 62, ()))
         if _repeating():
             if ticket not in self._numbers:
                 raise RuntimeError(

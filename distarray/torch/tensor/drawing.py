@@ -2,17 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from threading import RLock
 from typing import Any
 
 import torch
 
 from distarray.comm import DeviceMesh
-from distarray.torch.streams import next_seed
+from distarray.torch.streams import generator_lock, next_seed
 
 __all__ = ["drawn_alike"]
-
-_lock = RLock()
 
 
 def drawn_alike(
@@ -39,7 +36,7 @@ def _beginning_at(seed: int) -> Iterator[None]:
     generators = [torch.default_generator]
     if torch.cuda.is_initialized():
         generators.append(torch.cuda.default_generators[torch.cuda.current_device()])
-    with _lock:
+    with generator_lock:
         states = [(generator, generator.get_state()) for generator in generators]
         for generator in generators:
             generator.manual_seed(seed)
