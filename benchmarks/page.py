@@ -42,18 +42,37 @@ def _ratio(over: float, seconds: Sequence[float], words: str) -> Bar:
     return over / middle, over / high, over / low, words
 
 
+def _is_swept(line: Line) -> bool:
+    """Whether a measurement is one of the size sweep, which has a figure of its own."""
+    return str(line["case"]).startswith("sizes: ")
+
+
+def by_size(found: Sequence[Line]) -> Iterator[tuple[str, list[Bar]]]:
+    """The size sweep: for each operation our speed in parts of NumPy's, a bar for each size."""
+    swept = [f for f in found if _is_swept(f)]
+    base = {f["case"]: f["median"] for f in swept if f["library"] == "numpy"}
+    groups: dict[str, list[Bar]] = {}
+    for f in swept:
+        if f["library"] == "distarray" and f["case"] in base:
+            operation, _, size = f["case"].removeprefix("sizes: ").rpartition(", ")
+            group = groups.setdefault(f"{operation}, {_ranks(f)}", [])
+            group.append(_ratio(base[f["case"]], f["seconds"], f"distarray, {size}"))
+    yield from groups.items()
+
+
 def beside_numpy(found: Sequence[Line]) -> Iterator[tuple[str, list[Bar]]]:
     """Each case that NumPy has, too: everybody's speed in parts of NumPy's."""
     base = {f["case"]: f["median"] for f in found if (f["library"], f["ranks"]) == ("numpy", 1)}
+    found = [f for f in found if not _is_swept(f) and f["library"] not in ("numpy", "local")]
     for case, seconds in base.items():
-        others = [f for f in found if f["case"] == case and f["library"] not in ("numpy", "local")]
+        others = [f for f in found if f["case"] == case]
         if others:
             yield case, [_ratio(seconds, f["seconds"], _who(f)) for f in others]
 
 
 def by_ranks(found: Sequence[Line]) -> Iterator[tuple[str, list[Bar]]]:
     """Strong scaling: our speed on several ranks, in parts of that on one."""
-    ours = [f for f in found if f["library"] == "distarray"]
+    ours = [f for f in found if f["library"] == "distarray" and not _is_swept(f)]
     base = {f["case"]: f["median"] for f in ours if f["ranks"] == 1}
     for case, seconds in base.items():
         more = [f for f in ours if f["case"] == case and f["ranks"] > 1]
@@ -73,8 +92,12 @@ def beside_copies(found: Sequence[Line]) -> Iterator[tuple[str, list[Bar]]]:
 
 
 def _who(line: Line) -> str:
+    return f"{line['library']}, {_ranks(line)}"
+
+
+def _ranks(line: Line) -> str:
     ranks = line["ranks"]
-    return f"{line['library']}, {ranks} rank{'s' * (ranks != 1)}"
+    return f"{ranks} rank{'s' * (ranks != 1)}"
 
 
 def bars(groups: Sequence[tuple[str, list[Bar]]]) -> str:
@@ -128,6 +151,11 @@ def _axis(low: float, high: float, at: Any, bottom: float) -> Iterator[str]:
 FIGURES = (
     ("numpy", "Speed in parts of NumPy's in one process; beyond 1x is faster", beside_numpy),
     ("scaling", "Speed on several ranks in parts of that on one: strong scaling", by_ranks),
+    (
+        "sizes",
+        "Speed in parts of NumPy's by the size of the array: where a bar passes 1x, ranks pay",
+        by_size,
+    ),
     ("copies", "Speed in parts of that of copying the rank's own block", beside_copies),
 )
 

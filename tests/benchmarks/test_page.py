@@ -24,6 +24,11 @@ FOUND = [
     Measurement("triad", "heat", 2, "", [8.0]),
     Measurement("move", "distarray", 2, "", [3.0, 3.0]),
     Measurement("move", "local", 2, "", [1.5, 1.5]),
+    Measurement("sizes: a + b, 64 KiB", "numpy", 1, "", [1.0, 1.0]),
+    Measurement("sizes: a + b, 64 KiB", "distarray", 1, "", [1.0, 1.0]),
+    Measurement("sizes: a + b, 64 KiB", "distarray", 2, "", [4.0, 4.0]),
+    Measurement("sizes: a + b, 1 MiB", "numpy", 1, "", [8.0, 8.0]),
+    Measurement("sizes: a + b, 1 MiB", "distarray", 2, "", [4.0, 4.0]),
     Measurement("import", "distarray", 1, "", [0.1]),
 ]
 
@@ -49,6 +54,11 @@ def test_speeds_are_ratios_of_what_was_measured(written):
     assert bars[1][1] <= bars[1][0] < bars[1][2], "the spread of the runs"
     ((_, scaled),) = page.by_ranks(found)
     assert [bar[0] for bar in scaled] == [2.0]
+    swept = {group: [(bar[3], bar[0]) for bar in bars] for group, bars in page.by_size(found)}
+    assert swept == {
+        "a + b, 1 rank": [("distarray, 64 KiB", 1.0)],
+        "a + b, 2 ranks": [("distarray, 64 KiB", 0.25), ("distarray, 1 MiB", 2.0)],
+    }
     ((case, copied),) = page.beside_copies(found)
     assert (case, copied[0][0]) == ("move, 2 ranks", 0.5)
 
@@ -58,14 +68,15 @@ def test_the_page_says_what_was_measured_where(written, tmp_path, capsys):
     place.mkdir()
     (place / "old_1.svg").touch()
     page.main(["--input", str(written), "--output", str(place)])
-    assert capsys.readouterr().out.startswith("3 figures in ")
+    assert capsys.readouterr().out.startswith("4 figures in ")
     names = sorted(path.name for path in place.iterdir())
     assert names == [
-        *("benchmarks.jsonl", "copies_1.svg", "figures.inc", "numpy_1.svg", "scaling_1.svg")
+        *("benchmarks.jsonl", "copies_1.svg", "figures.inc"),
+        *("numpy_1.svg", "scaling_1.svg", "sizes_1.svg"),
     ]
     text = (place / "figures.inc").read_text()
     assert "commit ``abc123`` on 2026-01-02" in text
-    assert text.count(".. figure:: /performance/") == 3
+    assert text.count(".. figure:: /performance/") == 4
     assert (place / "benchmarks.jsonl").read_text() == written.read_text()
     tree = ElementTree.fromstring((place / "numpy_1.svg").read_text())
     assert len(tree.findall("{*}rect")) == 3
