@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import distarray
 from distarray import DeviceMesh, Replicate, Shard
 from distarray.config import config
-from distarray.engines.sorting import buckets
+from distarray.engines.sorting import buckets, packed
 from distarray.testing import assert_matches, assert_same_error
 
 from .sortable import RECORD, check, sorting_cases, tied
@@ -215,13 +215,18 @@ def test_splitting_before_sorting(world, ranks, pattern, samples, monkeypatch):
         x = distarray.distribute(values, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
         with config.override(replicate_below=0), distarray.trace() as t:
             result = np.sort(x)
+        with config.override(replicate_below=0), distarray.trace() as of_order:
+            order = np.argsort(x)
         assert_matches(result, np.sort(values, **STABLE))
-        return len(t)
+        assert_matches(order, np.argsort(values, **STABLE))
+        return len(t), len(of_order)
 
     counts = world.run(ranks, program)
     if pattern == "random" and config.device != "cuda":
         # Samples, lengths, parts, perhaps an end, a check: nothing had to be done twice.
-        assert counts[0] in ((4, 5) if ranks > 1 else (0,))
+        assert counts[0][0] in ((4, 5) if ranks > 1 else (0,))
+        # Samples, lengths, parts, their places, perhaps an end.
+        assert counts[0][1] in ((4, 5) if ranks > 1 else (0,))
 
 
 def test_a_sample_that_misleads(world, ranks, monkeypatch):
@@ -233,6 +238,7 @@ def test_a_sample_that_misleads(world, ranks, monkeypatch):
         x = distarray.distribute(values, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
         with config.override(replicate_below=0):
             assert_matches(np.sort(x), np.sort(values))
+            assert_matches(np.argsort(x), np.argsort(values, **STABLE))
 
     world.run(ranks, program)
 
@@ -390,11 +396,19 @@ def test_errors_are_numpys_on_every_rank(world, ranks, number):
 
 
 @pytest.mark.host
+@pytest.mark.parametrize("tile", [1 << 16, 1000])
 @pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "u8", "i2", "?", "M8[s]", "g"])
-def test_packed_order(dtype):
+def test_packed_order(dtype, tile, monkeypatch):
     """The stable order by way of integers is NumPy's, whatever the bits are."""
-    from distarray.engines.sorting.sort_in_block import sort_block, sorted_values, stable_order
+    from distarray.engines.sorting.sort_in_block import (
+        labels_in_order,
+        sort_block,
+        sorted_values,
+        stable_order,
+    )
 
+    monkeypatch.setattr(packed, "TILE", tile)
+    labels = np.cumsum(np.arange(9000) % 7 + 1)
     rng = np.random.default_rng(1)
     for values in (
         tied(9000, dtype, 1),
@@ -407,6 +421,9 @@ def test_packed_order(dtype):
         with np.errstate(invalid="ignore"):
             wanted = np.argsort(values, **STABLE)
             np.testing.assert_array_equal(stable_order(values), wanted)
+            np.testing.assert_array_equal(labels_in_order(values, labels), labels[wanted])
+            lines = values.reshape(6, 1500)
+            np.testing.assert_array_equal(stable_order(lines), np.argsort(lines, **STABLE))
             np.testing.assert_array_equal(sorted_values(values), values[wanted])
             for place in (
                 values.copy(),

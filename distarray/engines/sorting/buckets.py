@@ -1,4 +1,4 @@
-"""Splitting before sorting, for numbers without anything that goes with them.
+"""Splitting before sorting, for numbers, alone or with their positions.
 
 Where the keys are numbers that NumPy sorts with vector instructions, it costs less to split a
 block by value, exchange the parts and sort once than to sort, exchange and merge. The pivots come
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from distarray.comm.group import Group
-from distarray.engines.sorting.sort_in_block import equal_is_same
+from distarray.engines.sorting.sort_in_block import equal_is_same, labels_in_order
 from distarray.engines.tiles import TILE
 from distarray.layout import Fold
 from distarray.typing import Array
 
-__all__ = ["sorted_by_parts"]
+__all__ = ["ordered_by_parts", "sorted_by_parts"]
 
 _PURPOSE = "splitters"
 _PARTS = "parts by value"
@@ -59,20 +59,14 @@ def sorted_by_parts(
     an exchange of the parts, and one of the surplus at their ends; for floats an allreduce of a
     flag. Beyond the block, memory for two more, and a sixteenth at the most.
     """
-    size = group.size
-    fits = block.dtype.kind in "iuf" and block.dtype.itemsize in (4, 8)
-    samples = _sample_size(sum(lengths), size)
-    if not fits or size == 1 or size > _MOST_RANKS or not samples:
-        return None
-    pivots = _pivots(group, block, lengths, stops, samples)
+    pivots = _pivots(group, block, lengths, stops)
     if pivots is None:
         return None
     parts = _split(np.empty(block.shape, block.dtype), pivots, block)
-    table = group.allgather(np.array([len(part) for part in parts]), _PURPOSE)
-    starts, goals = [0, *np.cumsum(table.sum(axis=0)).tolist()], [0, *stops]
-    uneven = max(abs(start - goal) for start, goal in zip(starts, goals, strict=True))
-    if uneven * _UNEVEN * size > goals[-1]:
+    found = _ends(group, [len(part) for part in parts], stops)
+    if found is None:
         return None
+    table, starts, goals = found
     me = group.rank
     first = min(starts[me], goals[me])
     room = np.empty(max(starts[me + 1], goals[me + 1]) - first, block.dtype)
@@ -80,11 +74,63 @@ def sorted_by_parts(
     _exchange_parts(group, parts, table[:, me], landed)
     del parts
     landed.sort()
-    _put_ends_right(group, room, first, starts, goals)
-    found = room
-    if len(room) > goals[me + 1] - goals[me]:
-        found = room[goals[me] - first : goals[me + 1] - first]
-    return None if _blurred(group, found, block) else found
+    part = _put_ends_right(group, room, first, starts, goals)
+    return None if _blurred(group, part, block) else part
+
+
+def ordered_by_parts(
+    group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int]
+) -> Array | None:
+    """This rank's part of the positions that sort the sequence, equal keys in their order.
+
+    Parameters, result and cost are those of :func:`sorted_by_parts`, save that the positions go
+    with the keys, in a second exchange, and that there is no flag: equal keys are on one rank, in
+    their order, and are sorted stably.
+    """
+    pivots = _pivots(group, block, lengths, stops)
+    if pivots is None:
+        return None
+    places = _places(block, pivots)
+    ends = _ends(group, [len(part) for part in places], stops)
+    if ends is None:
+        return None
+    table, starts, goals = ends
+    me = group.rank
+    keys = np.empty(starts[me + 1] - starts[me], block.dtype)
+    positions = np.empty(len(keys), np.intp)
+    _exchange_parts(group, [block[part] for part in places], table[:, me], keys)
+    before = sum(lengths[:me])
+    for part in places:
+        part += before
+    _exchange_parts(group, places, table[:, me], positions)
+    del places
+    order = labels_in_order(keys, positions)  # those of lower ranks come first
+    del keys, positions
+    first = min(starts[me], goals[me])
+    room = np.empty(max(starts[me + 1], goals[me + 1]) - first, np.intp)
+    room[starts[me] - first : starts[me + 1] - first] = order
+    return _put_ends_right(group, room, first, starts, goals)
+
+
+def _places(block: Array, pivots: Sequence[Any]) -> list[Array]:
+    """For each part, where in the block its elements are; NaN is above every pivot."""
+    part = np.zeros(len(block), np.uint8)
+    for pivot in pivots:
+        part += ~(block < pivot)
+    return [np.flatnonzero(part == number) for number in range(len(pivots) + 1)]
+
+
+def _ends(
+    group: Group, counts: Sequence[int], stops: Sequence[int]
+) -> tuple[Array, list[int], list[int]] | None:
+    """The lengths of all parts on all ranks, where parts begin and where ranks' shares begin.
+
+    Both with the end of the sequence. None, on all ranks, if the parts are too uneven.
+    """
+    table = group.allgather(np.array(counts), _PURPOSE)
+    starts, goals = [0, *np.cumsum(table.sum(axis=0)).tolist()], [0, *stops]
+    uneven = max(abs(start - goal) for start, goal in zip(starts, goals, strict=True))
+    return None if uneven * _UNEVEN * group.size > goals[-1] else (table, starts, goals)
 
 
 def _sample_size(total: int, size: int) -> int:
@@ -94,10 +140,14 @@ def _sample_size(total: int, size: int) -> int:
 
 
 def _pivots(
-    group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int], samples: int
+    group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int]
 ) -> list[Any] | None:
-    """For each cut, a value near it; None if it may not be near enough."""
+    """For each cut, a value near it; None, on all ranks, if there is none, or no use for them."""
     total = sum(lengths)
+    fits = block.dtype.kind in "iuf" and block.dtype.itemsize in (4, 8)
+    samples = _sample_size(total, group.size)
+    if not fits or not 1 < group.size <= _MOST_RANKS or not samples:
+        return None
     counts = [-(-samples * length // total) for length in lengths]
     own = _sample(block, counts[group.rank])
     values = np.concatenate(group.allgather_varied(own, counts, _PURPOSE))
@@ -155,8 +205,8 @@ def _exchange_parts(group: Group, parts: Sequence[Array], lengths: Array, into: 
 
 def _put_ends_right(
     group: Group, room: Array, first: int, starts: Sequence[int], goals: Sequence[int]
-) -> None:
-    """Bring the surplus at the ends of parts to the ranks where it belongs.
+) -> Array:
+    """Bring the surplus at the ends of parts to the ranks where it belongs; this rank's share.
 
     Parameters
     ----------
@@ -182,6 +232,9 @@ def _put_ends_right(
         [(rank, room[low - first : high - first]) for rank, low, high in coming if low < high],
         _PARTS,
     )
+    if len(room) == goals[me + 1] - goals[me]:
+        return room
+    return room[goals[me] - first : goals[me + 1] - first]
 
 
 def _blurred(group: Group, found: Array, block: Array) -> bool:

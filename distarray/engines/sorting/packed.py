@@ -7,9 +7,10 @@ elements that this makes equal are put right afterwards.
 
 import numpy as np
 
+from distarray.engines.tiles import TILE
 from distarray.typing import Array
 
-__all__ = ["packed_order"]
+__all__ = ["packed_labels", "packed_order"]
 
 #: Shorter blocks are sorted as they are.
 _SHORT = 4096
@@ -18,40 +19,81 @@ _TOP = np.uint64(1 << 63)
 
 def packed_order(block: Array, axis: int) -> Array | None:
     """The stable argsort of a block, or None where this way does not serve."""
-    dtype = block.dtype
-    if block.size < _SHORT or dtype.kind not in "biufmM" or not 0 < dtype.itemsize <= 8:
+    if not _serves(block):
         return None
-    if not dtype.isnative or (dtype.itemsize < 4 and dtype.kind != "f"):
-        return None  # small integers: NumPy's stable sort counts digits
     last = np.ascontiguousarray(np.moveaxis(block, axis, -1))  # for several passes over it
     lines = last.reshape(-1, last.shape[-1])
     if block.ndim == 1 and (block[1:] >= block[:-1]).all():
         return np.arange(block.size)
-    order = _order_lines(lines)
+    order = _order_lines(lines, np.arange(lines.shape[1]))
     if order is None:
         return None
     return np.ascontiguousarray(np.moveaxis(order.reshape(last.shape), -1, axis))
 
 
-def _order_lines(lines: Array) -> Array | None:
-    """The stable argsort along the second of two axes."""
-    length = lines.shape[1]
-    keys = _as_unsigned(lines)
-    keys -= keys.min()
-    bits = (length - 1).bit_length()
-    spare = 64 - bits - int(keys.max()).bit_length()
-    if spare < 0:
-        exact = keys.copy()
-        keys >>= np.uint64(-spare)
-    keys <<= np.uint64(bits)
-    keys |= np.arange(length, dtype=np.uint64)
+def packed_labels(block: Array, labels: Array) -> Array | None:
+    """Labels of a 1-d block's elements in the order of these; None where this way does not serve.
+
+    Parameters
+    ----------
+    block : array
+        In C order.
+    labels : array of intp
+        Each is above the one before, and none is negative. Those of equal elements stay in order.
+    """
+    if not _serves(block):
+        return None
+    if (block[1:] >= block[:-1]).all():
+        return labels
+    order = _order_lines(block.reshape(1, -1), labels)
+    return None if order is None else order[0]
+
+
+def _serves(block: Array) -> bool:
+    dtype = block.dtype
+    if block.size < _SHORT or dtype.kind not in "biufmM" or not 0 < dtype.itemsize <= 8:
+        return False
+    # Small integers: NumPy's stable sort counts digits.
+    return dtype.isnative and (dtype.itemsize >= 4 or dtype.kind == "f")
+
+
+def _order_lines(lines: Array, labels: Array) -> Array | None:
+    """The labels of each line's elements in the order of these; `labels` are those of any line."""
+    keys, tiles = np.empty(lines.shape, np.uint64), _tiles(lines.shape)
+    least, most = [], []
+    for tile in tiles:
+        part = _as_unsigned(lines[tile])
+        keys[tile] = part
+        least.append(part.min())
+        most.append(part.max())
+    bits = int(labels[-1]).bit_length()
+    spare = 64 - bits - int(max(most) - min(least)).bit_length()
+    for tile in tiles:
+        part = keys[tile]
+        part -= min(least)
+        if spare < 0:
+            part >>= np.uint64(-spare)
+        part <<= np.uint64(bits)
+        part |= labels[tile[1]].view(np.uint64)
     keys.sort(axis=1)
-    order = (keys & np.uint64((1 << bits) - 1)).view(np.int64)
-    if spare < 0:
-        keys >>= np.uint64(bits)
-        if not _put_right(order, keys, exact):
-            return None
+    mask = np.uint64((1 << bits) - 1)
+    doubtful = _doubtful(keys, mask) if spare < 0 else None
+    keys &= mask
+    order = keys.view(np.int64)
+    if doubtful is not None and not _put_right(order, doubtful, lines, labels):
+        return None
     return order.astype(np.intp, copy=False)
+
+
+def _tiles(shape: tuple[int, ...]) -> list[tuple[slice, slice]]:
+    """Keys of parts that stay in the cache: of several lines, or of one, in C order."""
+    lines, length = shape
+    height, width = max(1, TILE // length), min(length, TILE)
+    return [
+        (slice(top, min(top + height, lines)), slice(left, min(left + width, length)))
+        for top in range(0, lines, height)
+        for left in range(0, length, width)
+    ]
 
 
 def _as_unsigned(block: Array) -> Array:
@@ -68,23 +110,35 @@ def _as_unsigned(block: Array) -> Array:
     # The order of negative numbers is that of their bits, reversed.
     bits = bits ^ ((bits >> (8 * size - 1)) & np.iinfo(bits.dtype).max)
     keys: Array = bits.astype(np.int64).view(np.uint64) ^ _TOP
-    keys[np.isnan(block)] = np.iinfo(np.uint64).max
+    lost = np.isnan(block)
+    if lost.any():
+        keys[lost] = np.iinfo(np.uint64).max
     return keys
 
 
-def _put_right(order: Array, cut: Array, exact: Array) -> bool:
+def _doubtful(keys: Array, mask: np.uint64) -> Array:
+    """Where sorted keys equal the one before but for `mask`: places in the lines put together."""
+    length = keys.shape[1]
+    found = [np.empty(0, np.intp)]
+    for rows, columns in _tiles((len(keys), length - 1)) if length > 1 else ():
+        after = slice(columns.start + 1, columns.stop + 1)
+        same = keys[rows, columns] ^ keys[rows, after] <= mask
+        if same.any():
+            line, column = np.nonzero(same)
+            found.append((line + rows.start) * length + column + after.start)
+    return np.concatenate(found)
+
+
+def _put_right(order: Array, doubtful: Array, lines: Array, labels: Array) -> bool:
     """Sort the elements whose shortened keys are equal; False if there are too many of them."""
-    same = np.zeros(cut.shape, bool)
-    np.equal(cut[:, 1:], cut[:, :-1], out=same[:, 1:])
-    doubtful = np.flatnonzero(same)
     if not doubtful.size:
         return True
     if doubtful.size > order.size // 8:
         return False
     places = np.union1d(doubtful - 1, doubtful)
-    flat = order.reshape(-1)
-    line, found = places // order.shape[1], flat[places]
+    flat, length = order.reshape(-1), order.shape[1]
+    line, found = places // length, flat[places]
+    keys = _as_unsigned(lines.reshape(-1)[line * length + np.searchsorted(labels, found)])
     # Runs of equal shortened keys ascend: sorting all by their keys leaves each run in its place.
-    keys = exact.reshape(-1)[line * order.shape[1] + found]
     flat[places] = found[np.lexsort((found, keys, line))]
     return True

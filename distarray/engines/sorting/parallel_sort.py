@@ -2,8 +2,8 @@
 
 Every rank sorts its part; the ranks find the exact cuts
 (:mod:`~distarray.engines.sorting.splitters`), so that each gets a part of the wanted length
-whatever the keys are; one all-to-all; and every rank merges what it received. Numbers alone are
-split first and sorted afterwards where that is faster (:mod:`~distarray.engines.sorting.buckets`);
+whatever the keys are; one all-to-all; and every rank merges what it received. Numbers are split
+first and sorted afterwards where that is faster (:mod:`~distarray.engines.sorting.buckets`);
 integers of a narrow range are counted (:mod:`~distarray.engines.sorting.counted`). Riders, such as
 positions, go with the keys. Equal keys stay in the order of ranks and positions.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from distarray.comm import devices
 from distarray.comm.group import Group
 from distarray.comm.progress import advance, stage
-from distarray.engines.sorting.buckets import sorted_by_parts
+from distarray.engines.sorting.buckets import ordered_by_parts, sorted_by_parts
 from distarray.engines.sorting.counted import counted_part
 from distarray.engines.sorting.sort_in_block import (
     merged,
@@ -170,6 +170,11 @@ def order_line(
     if group.size == 1:
         return order(keys)
     with stage("sorting", 3):
+        if order is stable_order and not devices.on_device(keys):
+            part = ordered_by_parts(group, keys, lengths, stops)
+            if part is not None:
+                advance(3)
+                return part
         positions = order(keys)
         advance()
         routed = Routed(group, keys[positions], lengths, stops)

@@ -11,12 +11,13 @@ import numpy as np
 
 from distarray.array import faults
 from distarray.comm import devices
-from distarray.engines.sorting.packed import packed_order
+from distarray.engines.sorting.packed import packed_labels, packed_order
 from distarray.typing import Array
 
 __all__ = [
     "equal_is_same",
     "is_nan",
+    "labels_in_order",
     "merged",
     "merging_order",
     "position",
@@ -120,6 +121,12 @@ def stable_order(block: Array, axis: int = -1) -> Array:
         return np.argsort(block, axis=axis, kind="stable")
     found = packed_order(block, axis)
     return np.argsort(block, axis=axis, kind="stable") if found is None else found
+
+
+def labels_in_order(keys: Array, labels: Array) -> Array:
+    """Ascending labels of the keys of a block of the host, as :func:`stable_order` orders these."""
+    found = packed_labels(keys, labels)
+    return labels[np.argsort(keys, kind="stable")] if found is None else found
 
 
 def merging_order(keys: Array) -> Array:
