@@ -14,7 +14,10 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any, cast
 
-__all__ = ["Settings", "config", "in_force", "on_check"]
+__all__ = ["WIDER", "Settings", "config", "in_force", "on_check"]
+
+#: How many times as large as a line an array of two or more dimensions is when it is cut.
+WIDER = 2
 
 _CHOICES = {
     "device": ("cpu", "cuda"),
@@ -29,8 +32,9 @@ class Settings:
 
     #: Where blocks live, for meshes made without `device_type`: "cpu" or "cuda".
     device: str = "cpu"
-    #: Arrays smaller than this are replicated unless placements say otherwise.
-    replicate_below: int = 1 << 18
+    #: Arrays smaller than this are replicated unless placements say otherwise; arrays of two or
+    #: more dimensions up to twice as large, since they are less often used without a message.
+    replicate_below: int = 1 << 19
     #: ``np.asarray(x)`` gathers up to this size and raises above it.
     gather_limit: int = 1 << 30
     #: Whether those gathered copies of cut arrays are writeable; writes do not reach the arrays.

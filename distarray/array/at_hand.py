@@ -7,13 +7,14 @@ than NumPy's time.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from distarray.array.base import Base, sequence_like
-from distarray.config import in_force
+from distarray.config import WIDER, in_force
 from distarray.layout import Layout
 from distarray.typing import Array, ArrayLike, Function, Shape
 
@@ -190,7 +191,7 @@ def _block(x: Base, limit: int, whole: bool) -> Any:
     block = x.block
     if (
         type(block) is _array
-        and block.nbytes < limit
+        and (block.nbytes < limit or (block.ndim > 1 and block.nbytes < WIDER * limit))
         and block.dtype.char in ELEMENTS
         and x.mesh.coords is not None
     ):
@@ -209,7 +210,8 @@ def _two_blocks(x: Base, y: Base, limit: int) -> Any:
     a, b = x.block, y.block
     if (
         type(a) is type(b) is _array
-        and a.nbytes < limit > b.nbytes
+        and (a.nbytes < limit or (a.ndim > 1 and a.nbytes < WIDER * limit))
+        and (b.nbytes < limit or (b.ndim > 1 and b.nbytes < WIDER * limit))
         and a.dtype.char in ELEMENTS
         and b.dtype.char in ELEMENTS
     ):
@@ -272,7 +274,7 @@ def _itself(found: Array, given: list[Any], models: list[Any]) -> Any:
 
 def _laid_out(found: Array, model: Base, limit: int) -> Any:
     """A NumPy array as a distributed one; NotImplemented if it is too large to stay whole."""
-    if found.nbytes >= limit:
+    if found.nbytes >= limit and (found.ndim < 2 or found.nbytes >= WIDER * limit):
         return NotImplemented
     layout, shape = model.layout, found.shape
     result = _new(model.plain_type)  # also for a memory-mapped file
@@ -347,6 +349,12 @@ def _grows(a: Shape, b: Shape) -> bool:
     """Whether shapes broadcast to one that may be much larger than both."""
     if a == b or a[len(a) - len(b) :] == b or b[len(b) - len(a) :] == a:
         return False
+    return _broadcast_is_large(a, b)
+
+
+@lru_cache(maxsize=1024)
+def _broadcast_is_large(a: Shape, b: Shape) -> bool:
+    """Whether shapes broadcast to one of many elements; loops ask about the same ones again."""
     if prod(a) * prod(b) <= _MOST:
         return False
     longer, common = (a if len(a) > len(b) else b), min(len(a), len(b))

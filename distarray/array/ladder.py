@@ -53,6 +53,7 @@ __all__ = [
     "on_objects",
     "only_reads",
     "passed",
+    "product",
     "two_at_once",
     "ufunc_at_once",
     "unwatched",
@@ -200,6 +201,16 @@ def two_at_once(ufunc: np.ufunc, x: Base, y: Base) -> Any:
     if unwatched[0]:
         return at_hand.answer_to_two(ufunc, x, y)
     return NotImplemented
+
+
+def product(x: Base, y: Base) -> Any:
+    """``x @ y``, without NumPy's dispatch, which would bring both here as well."""
+    found = two_at_once(np.matmul, x, y)
+    if found is not NotImplemented:
+        return found
+    if type(x) is type(y) is x.plain_type:
+        return call_in_general(np.matmul, x, y)
+    return np.matmul(cast("Any", x), cast("Any", y))
 
 
 def numpys_at_once(method: _Method) -> _Method:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from distarray.array import temporaries
+from distarray.array import ladder, temporaries
 from distarray.array.base import Base, is_subclass
 from distarray.array.floaterrors import error_state
 from distarray.array.ladder import call, is_free, passed, two_at_once, ufunc_at_once, usual, watched
@@ -425,7 +425,7 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
 
     def __matmul__(self, other: ArrayLike) -> Self:
         if isinstance(other, Base):
-            return _of_two(_matmul, self, other)
+            return ladder.product(self, other)
         return NotImplemented if _yields(other) else _matmul(self, other)
 
     def __rmatmul__(self, other: ArrayLike) -> Self:

@@ -19,7 +19,7 @@ Coords = tuple[int, ...]
 Box = tuple[Interval, ...]
 
 #: Elements from which on an array is no longer small.
-LARGE = 1 << 15
+LARGE = 1 << 17
 _REPLICATE = Replicate()
 _shard = lru_cache(maxsize=64)(Shard)
 

@@ -219,3 +219,23 @@ def test_what_is_written_may_have_any_size():
         assert at_hand.answer(FUNCTIONS[operator.setitem].small, laid, {}) is None
         x[even] = -values[:2500]
         np.testing.assert_array_equal(laid[0].full(), x)
+
+
+@pytest.mark.host
+def test_matrices_may_be_twice_as_large_as_lines():
+    values, mesh = np.arange(40.0), DeviceMesh(ranks=[0])
+    if mesh.coords is None:
+        return
+    matrix, line = (
+        distribute(x, mesh, [Replicate()], src=None) for x in (values.reshape(5, 8), values)
+    )
+    with nothing_is_watched(), config.override(replicate_below=200):
+        assert_matches(at_hand.answer_to_two(np.add, matrix, matrix), 2 * values.reshape(5, 8))
+        assert_matches(at_hand.answer_for_one(np.negative, matrix), -values.reshape(5, 8))
+        for found in (
+            at_hand.answer_to_two(np.add, line, line),
+            at_hand.answer_for_one(np.negative, line),
+            at_hand.answer_for_one(np.ndarray.ravel, matrix),
+            at_hand.answer_for_one(np.tile, matrix, ((2, 1),)),
+        ):
+            assert found is NotImplemented

@@ -171,8 +171,8 @@ def drawn(seed: int) -> str:
     """The program of a seed: four steps or more, each of another kind than the one before."""
     rng = random.Random(seed)
     width = rng.choice([8, 13, 20])
-    # Cut arrays in most programs: they have more than 256 KiB.
-    body = HEAD.format(size=width * rng.choice([900, 9000, 20011]), width=width)
+    # Cut arrays in most programs: they have more than 1 MiB.
+    body = HEAD.format(size=width * rng.choice([900, 18000, 20011]), width=width)
     kinds = list(STEPS)
     rng.shuffle(kinds)
     for kind in [*kinds, *rng.sample(kinds, 1)]:
