@@ -191,7 +191,7 @@ def _block(x: Base, limit: int, whole: bool) -> Any:
     block = x.block
     if (
         type(block) is _array
-        and (block.nbytes < limit or (block.ndim > 1 and block.nbytes < WIDER * limit))
+        and block.nbytes < (limit, WIDER * limit)[block.ndim > 1]
         and block.dtype.char in ELEMENTS
         and x.mesh.coords is not None
     ):
@@ -208,10 +208,11 @@ def _two_blocks(x: Base, y: Base, limit: int) -> Any:
     if x.waits or y.waits or mesh is not y.mesh or mesh.coords is None:
         return None
     a, b = x.block, y.block
+    limits = limit, WIDER * limit  # of lines, and of arrays with more dimensions
     if (
         type(a) is type(b) is _array
-        and (a.nbytes < limit or (a.ndim > 1 and a.nbytes < WIDER * limit))
-        and (b.nbytes < limit or (b.ndim > 1 and b.nbytes < WIDER * limit))
+        and a.nbytes < limits[a.ndim > 1]
+        and b.nbytes < limits[b.ndim > 1]
         and a.dtype.char in ELEMENTS
         and b.dtype.char in ELEMENTS
     ):
@@ -274,7 +275,7 @@ def _itself(found: Array, given: list[Any], models: list[Any]) -> Any:
 
 def _laid_out(found: Array, model: Base, limit: int) -> Any:
     """A NumPy array as a distributed one; NotImplemented if it is too large to stay whole."""
-    if found.nbytes >= limit and (found.ndim < 2 or found.nbytes >= WIDER * limit):
+    if found.nbytes >= (limit, WIDER * limit)[found.ndim > 1]:
         return NotImplemented
     layout, shape = model.layout, found.shape
     result = _new(model.plain_type)  # also for a memory-mapped file
