@@ -20,7 +20,15 @@ from distarray.engines.indexing.owners import Rows, grouped_by_owner
 from distarray.layout import Cut, Layout
 from distarray.typing import Array
 
-__all__ = ["fetch", "part_of_index", "placed", "result_layout", "segments", "swap"]
+__all__ = [
+    "fetch",
+    "grouped_by_others",
+    "part_of_index",
+    "placed",
+    "result_layout",
+    "segments",
+    "swap",
+]
 
 
 def result_layout(rows: Rows, index: Sequence[Cut], at: int) -> Layout:
@@ -159,16 +167,29 @@ def part_of_index(cuts: Sequence[Cut], rank: int) -> tuple[slice, ...]:
 
 def _ask(rows: Rows, flat: Sequence[Array], target: Array) -> None:
     """Name the wanted rows to their owners, and put their replies where they belong."""
-    order, counts = grouped_by_owner(rows.owners(flat), rows.size)
-    wanted = rows.linear([np.take(array, order) for array in flat])
+    own, others, counts = grouped_by_others(rows, flat)
+    wanted = rows.linear([np.take(array, others) for array in flat])
     kind = np.int32 if prod(rows.extents) <= np.iinfo(np.int32).max else np.int64
     requests = segments(wanted.astype(kind, copy=False), counts)
     asked = rows.group.alltoall_varied(requests, "positions of rows")
     replies = [rows.take(rows.from_linear(positions.astype(np.intp))) for positions in asked]
-    landing = np.empty_like(target, order="C", shape=target.shape)
-    segments(landing, counts)[rows.rank][...] = replies[rows.rank]
+    landing = np.empty_like(target, order="C", shape=(len(others), *target.shape[1:]))
     swap(rows.group, replies, landing, counts)
-    target[order] = landing
+    target[own] = rows.take([np.take(array, own) for array in flat])
+    target[others] = landing
+
+
+def grouped_by_others(rows: Rows, flat: Sequence[Array]) -> tuple[Array, Array, list[int]]:
+    """The positions of rows that this rank owns, those of others, and how many each rank owns.
+
+    Those of others are ordered by owner and then by position; of its own a rank sends none, and
+    none are counted.
+    """
+    order, counts = grouped_by_owner(rows.owners(flat), rows.size)
+    first = sum(counts[: rows.rank])
+    stop = first + counts[rows.rank]
+    others = np.concatenate([order[:first], order[stop:]])
+    return order[first:stop], others, [*counts[: rows.rank], 0, *counts[rows.rank + 1 :]]
 
 
 def swap(group: Group, parts: Sequence[Array], landing: Array, counts: Sequence[int]) -> None:

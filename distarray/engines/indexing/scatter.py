@@ -11,9 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from distarray.engines.indexing.gather import part_of_index, result_layout, segments, swap
+from distarray.engines.indexing.gather import (
+    grouped_by_others,
+    part_of_index,
+    result_layout,
+    segments,
+    swap,
+)
 from distarray.engines.indexing.located import Located, flattened
-from distarray.engines.indexing.owners import Rows, grouped_by_owner
+from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.values import Values
 from distarray.layout import Cut, Layout
 from distarray.typing import Array
@@ -112,33 +118,49 @@ def _send(
         key = tuple([slice(start, stop) for start, stop in section])
         blocks = [np.broadcast_to(block, index.layout.shape)[key] for block in blocks]
     flat = [flattened(block, shape) for block in blocks]
-    order, counts = grouped_by_owner(rows.owners(flat), rows.size)
+    own, others, counts = grouped_by_others(rows, flat)
     if index.known:
         named = _named_by_all(rows, index, cuts)
     else:
-        named = _named(rows, [np.take(array, order) for array in flat], counts)
+        named = _named(rows, flat, own, others, counts)
     lengths = [len(arrays[0]) for arrays in named]
-    if varied is not None:
-        parts = segments(_picked(varied, shape, order), counts)
-        landing = np.empty_like(parts[0], order="C", shape=(sum(lengths), *parts[0].shape[1:]))
-        segments(landing, lengths)[rows.rank][...] = parts[rows.rank]
-        swap(rows.group, parts, landing, lengths)
-        values = landing
-    elif values is not None:
-        values = _constant(values, shape)
+    each: list[Any]
+    if varied is None:
+        each = [None if values is None else _constant(values, shape)] * rows.size
+    else:
+        each = _sent(rows, _picked(varied, shape, others), counts, lengths)
+        each[rows.rank] = _picked(varied, shape, own)
     if cuts[0].step < 0:  # higher ranks have the earlier part of the index
         named.reverse()
-        values = values if varied is None else np.concatenate(segments(landing, lengths)[::-1])
+        each.reverse()
+    if apply is assign:
+        for arrays, part in zip(named, each, strict=True):
+            assign(rows.block, rows.in_block(arrays), part)
+        return
     picked = [np.concatenate(arrays) for arrays in zip(*named, strict=True)]
-    apply(rows.block, rows.in_block(picked), values)
+    apply(rows.block, rows.in_block(picked), each[0] if varied is None else np.concatenate(each))
 
 
-def _named(rows: Rows, wanted: Sequence[Array], counts: Sequence[int]) -> list[list[Array]]:
+def _sent(rows: Rows, going: Array, counts: Sequence[int], lengths: Sequence[int]) -> list[Array]:
+    """Values from each rank for rows of this one, of its own none: those that go are by owner."""
+    me = rows.rank
+    lengths = [*lengths[:me], 0, *lengths[me + 1 :]]
+    landing = np.empty_like(going, order="C", shape=(sum(lengths), *going.shape[1:]))
+    swap(rows.group, segments(going, counts), landing, lengths)
+    return segments(landing, lengths)
+
+
+def _named(
+    rows: Rows, flat: Sequence[Array], own: Array, others: Array, counts: Sequence[int]
+) -> list[list[Array]]:
     """Rows of this rank that each rank names, in one all-to-all."""
     kind = np.int32 if prod(rows.extents) <= np.iinfo(np.int32).max else np.int64
-    positions = segments(rows.linear(wanted).astype(kind, copy=False), counts)
-    named = rows.group.alltoall_varied(positions, "positions of rows")
-    return [rows.from_linear(found.astype(np.intp)) for found in named]
+    wanted = rows.linear([np.take(array, others) for array in flat])
+    positions = segments(wanted.astype(kind, copy=False), counts)
+    found = rows.group.alltoall_varied(positions, "positions of rows")
+    named = [rows.from_linear(part.astype(np.intp)) for part in found]
+    named[rows.rank] = [np.take(array, own) for array in flat]
+    return named
 
 
 def _named_by_all(rows: Rows, index: Located, cuts: Sequence[Cut]) -> list[list[Array]]:
