@@ -100,7 +100,7 @@ CASES = [
         LINE,
         everywhere("np.sort(a)", heat="ht.sort(a)", dtensor="", jax="ready(np.sort(a))"),
         {"n": 4 * MILLION},
-        {"n": 40_000},
+        {"n": 80_000},
         messages="p + 3 if n >= p * p << 14 else 5",  # samples, lengths, the keys, an end; a check
     ),
     Case(
@@ -108,7 +108,7 @@ CASES = [
         LINE,
         everywhere("np.argsort(a)", heat="", dtensor="", jax="ready(np.argsort(a))"),
         {"n": 4 * MILLION},
-        {"n": 40_000},
+        {"n": 80_000},
         messages="2 * p + 1 if n >= p * p << 14 else 6",  # samples, lengths, keys, places, an end
     ),
     Case(
@@ -122,7 +122,7 @@ CASES = [
             dask="np.unique(a).compute()",
         ),
         {"n": 4 * MILLION},
-        {"n": 40_000},
+        {"n": 80_000},
         messages="2",
     ),
     Case(
@@ -130,7 +130,7 @@ CASES = [
         "a = place(numpy.sort(rng.random(n)))\nv = place(rng.random(n // 4))",
         everywhere("np.searchsorted(a, v)", heat="", dtensor=""),
         {"n": 4 * MILLION},
-        {"n": 40_000},
+        {"n": 80_000},
         messages="p + 1",
     ),
     Case(
@@ -254,7 +254,7 @@ CASES = [
         LINE,
         everywhere("np.median(a)", heat="ht.median(a)", dtensor="", jax="ready(np.median(a))"),
         {"n": 4 * MILLION},
-        {"n": 40_000},
+        {"n": 80_000},
         messages="6 if n > 1 << 18 else 4",  # sizes; samples and counts, a round; candidates
     ),
     Case(
@@ -267,7 +267,7 @@ CASES = [
             jax="ready(np.percentile(a, numpy.array([25, 50, 75])))",
         ),
         {"n": 4 * MILLION},
-        {"n": 40_000},
+        {"n": 80_000},
         messages="6 if n > 1 << 18 else 4",
     ),
     Case(

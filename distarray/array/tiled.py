@@ -16,11 +16,12 @@ from distarray.typing import Array, DType, Shape
 
 __all__ = ["Step", "Tiles", "run_behind"]
 
-#: Elements of a tile.
-TILE = 1 << 14
+#: Elements of a tile: as many as let the results between operations take `ROOM` bytes together,
+#: but not fewer, or more, than these. Each tile costs some calls, whatever its size.
+FEWEST, MOST, ROOM = 1 << 14, 1 << 16, 1 << 20
 #: Memory for what lies between operations, kept from one run to the next: its pages are there.
 _kept: list[Array] = []
-_MOST_KEPT = 16
+_MOST_KEPT = 8
 #: Tiles that the writing may be behind the reading.
 _MOST_BEHIND = 4
 
@@ -71,6 +72,7 @@ class Tiles:
         first = self._first = len(blocks)
         step, target = behind or (-1, None)
         self._places, buffers = _places(steps, first, {*outs, step})
+        self._size = _size_of(buffers)
         arrays = dict(enumerate(blocks)) | {first + n: out for n, out in outs.items()}
         self.shape = blocks[0].shape
         every = [*arrays.values()] if target is None else [*arrays.values(), target]
@@ -80,7 +82,7 @@ class Tiles:
             self.shape = (prod(self.shape),)
             target = None if target is None else target.reshape(-1)
         self._arrays, self._target, self._last = arrays, target, first + step
-        self._memory = [_borrowed(dtype) for dtype in buffers]
+        self._memory = [_borrowed(dtype, self._size) for dtype in buffers]
         self._type = steps[step].dtype
         self._values: list[Any] = [None] * (first + len(steps)) + [*reversed(constants)]
         self._calls = [(step.function, step.operands, first + n) for n, step in enumerate(steps)]
@@ -91,7 +93,7 @@ class Tiles:
         """Run the steps on all tiles; one step alone gains nothing by them."""
         alone = len(self._calls) == 1 and not self._places
         with self._notes.taken():
-            for key, extents in [((...,), self.shape)] if alone else _tiles(self.shape):
+            for key, extents in [((...,), self.shape)] if alone else _tiles(self.shape, self._size):
                 self._run(key, extents)
 
     def distance(self, written: Array) -> int:
@@ -101,7 +103,7 @@ class Tiles:
         """
         target: Any = self._target
         shared = [x for x in self._arrays.values() if np.may_share_memory(x, written)]
-        dim, extent = _tiling(self.shape)
+        dim, extent = _tiling(self.shape, self._size)
         steps = target.strides
         row = sum([(n - 1) * step for n, step in zip(self.shape[1:], steps[1:], strict=True)])
         if dim or row + target.itemsize > steps[0] or any(x.strides != steps for x in shared):
@@ -118,8 +120,8 @@ class Tiles:
         """
         target: Any = self._target
         origin, step = target.ctypes.data, target.strides[0]
-        for key, extents in _tiles(self.shape):
-            memory = _borrowed(self._type)
+        for key, extents in _tiles(self.shape, self._size):
+            memory = _borrowed(self._type, self._size)
             result = self._values[self._last] = memory[: prod(extents)].reshape(extents)
             with self._notes.taken():
                 self._run(key, extents)
@@ -136,7 +138,7 @@ class Tiles:
 
     def _summed(self, start: int, stop: int) -> Any:
         extent = stop - start
-        if extent <= TILE:
+        if extent <= self._size:
             self._run((slice(start, stop),), (extent,))
             return np.add.reduce(self._values[self._calls[-1][2]])
         half = extent // 2
@@ -148,7 +150,7 @@ class Tiles:
         parts = []
         last = self._calls[-1][2]
         with self._notes.taken():
-            for key, extents in _tiles(self.shape):
+            for key, extents in _tiles(self.shape, self._size):
                 self._run(key, extents)
                 parts.append(ufunc.reduce(self._values[last], None))
             return ufunc.reduce(np.array(parts))
@@ -210,9 +212,15 @@ class _Notes:
         self.found.add((self.step, kind))
 
 
-def _tiles(shape: Shape) -> Iterator[tuple[Any, Shape]]:
+def _size_of(buffers: Sequence[DType]) -> int:
+    """The elements of a tile; a power of two."""
+    fit = ROOM // max(1, sum([dtype.itemsize for dtype in buffers]))
+    return min(MOST, max(FEWEST, 1 << (fit.bit_length() - 1))) if fit else FEWEST
+
+
+def _tiles(shape: Shape, size: int) -> Iterator[tuple[Any, Shape]]:
     """The keys of the tiles of a block, with their shapes."""
-    dim, step = _tiling(shape)
+    dim, step = _tiling(shape, size)
     whole, extent = shape[dim + 1 :], shape[dim]
     for lead in np.ndindex(shape[:dim]):
         for start in range(0, extent, step):
@@ -220,13 +228,13 @@ def _tiles(shape: Shape) -> Iterator[tuple[Any, Shape]]:
             yield (*lead, slice(start, stop)), (stop - start, *whole)
 
 
-def _tiling(shape: Shape) -> tuple[int, int]:
+def _tiling(shape: Shape, size: int) -> tuple[int, int]:
     """The dimension that tiles divide, those after it being whole, and their extent in it."""
     dim, inner = len(shape) - 1, 1
-    while dim and inner * shape[dim] <= TILE:
+    while dim and inner * shape[dim] <= size:
         inner *= shape[dim]
         dim -= 1
-    return dim, max(1, TILE // max(inner, 1))
+    return dim, max(1, size // max(inner, 1))
 
 
 def _places(
@@ -255,10 +263,10 @@ def _places(
     return places, buffers
 
 
-def _borrowed(dtype: DType) -> Array:
+def _borrowed(dtype: DType, size: int) -> Array:
     """Memory for a tile of a type."""
-    need = TILE * dtype.itemsize
+    need = size * dtype.itemsize
     for number, memory in enumerate(_kept):
         if memory.nbytes >= need:
             return _kept.pop(number).view(np.uint8)[:need].view(dtype)
-    return np.empty(TILE, dtype)
+    return np.empty(size, dtype)

@@ -171,12 +171,13 @@ def test_programs(world, ranks, data):
 @contextmanager
 def tile_of(extent):
     """Tiles of so many elements."""
-    before, tiled.TILE = tiled.TILE, extent
+    before = tiled.FEWEST, tiled.MOST
+    tiled.FEWEST = tiled.MOST = extent
     tiled._kept.clear()
     try:
         yield
     finally:
-        tiled.TILE = before
+        tiled.FEWEST, tiled.MOST = before
         tiled._kept.clear()
 
 
@@ -345,3 +346,13 @@ def test_programs_see_one_class(world, ranks):
         del kept
 
     world.run(ranks, program)
+
+
+@pytest.mark.host
+@pytest.mark.parametrize(
+    ("widths", "elements"), [([], 16), ([8], 16), ([8, 8], 16), ([8] * 3, 8), ([16] * 4, 4)]
+)
+def test_tiles_are_as_large_as_results_between_operations_allow(widths, elements, monkeypatch):
+    for name, value in {"FEWEST": 4, "MOST": 16, "ROOM": 256}.items():
+        monkeypatch.setattr(tiled, name, value)
+    assert tiled._size_of([np.dtype(f"V{width}") for width in widths]) == elements
