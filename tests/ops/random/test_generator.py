@@ -229,10 +229,10 @@ def test_ranks_with_different_seeds_are_found(world, monkeypatch):
         for kind in KINDS:
             ours, _ = pair(kind, group.rank)
             with pytest.raises(distarray.errors.DivergenceError):
-                ours.standard_normal(60_000)
+                ours.standard_normal(80_000)
         with distarray.config.override(check=True):
             for act in (
-                lambda rng: rng.random(60_000),
+                lambda rng: rng.random(80_000),
                 lambda rng: rng.random(),
                 lambda rng: rng.permutation(9),
                 lambda rng: rng.choice(9, 3),
