@@ -127,14 +127,14 @@ def test_threads_with_communicators_of_their_own(world):
         def work(number):
             together.wait(60)
             with DeviceMesh(comms[number]):
-                x = dnp.arange(50_000.0) + number
+                x = dnp.arange(70_000.0) + number
                 sums = [float((x * k).sum()) for k in range(20)]
                 return sums, float(np.sort(-x)[0]), x[::777].full().tolist()
 
         with ThreadPoolExecutor(len(comms)) as pool:
             found = list(pool.map(work, range(len(comms))))
         for number, (sums, least, some) in enumerate(found):
-            y = np.arange(50_000.0) + number
+            y = np.arange(70_000.0) + number
             assert sums == [float((y * k).sum()) for k in range(20)]
             assert (least, some) == (-y[-1], y[::777].tolist())
         for comm in comms:

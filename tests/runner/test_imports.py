@@ -143,7 +143,7 @@ def test_random_numbers_are_the_same_on_any_number_of_ranks(tmp_path):
         import numpy as np
         import numpy.random
         from numpy.random import default_rng
-        x = default_rng(5).normal(size=(400, 300))
+        x = default_rng(5).normal(size=(500, 300))
         np.random.seed(3)
         p = np.random.permutation(100_000)
         print(type(x).__name__, x[::100, 7], p[::30_000], np.random.rand())
@@ -155,7 +155,7 @@ def test_random_numbers_are_the_same_on_any_number_of_ranks(tmp_path):
     assert done.code == 0, done.err
 
     def drawn(group):
-        x = random.default_rng(5).normal(size=(400, 300)).full()
+        x = random.default_rng(5).normal(size=(500, 300)).full()
         state = random.RandomState(3)
         p = state.permutation(100_000).full()
         return f"DistArray {x[::100, 7]} {p[::30_000]} {state.rand()}\n"

@@ -11,7 +11,7 @@ HEAD = """
 import io, pickle, sys, warnings
 import numpy as np
 
-a, k = np.arange(60_000.0), np.arange(60_000) % 7
+a, k = np.arange(70_000.0), np.arange(70_000) % 7
 s, small = np.arange(12.0).reshape(3, 4), np.arange(5)
 image = (np.arange(80 * 150 * 3) % 256).astype(np.uint8).reshape(80, 150, 3)
 """
@@ -25,7 +25,7 @@ PARTS = {
         """,
     "pandas": """
         import pandas as pd
-        df = pd.DataFrame({"x": range(60_000)})
+        df = pd.DataFrame({"x": range(70_000)})
         print(len(df[a > 3]), df.loc[k == 2].x.sum(), df.iloc[k[:9]].x.tolist())
         df["y"] = a
         df.loc[k > 3, "y"] = 5

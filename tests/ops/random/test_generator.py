@@ -146,7 +146,7 @@ def test_generators_share_a_bit_generator(world):
         first, second = Generator(bits), Generator(bits)
         theirs = np.random.default_rng(5)
         for rng in (first, second, first):
-            same_numbers(rng.normal(size=50_000), theirs.normal(size=50_000))
+            same_numbers(rng.normal(size=70_000), theirs.normal(size=70_000))
 
     world.run(near(world, 2), program)
 
@@ -166,7 +166,7 @@ def test_functions_share_a_state(world, ranks):
     def draw(space):
         return [
             space.rand(3, 4),
-            space.randn(70, 900),
+            space.randn(160, 900),
             space.randint(0, 9, (5, 5)),
             space.random_sample(5),
             space.normal(1.0, 2.0, 40),
@@ -261,7 +261,7 @@ def test_a_bit_generator_of_ones_own(world, monkeypatch):
         for kind, plain in ((Own, np.random.SFC64), (Silent, np.random.PCG64)):
             ours, theirs = Generator(kind(3)), np.random.Generator(plain(3))
             for name in ("random", "standard_normal"):
-                same_numbers(getattr(ours, name)(40_001), getattr(theirs, name)(40_001))
+                same_numbers(getattr(ours, name)(70_001), getattr(theirs, name)(70_001))
 
     world.run(near(world, 3), program)
 

@@ -68,8 +68,8 @@ def test_permutation_of_integers(world, ranks, length):
 
 #: Arguments of `choice` beside a population of 50 positions.
 CHOICES = [
-    {"size": 40_001},
-    {"size": (301, 200), "p": np.arange(50) / 1225},
+    {"size": 70_001},
+    {"size": (301, 500), "p": np.arange(50) / 1225},
     {"size": 50, "replace": False},
     {"size": 20, "replace": False, "p": np.arange(50) / 1225},
     {},

@@ -13,7 +13,7 @@ from distarray.engines.drawing.pace import pace_of
 from distarray.engines.drawing.places import LostError, Walker, put, state_of
 from tests.ops.random.compared import KINDS, near, pair, same_numbers, same_state
 
-SIZE = 40_003
+SIZE = 70_003
 
 
 @pytest.fixture
