@@ -162,6 +162,11 @@ def _with_zeros(values):
     return values
 
 
+def _with_nan(values):
+    values[5::1900] = np.nan
+    return values
+
+
 PATTERNS = {
     "ascending": np.arange,
     "descending": lambda n: np.arange(n)[::-1],
@@ -172,6 +177,7 @@ PATTERNS = {
     "organ pipe": lambda n: np.minimum(np.arange(n), np.arange(n)[::-1]),
     "random": lambda n: np.random.default_rng(5).random(n),
     "one large": lambda n: np.append(np.zeros(n - 1), 1e9),
+    "rare nan": lambda n: _with_nan(np.random.default_rng(8).random(n)),
     "rare zeros": lambda n: _with_zeros(np.random.default_rng(7).standard_normal(n)),
 }
 
