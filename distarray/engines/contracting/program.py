@@ -27,7 +27,7 @@ Kernel = Callable[[Sequence[Array], np.dtype[Any], Array | None], Array]
 #: An operand of fewer bytes moves at once, and a result of fewer bytes is folded at once.
 PANEL_BYTES = 1 << 25
 #: A result of so many times fewer bytes than a small array goes to all ranks at once.
-TINY = 64
+TINY = 128
 
 
 class Program(NamedTuple):
