@@ -28,7 +28,7 @@ from distarray.runner.files import FILES
 from distarray.runner.paths import Paths
 from distarray.runner.talk import Line, open_answers, open_line
 
-__all__ = ["Told", "complete", "join", "load", "pull", "run", "save"]
+__all__ = ["Rank", "Told", "complete", "join", "load", "make_program", "pull", "run", "save"]
 
 #: How long a rank that has failed waits for the others to come to the end of the statement (s).
 PATIENCE = 4.0
@@ -81,7 +81,9 @@ class Rank:
         self._count = 0
         self._named: tuple[str, ...] = ()
         self._bound: tuple[str, ...] = ()
-        self._run_code = shell.run_code
+        #: What IPython has made of the last cell.
+        self.result: Any = None
+        self._run_cell, self._run_code = shell.run_cell, shell.run_code
         shell.run_code = self._statement
         shell.showtraceback = shell.showsyntaxerror = self._keep_error
         shell.ast_transformers.append(CountPasses())
@@ -95,8 +97,8 @@ class Rank:
         self._count = count
         self.stopping.begin(count)
         try:
-            done = shell.run_cell(source, store_history=True)
-            self._error = self._first_error() or done.error_before_exec
+            self.result = self._run_cell(source, store_history=True)
+            self._error = self._first_error() or self.result.error_before_exec
             failed = self._alone or self._meet(self._error is not None)
             if self._alone:
                 return replace(self._told(), alone=True)
@@ -258,14 +260,20 @@ def _install(shell: Any) -> Rank:
     chance.join(answers)
     tracebacks.install(False)
     config.print_gathered = True
-    builtins = imports.program_builtins.__dict__
-    builtins.update(get_ipython=lambda: shell, display=_display, input=_refuse_input)
-    shell.user_ns["__builtins__"] = builtins
-    shell.autoawait = False
+    imports.program_builtins.__dict__.update(input=_refuse_input)
     shell.set_hook("show_in_pager", _print_page, 0)
     shell.ask_exit = _refuse_exit
-    _run_commands_once(shell, answers)
+    make_program(shell, answers)
     return Rank(shell, line, answers)
+
+
+def make_program(shell: Any, answers: Answers) -> None:
+    """Make the cells of a shell the program."""
+    builtins = imports.program_builtins.__dict__
+    builtins.update(get_ipython=lambda: shell, display=_display)
+    shell.user_ns["__builtins__"] = builtins
+    shell.autoawait = False
+    _run_commands_once(shell, answers)
 
 
 def _display(*args: Any, **kwargs: Any) -> Any:

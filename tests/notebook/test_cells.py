@@ -1,11 +1,13 @@
 """Cells of a real Jupyter kernel on ranks: what is shown, errors, interrupts, values, restarts."""
 
 import re
+import subprocess
+import sys
 import time
 
 import pytest
 
-from tests.notebook.kernels import a_kernel
+from tests.notebook.kernels import a_kernel, settings
 
 pytest.importorskip("ipyparallel")
 pytest.importorskip("ipykernel")
@@ -134,3 +136,26 @@ def status(pid):
             return file.read()
     except FileNotFoundError:
         return ""
+
+
+def test_engines_that_there_are_are_joined(mpiexec, tmp_path):
+    home = settings(tmp_path, PYTHONHASHSEED="0")
+    cluster = [sys.executable, "-m", "ipyparallel.cluster"]
+    start = [*cluster, "start", "--engines=mpi", "-n", "2", "--daemonize", "--log-level=40"]
+    start += [f"--MPIEngineSetLauncher.mpi_cmd={list(mpiexec)}"]
+    subprocess.run(start, env=home, cwd=tmp_path, check=True, timeout=60)
+    try:
+        with a_kernel(tmp_path) as kernel:
+            until = time.monotonic() + 60
+            while not list(tmp_path.glob("ipythondir/*/security/cluster-.json")):
+                assert time.monotonic() < until
+            pid = "import distarray, os\ndistarray.default_mesh().size(), os.getppid()"
+            joined = kernel.run(pid).text
+            assert joined.startswith("(2, ")
+            stopped = kernel.run("while True: pass", interrupt_after=0.5)
+            assert stopped.errors == ["KeyboardInterrupt"]
+            assert kernel.run("%distarray stop").errors == []
+        with a_kernel(tmp_path) as kernel:
+            assert kernel.run(pid).text == joined, "they are the same"
+    finally:
+        subprocess.run([*cluster, "stop", "--log-level=40"], env=home, check=True, timeout=60)
