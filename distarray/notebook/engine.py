@@ -32,6 +32,8 @@ def end_with_kernel() -> None:
     def watch(sleep: Callable[[float], None] = time.sleep) -> None:
         while _began(kernel) == began:
             sleep(_PAUSE)
+        os.kill(os.getpid(), signal.SIGTERM)  # by which a controller ends its own processes, too
+        sleep(_PAUSE)
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
