@@ -6,12 +6,15 @@ two sides: `magics`, `session` and `engines` are the kernel's; `engine`, `cells`
 `stopping` and `names` are executed by the ranks.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from distarray.notebook.shapes import Shell
 
 __all__ = ["load", "unload"]
 
 
-def load(shell: Any) -> None:
+def load(shell: "Shell") -> None:
     """Make the cells of an IPython shell run on ranks, which the first cell starts.
 
     Raises
@@ -27,7 +30,7 @@ def load(shell: Any) -> None:
     install(shell)
 
 
-def unload(shell: Any) -> None:
+def unload(shell: "Shell") -> None:
     """Let cells run in the kernel again, and end the ranks."""
     from distarray.notebook.magics import remove
 

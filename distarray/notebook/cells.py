@@ -10,9 +10,11 @@ import os
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import distarray
@@ -20,6 +22,7 @@ from distarray import checkpoint
 from distarray.comm.mesh import default_mesh
 from distarray.config import config
 from distarray.notebook import names, outputs
+from distarray.notebook.shapes import Shell
 from distarray.notebook.stopping import CountPasses, Stopping
 from distarray.runner import alike, chance, commands, ending, imports, libraries, step, tracebacks
 from distarray.runner.answers import Answers
@@ -69,7 +72,7 @@ class Rank:
     answers : Answers
     """
 
-    def __init__(self, shell: Any, line: Line, answers: Answers) -> None:
+    def __init__(self, shell: Shell, line: Line, answers: Answers) -> None:
         self.shell = shell
         self.line = line
         self.answers = answers
@@ -85,7 +88,7 @@ class Rank:
         self.result: Any = None
         self._run_cell, self._run_code = shell.run_cell, shell.run_code
         shell.run_code = self._statement
-        shell.showtraceback = shell.showsyntaxerror = self._keep_error
+        shell.showtraceback = shell.showsyntaxerror = lambda *about, **how: self._keep_error()
         shell.ast_transformers.append(CountPasses())
         shell.compile.get_code_name = lambda *about: f"Cell In[{self._count}]"
 
@@ -114,7 +117,7 @@ class Rank:
 
     # -- one statement ---------------------------------------------------------------------------
 
-    async def _statement(self, code: Any, result: Any = None, *, async_: bool = False) -> bool:
+    async def _statement(self, code: CodeType, result: Any = None, *, async_: bool = False) -> bool:
         """Execute a statement, and return whether any rank has failed in it."""
         failed = False
         try:
@@ -132,7 +135,7 @@ class Rank:
     def _first_error(self) -> BaseException | None:
         return self._error
 
-    def _keep_error(self, *args: Any, **kwargs: Any) -> None:
+    def _keep_error(self) -> None:
         """Keep the error that is being handled, instead of showing it on each rank."""
         self._error = self._error or sys.exception()
 
@@ -203,7 +206,7 @@ class Rank:
                 self.sources[node.name] = "".join(lines[first - 1 : node.end_lineno])
 
 
-def _bound(code: Any) -> tuple[str, ...]:
+def _bound(code: CodeType) -> tuple[str, ...]:
     """The names that a statement binds or removes itself."""
     found = [step.argval for step in dis.get_instructions(code) if step.opname in _BINDING]
     return tuple(dict.fromkeys(found))
@@ -242,7 +245,7 @@ def join() -> dict[str, Any]:
     }
 
 
-def _install(shell: Any) -> Rank:
+def _install(shell: Shell) -> Rank:
     """Make the ranks one program, as `python -m distarray` does, without its threads and timers."""
     line, answers = open_line(), open_answers()
     paths = Paths(line, answers)
@@ -261,28 +264,24 @@ def _install(shell: Any) -> Rank:
     tracebacks.install(False)
     config.print_gathered = True
     imports.program_builtins.__dict__.update(input=_refuse_input)
-    shell.set_hook("show_in_pager", _print_page, 0)
+    shell.set_hook("show_in_pager", lambda shell, page, *about: _print_page(page), 0)
     shell.ask_exit = _refuse_exit
     make_program(shell, answers)
     return Rank(shell, line, answers)
 
 
-def make_program(shell: Any, answers: Answers) -> None:
+def make_program(shell: Shell, answers: Answers) -> None:
     """Make the cells of a shell the program."""
+    from IPython.display import display
+
     builtins = imports.program_builtins.__dict__
-    builtins.update(get_ipython=lambda: shell, display=_display)
+    builtins.update(get_ipython=lambda: shell, display=display)
     shell.user_ns["__builtins__"] = builtins
     shell.autoawait = False
     _run_commands_once(shell, answers)
 
 
-def _display(*args: Any, **kwargs: Any) -> Any:
-    from IPython.display import display
-
-    return display(*args, **kwargs)
-
-
-def _print_page(shell: Any, page: Any, *args: Any, **kwargs: Any) -> None:
+def _print_page(page: dict[str, str] | str) -> None:
     print(page["text/plain"] if isinstance(page, dict) else page)
 
 
@@ -294,19 +293,18 @@ def _refuse_exit() -> None:
     raise SystemExit("the ranks end with the kernel, or by %distarray stop")
 
 
-def _run_commands_once(shell: Any, answers: Answers) -> None:
+def _run_commands_once(shell: Shell, answers: Answers) -> None:
     """Let rank 0 alone run the commands of ``!command`` lines."""
+
+    def once(real: Callable[..., Any], command: str, **how: int) -> Any:
+        def act() -> tuple[Any, Any]:
+            return real(command, **how), shell.user_ns.get("_exit_code")
+
+        result, shell.user_ns["_exit_code"] = answers.ask(act)
+        return result
+
     for name in ("system", "getoutput"):
-        real = getattr(shell, name)
-
-        def once(*args: Any, real: Any = real, **kwargs: Any) -> Any:
-            def act() -> tuple[Any, Any]:
-                return real(*args, **kwargs), shell.user_ns.get("_exit_code")
-
-            result, shell.user_ns["_exit_code"] = answers.ask(act)
-            return result
-
-        setattr(shell, name, once)
+        setattr(shell, name, partial(once, getattr(shell, name)))
 
 
 def run(source: str, count: int) -> Told:

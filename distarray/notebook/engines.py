@@ -8,14 +8,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import ipyparallel
 
 from distarray.notebook.engine import KERNEL
+from distarray.notebook.shapes import Client, Cluster, Pending
 
 __all__ = ["Engines", "default_ranks", "join", "start"]
 
+P = ParamSpec("P")
 #: Seconds that engines may take to start.
 PATIENCE = 120.0
 #: One process with threads, instead of ten processes, for a handful of engines.
@@ -48,7 +50,7 @@ class Engines:
         If the engines are not the ranks of one MPI job.
     """
 
-    def __init__(self, cluster: Any, client: Any, owned: bool) -> None:
+    def __init__(self, cluster: Cluster, client: Client, owned: bool) -> None:
         self._cluster = cluster
         self._client = client
         self._owned = owned
@@ -72,15 +74,17 @@ class Engines:
         """The number of ranks."""
         return len(self.facts)
 
-    def call(self, function: Callable[..., Any], *args: object) -> Any:
+    def call(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Pending:
         """Call a function on all ranks; the pending results, in the order of the ranks."""
-        return self._all.apply_async(function, *args)
+        pending: Pending = self._all.apply_async(function, *args, **kwargs)
+        return pending
 
-    def call_first(self, function: Callable[..., Any], *args: object) -> Any:
+    def call_first(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Pending:
         """Call a function on rank 0, which sends nothing."""
-        return self._first.apply_async(function, *args)
+        pending: Pending = self._first.apply_async(function, *args, **kwargs)
+        return pending
 
-    def outputs(self, pending: Any) -> list[dict[str, Any]]:
+    def outputs(self, pending: Pending) -> list[dict[str, Any]]:
         """What rank 0 has published by now in a call; the list that grows.
 
         The client itself forgets it when the call is over.
@@ -115,7 +119,7 @@ class Engines:
             _end(self._cluster)
 
 
-def _end(cluster: Any) -> None:
+def _end(cluster: Cluster) -> None:
     """End a cluster, and remove what the controller leaves of it."""
     with contextlib.suppress(Exception):
         cluster.stop_cluster_sync()
@@ -174,7 +178,7 @@ def start(ranks: int) -> Engines:
         raise
 
 
-def _wait(cluster: Any, client: Any, ranks: int) -> None:
+def _wait(cluster: Cluster, client: Client, ranks: int) -> None:
     """Wait until all engines have registered."""
     until = time.monotonic() + PATIENCE
     while len(client.ids) < ranks:

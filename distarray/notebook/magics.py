@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from distarray.notebook.session import Session
+from distarray.notebook.shapes import Context, Shell
 
 __all__ = ["HELP", "install", "remove"]
 
@@ -36,7 +37,7 @@ class Magics:
     shell : IPython.core.interactiveshell.InteractiveShell
     """
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: Shell) -> None:
         self.shell = shell
         self.session = Session(shell)
         self.undo: list[Callable[[], None]] = []
@@ -77,7 +78,7 @@ class Magics:
         else:
             acts[word]()
 
-    def complete(self, context: Any) -> dict[str, Any]:
+    def complete(self, context: Context) -> dict[str, Any]:
         """The ranks' completions, instead of the kernel's own if there are any."""
         from IPython.core.completer import SimpleCompletion
 
@@ -121,7 +122,7 @@ def _usage(text: str) -> Exception:
 _installed: dict[int, Magics] = {}
 
 
-def install(shell: Any) -> None:
+def install(shell: Shell) -> None:
     """Make the cells of a shell run on ranks; once."""
     from IPython.core.completer import context_matcher
 
@@ -133,7 +134,7 @@ def install(shell: Any) -> None:
         return magics.redirect(lines)
 
     @context_matcher()  # type: ignore[untyped-decorator]
-    def matcher(context: Any) -> dict[str, Any]:
+    def matcher(context: Context) -> dict[str, Any]:
         return magics.complete(context)
 
     redirect.has_side_effects = True  # type: ignore[attr-defined] # not for text that is typed
@@ -147,7 +148,7 @@ def install(shell: Any) -> None:
     ]
 
 
-def remove(shell: Any) -> None:
+def remove(shell: Shell) -> None:
     """Let cells run in the kernel again, and end the ranks."""
     magics = _installed.pop(id(shell), None)
     if magics is not None:

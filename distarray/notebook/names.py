@@ -10,6 +10,7 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.checkpoint.tree import flatten
+from distarray.notebook.shapes import Shell
 from distarray.runner.talk import Line
 
 __all__ = [
@@ -45,7 +46,7 @@ class Settled(NamedTuple):
     removed: tuple[str, ...] = ()
 
 
-def variables(shell: Any) -> dict[str, Any]:
+def variables(shell: Shell) -> dict[str, Any]:
     """The names that cells have bound."""
     hidden = shell.user_ns_hidden
     return {
@@ -56,7 +57,7 @@ def variables(shell: Any) -> dict[str, Any]:
     }
 
 
-def settle(line: Line, shell: Any, among: tuple[str, ...]) -> Settled:
+def settle(line: Line, shell: Shell, among: tuple[str, ...]) -> Settled:
     """Make names equal on all ranks that a statement binds which not all have finished alike.
 
     Those that differ get rank 0's value if it is plain data, and are removed otherwise. Collective.
@@ -116,7 +117,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, (*_PLAIN, np.generic))
 
 
-def cut_over_ranks(shell: Any, among: tuple[str, ...]) -> tuple[str, ...]:
+def cut_over_ranks(shell: Shell, among: tuple[str, ...]) -> tuple[str, ...]:
     """The names among some whose arrays have other elements on each rank."""
     found = {name: shell.user_ns.get(name) for name in among}
     return tuple(

@@ -11,7 +11,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
+
+from distarray.notebook.shapes import Shell
 
 __all__ = ["MARK", "install"]
 
@@ -21,6 +23,9 @@ MARK = "distarray"
 _PAUSE = 0.05
 _real_sleep = time.sleep
 _real_clock = time.monotonic
+#: Data by type, or what is said of it.
+Data: TypeAlias = dict[str, Any]
+_nothing: Callable[..., None] = lambda *args, **kwargs: None  # noqa: E731 (in place of several)
 
 
 class Text(io.TextIOBase):
@@ -58,7 +63,7 @@ class Text(io.TextIOBase):
                 self._publish({"text/plain": text}, {MARK: {"kind": self.name}})
 
 
-def install(shell: Any, rank: int) -> None:
+def install(shell: Shell, rank: int) -> None:
     """Let rank 0 publish what this shell shows, or nobody if this is another rank.
 
     The other ranks compute what is to be displayed, which may take all of them, and drop it.
@@ -72,7 +77,7 @@ def install(shell: Any, rank: int) -> None:
         for stream in streams:
             stream.flush()
 
-    def publish(data: Any, metadata: Any = None, **how: Any) -> None:
+    def publish(data: Data, metadata: Data | None = None, **how: Data | bool | None) -> None:
         flush()
         mark = {"kind": "display", "transient": how.get("transient"), "update": how.get("update")}
         send(data, {**(metadata or {}), MARK: mark})
@@ -81,7 +86,7 @@ def install(shell: Any, rank: int) -> None:
         flush()
         send({}, {MARK: {"kind": "clear", "wait": wait}})
 
-    def write_format_data(data: Any, metadata: Any = None) -> None:
+    def write_format_data(data: Data, metadata: Data | None = None) -> None:
         flush()
         send(data, {**(metadata or {}), MARK: {"kind": "result"}})
 
@@ -90,10 +95,6 @@ def install(shell: Any, rank: int) -> None:
     hook.start_displayhook = hook.write_output_prompt = hook.finish_displayhook = _nothing
     if rank == 0:
         threading.Thread(target=_flush_for_ever, args=(flush,), daemon=True).start()
-
-
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    pass
 
 
 def _null() -> io.TextIOBase:

@@ -5,14 +5,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, ParamSpec
 
 from distarray.notebook import engines
 from distarray.notebook.outputs import MARK
+from distarray.notebook.shapes import Pending, Shell
 from distarray.notebook.stopping import SIGNAL
 
 __all__ = ["RanksError", "Session"]
 
+P = ParamSpec("P")
 #: Seconds after an interrupt until the ranks are to stop wherever they are, and until they are
 #: ended if that has not helped either.
 _SOON, _LATEST = 3.0, 6.0
@@ -40,7 +42,7 @@ class Session:
         The kernel's.
     """
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._ranks = 0
         self._engines: engines.Engines | None = None
@@ -124,7 +126,7 @@ class Session:
         if told.name:
             raise _error(told.name, told.value, told.text)
 
-    def _wait(self, pending: Any) -> Any:
+    def _wait(self, pending: Pending) -> Any:
         """Show what is published until the ranks are through with a cell; what rank 0 tells.
 
         A rank that has failed, and whose others do not come, tells instead of them.
@@ -152,7 +154,7 @@ class Session:
                 raise
             self._lost()
 
-    def _look(self, pending: Any, interrupts: "_Interrupts") -> Any:
+    def _look(self, pending: Pending, interrupts: "_Interrupts") -> Any:
         """Look after ranks that do not come to an end; what one of them tells, or None."""
         found = self.engines()
         if not found.are_there():
@@ -170,9 +172,9 @@ class Session:
         self._restart("a rank has ended, and the others with it.")
         raise _error("RankLost", "a rank has ended", f"RankLost: a rank has ended\n{words}")
 
-    def _result(self, function: Callable[..., Any], *args: object) -> Any:
+    def _result(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
         """What a function returns on rank 0."""
-        pending = self.engines().call(function, *args)
+        pending = self.engines().call(function, *args, **kwargs)
         while not pending.ready():
             pending.wait(_LOOK)
             if not self.engines().are_there():
@@ -240,7 +242,7 @@ class _Interrupts:
 class _Shown:
     """What is published of a cell, and how much of it is shown."""
 
-    def __init__(self, shell: Any, published: list[dict[str, Any]]) -> None:
+    def __init__(self, shell: Shell, published: list[dict[str, Any]]) -> None:
         self._shell = shell
         self._published = published
         self._count = 0

@@ -33,7 +33,7 @@ _clock = time.monotonic
 class CountPasses(ast.NodeTransformer):
     """Make each loop of a cell begin its passes with a call that counts them."""
 
-    def _counted(self, node: Any) -> Any:
+    def _counted(self, node: ast.For | ast.While) -> ast.For | ast.While:
         self.generic_visit(node)
         call = ast.Expr(ast.Call(ast.Name(STEP, ast.Load()), [], []))
         for part in ast.walk(call):

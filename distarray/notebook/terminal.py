@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from distarray.notebook.cells import Rank, Told, make_program
+from distarray.notebook.shapes import Shell
 from distarray.runner.talk import Line, open_answers, open_line
 
 __all__ = ["prepare"]
@@ -18,14 +19,14 @@ def prepare(module: ModuleType) -> None:
     kind: Any = module.TerminalInteractiveShell
     make = kind.__init__
 
-    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
-        make(self, *args, **kwargs)
+    def begin(self: Shell, **settings: Any) -> None:
+        make(self, **settings)
         _install(self)
 
     kind.__init__ = begin
 
 
-def _install(shell: Any) -> None:
+def _install(shell: Shell) -> None:
     """Let a shell execute its cells on all ranks; collective."""
     line, answers = open_line(), open_answers()
     make_program(shell, answers)
@@ -35,10 +36,10 @@ def _install(shell: Any) -> None:
     if line.rank:
         shell.history_manager.enabled = False
 
-    def run(raw_cell: str, store_history: bool = False, *args: Any, **kwargs: Any) -> Any:
+    def run(raw_cell: str, store_history: bool = False, **how: bool | str | None) -> Any:
         """Execute a cell on all ranks, if somebody has typed it."""
         if not store_history:
-            return run_cell(raw_cell, store_history, *args, **kwargs)
+            return run_cell(raw_cell, store_history, **how)
         _tell(line, rank.run(raw_cell, shell.execution_count))
         if line.any_failed(not shell.keep_running, None, answers.poke):
             shell.keep_running = False
