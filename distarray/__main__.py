@@ -69,6 +69,6 @@ if __name__ == "__main__":
 
         from distarray.runner.main import main
 
-        if ("-m", "IPython") in pairwise(sys.argv):
+        if ("-m", "IPython") in pairwise(sys.argv) or "-mIPython" in sys.argv:
             after_import("IPython.terminal.interactiveshell", prepare_terminal)
         main()

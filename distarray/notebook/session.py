@@ -82,7 +82,11 @@ class Session:
             self.engines()
             return
         place = tempfile.mkdtemp(prefix=".distarray-ranks-", dir=".")
-        kept = self._result(_save, f"{place}/state")
+        try:
+            kept = self._result(_save, f"{place}/state")
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
         self.stop()
         self._ranks = ranks
         try:
