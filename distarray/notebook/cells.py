@@ -266,6 +266,7 @@ def _install(shell: Shell) -> Rank:
     imports.program_builtins.__dict__.update(input=_refuse_input)
     shell.set_hook("show_in_pager", lambda shell, page, *about: _print_page(page), 0)
     shell.ask_exit = _refuse_exit
+    shell.Completer.use_jedi = False  # which reads the sources of libraries, for seconds
     make_program(shell, answers)
     return Rank(shell, line, answers)
 

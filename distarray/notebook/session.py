@@ -21,7 +21,7 @@ _SOON, _LATEST = 3.0, 6.0
 #: Seconds between two looks at what has been published, and between two looks at the engines.
 _TICK, _LOOK = 0.01, 0.2
 #: Seconds for outputs that come after their cell has ended, and for completions.
-_OUTPUTS, _COMPLETIONS = 5.0, 3.0
+_OUTPUTS, _COMPLETIONS = 5.0, 5.0
 
 
 class RanksError(Exception):

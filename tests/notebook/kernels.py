@@ -81,8 +81,13 @@ class Kernel:
         raise TimeoutError(f"{source!r} has shown {shown} within {PATIENCE} s")
 
     def complete(self, text: str) -> list[str]:
-        """The completions at the end of a text."""
-        return self.client.complete(text, reply=True, timeout=PATIENCE)["content"]["matches"]
+        """The completions at the end of a text; a busy machine may be too slow at first."""
+        found: list[str] = []
+        until = time.monotonic() + PATIENCE
+        while not found and time.monotonic() < until:
+            reply = self.client.complete(text, reply=True, timeout=PATIENCE)
+            found = reply["content"]["matches"]
+        return found
 
 
 def settings(home: Path, **more: str) -> dict[str, str]:
