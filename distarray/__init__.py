@@ -133,3 +133,13 @@ if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_ROOMS})
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Make the cells of a notebook run on ranks: ``%load_ext distarray``."""
+    import_module("distarray.notebook").load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Let the cells of a notebook run in the kernel again, and end the ranks."""
+    import_module("distarray.notebook").unload(shell)

@@ -6,7 +6,10 @@
 
 import sys
 import warnings
+from itertools import pairwise
+from types import ModuleType
 
+from distarray.lazy import after_import
 from distarray.runner.alike import same_order
 from distarray.runner.files import FILES
 
@@ -44,6 +47,13 @@ def print_array_api() -> None:
         raise AgreedExit(1)
 
 
+def prepare_terminal(module: ModuleType) -> None:
+    """Make IPython's prompt one for all ranks."""
+    from distarray.notebook.terminal import prepare
+
+    prepare(module)
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["--coverage"]:
         print_coverage()
@@ -59,4 +69,6 @@ if __name__ == "__main__":
 
         from distarray.runner.main import main
 
+        if ("-m", "IPython") in pairwise(sys.argv) or "-mIPython" in sys.argv:
+            after_import("IPython.terminal.interactiveshell", prepare_terminal)
         main()

@@ -9,7 +9,7 @@ from distarray.runner.answers import Answers
 from distarray.runner.talk import Line
 from distarray.runner.tracebacks import written
 
-__all__ = ["Outcome", "conclude", "meet"]
+__all__ = ["Outcome", "conclude", "meet", "summary"]
 
 #: How long a rank that has failed waits for the others to fail too (s).
 PATIENCE = 4.0
@@ -94,7 +94,7 @@ def meet(line: Line, answers: Answers, outcome: Outcome) -> list[Outcome]:
     outcomes = line.allgather_object(outcome)
     answers.finish(line)
     if line.rank == 0:
-        _say(_unheard(outcomes) + _summary(outcomes))
+        _say(_unheard(outcomes) + summary(outcomes))
     return outcomes
 
 
@@ -104,7 +104,7 @@ def _unheard(outcomes: list[Outcome]) -> str:
     return "".join([text for text in found if text not in outcomes[0].warned])
 
 
-def _summary(outcomes: list[Outcome]) -> str:
+def summary(outcomes: list[Outcome]) -> str:
     """The texts of all ranks, equal ones once."""
     alike: dict[tuple[int, str], list[int]] = {}
     for rank, outcome in enumerate(outcomes):

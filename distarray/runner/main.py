@@ -49,7 +49,7 @@ __all__ = ["HELP", "Program", "main", "parse"]
 HELP = """\
 usage: mpiexec -n P python -m distarray [options] script.py [arguments]
        python -m distarray --scaling 1,2,4,8 [options] script.py [arguments]
-       mpiexec -n P python -m distarray -i
+       mpiexec -n P python -m distarray -i    (or -m IPython)
        mpiexec -n P python -m distarray [options] -m module [arguments]
        mpiexec -n P python -m distarray [options] -c "code" [arguments]
 
@@ -327,6 +327,7 @@ def _new_module(program: Program) -> dict[str, Any]:
         home = target if target.is_dir() else target.parent
     elif program.kind == "-m":
         package = program.target.partition(".")[0]
+        package = None if package == "IPython" else package  # what it executes is the program
     packages = [package] if package is not None else []
     imports.install(home, [*packages, *program.included])
     libraries.install()

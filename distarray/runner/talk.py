@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from time import monotonic, sleep  # as they are: the program's own are replaced
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from distarray.comm import calls, hooks
 from distarray.comm.mesh import default_mesh
@@ -48,6 +50,35 @@ class Line:
         calls.note(self, "allgather_object", None)
         gathered: list[T] = self._comm.allgather(obj)
         return gathered
+
+    def send_object(self, obj: object, rank: int) -> None:
+        """Send a small object to a rank, which need not be waiting for it."""
+        self._comm.isend(obj, rank)
+
+    def received_objects(self) -> list[Any]:
+        """The objects that have come by `send_object`, those of each rank in order."""
+        found = []
+        while self._comm.iprobe():
+            found.append(self._comm.recv())
+        return found
+
+    def any_failed(
+        self, failed: bool, seconds: float | None, poke: Callable[[], object]
+    ) -> bool | None:
+        """Whether some rank has failed; None if not all come within `seconds`.
+
+        It sleeps more shortly than `all_arrive`, as each statement of a cell comes here.
+        """
+        mine, count = np.array([failed], np.int32), np.zeros(1, np.int32)
+        request = self._comm.Iallreduce(mine, count)
+        end = None if seconds is None else monotonic() + seconds
+        began = monotonic()
+        while not request.Test():
+            if end is not None and monotonic() > end:
+                return None
+            poke()
+            sleep(1e-5 if monotonic() - began < 1e-3 else 5e-4)
+        return bool(count[0])
 
     def all_arrive(self, seconds: float | None, poke: Callable[[], object]) -> bool:
         """Whether every rank comes here, at most `seconds` after this one; None waits on.

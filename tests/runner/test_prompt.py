@@ -1,5 +1,7 @@
 """The prompt of `-i`, folded tracebacks, and warnings that name the program's lines."""
 
+import re
+
 import pytest
 
 from launching import on_ranks, write_script
@@ -51,6 +53,49 @@ def test_prompt(tmp_path):
     assert "/distarray/" not in done.err.replace(str(tmp_path), "")
     assert done.err.count("rank 1 of 2 raised") == 1
     assert "SyntaxError" in done.err
+
+
+IN_IPYTHON = """\
+import numpy as np, distarray; r = distarray.default_mesh().rank
+x = np.arange(300000.0); x.layout
+np.sum(x, axis=4)
+if r == 1: int("a")
+
+1 +* 2
+x.max() + _i2.count("x")
+%timeit -n 1 -r 1 x.sum()
+!echo once >> lines; wc -l < lines
+if r == 1: exit()
+
+print("never")
+"""
+
+
+def test_ipython(tmp_path):
+    pytest.importorskip("IPython")
+    options = ["--colors=NoColor", "--simple-prompt", "--no-banner", f"--ipython-dir={tmp_path}"]
+    done = on_ranks(2, "-m", "IPython", *options, cwd=tmp_path, stdin=IN_IPYTHON)
+    assert done.code == 0, done.err
+    printed = re.sub(r"In \[\d+\]: |   \.\.\.: ", "", done.out).split("\n")
+    found = [line.strip() for line in printed if line.strip()]
+    assert found[0] == "Out[2]: Layout((300000,) on mesh (2,): [Shard(0)])"
+    assert found[1] == "Out[6]: np.float64(300001.0)"
+    assert "1 loop" in found[2]
+    assert found[3:] == ["1"]
+    assert done.err.count("axis 4 is out of bounds") == done.err.count("SyntaxError") == 1
+    assert done.err.count("rank 1 of 2 raised") == 1
+    assert "/distarray/" not in done.err.replace(str(tmp_path), "")
+
+
+def test_ipython_with_a_rank_that_fails_while_another_waits_for_it(tmp_path):
+    pytest.importorskip("IPython")
+    typed = "import numpy as np, distarray\nr = distarray.default_mesh().rank\n"
+    typed += "x = np.ones(200000)\nint('a') if r == 1 else x.sum()\nprint('never')\n"
+    options = ["--colors=NoColor", "--simple-prompt", f"--ipython-dir={tmp_path}"]
+    done = on_ranks(2, "-m", "IPython", *options, cwd=tmp_path, stdin=typed)
+    assert done.code != 0
+    assert done.err.count("rank 1 of 2 raised") == done.err.count("Traceback") == 1
+    assert "never" not in done.out
 
 
 @pytest.mark.parametrize("full", [False, True])

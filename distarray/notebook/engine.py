@@ -1,0 +1,82 @@
+"""``python -m distarray.notebook.engine``: an engine of ipyparallel that is a rank.
+
+What a rank needs is imported, and MPI started, before it registers, while the kernel waits for the
+controller. An engine ends with the kernel that has started it, however that ends.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+__all__ = ["KERNEL", "main", "prepare"]
+
+#: The variable that has the number of the kernel's process.
+KERNEL = "DISTARRAY_KERNEL"
+#: Seconds between two looks whether it is there.
+_PAUSE = 2.0
+
+
+def end_with_kernel() -> None:
+    """End this process when the kernel's process has ended, if that is on the same node."""
+    kernel = os.environ.get(KERNEL, "")
+    began = _began(kernel)
+    if not began:
+        return
+
+    def watch(sleep: Callable[[float], None] = time.sleep) -> None:
+        while _began(kernel) == began:
+            sleep(_PAUSE)
+        os.kill(os.getpid(), signal.SIGTERM)  # by which a controller ends its own processes, too
+        sleep(_PAUSE)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _began(process: str) -> str:
+    """The time at which a process has begun; empty if it has ended, or was never there."""
+    try:
+        words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if words[0] in "ZX" else words[19]
+
+
+def prepare() -> Any:
+    """What the kernel calls on an engine, the module `cells`.
+
+    Raises
+    ------
+    RuntimeError
+        If somebody else has imported NumPy on this engine.
+    """
+    if "distarray.notebook.cells" not in sys.modules:
+        from distarray.runner.files import FILES
+
+        FILES.install()  # before NumPy is imported, which keeps references to `open`
+    return import_module("distarray.notebook.cells")
+
+
+def main() -> None:
+    """Run an engine, or with ``controller`` as the first argument the controller."""
+    end_with_kernel()
+    if sys.argv[1:2] == ["controller"]:
+        del sys.argv[1]
+        from ipyparallel.controller.app import main as run
+    else:
+        prepare()
+        from distarray.comm.mesh import default_mesh
+
+        default_mesh()
+        from ipyparallel.engine.app import main as run
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""The engines of ipyparallel that are the ranks, as the kernel starts, calls and ends them."""
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import ipyparallel
+
+from distarray.notebook.engine import KERNEL
+from distarray.notebook.shapes import Client, Cluster, Pending
+
+__all__ = ["Engines", "default_ranks", "join", "start"]
+
+P = ParamSpec("P")
+#: Seconds that engines may take to start.
+PATIENCE = 120.0
+#: One process with threads, instead of ten processes, for a handful of engines.
+_CONTROLLER = [
+    "--log-level=40",
+    "--IPController.use_threads=True",
+    "--IPController.broadcast_scheduler_depth=0",
+]
+_PROGRAM = [sys.executable, "-m", "distarray.notebook.engine"]
+#: The characters of a job's output that are shown when it has ended.
+_TAIL = 4000
+#: Lines by which MPICH's launcher frames what it says.
+_BANNER = ("=", "This typically refers", "Please see the FAQ", "YOUR APPLICATION TERMINATED")
+
+
+class Engines:
+    """The engines of one job, in the order of their ranks.
+
+    Parameters
+    ----------
+    cluster : ipyparallel.Cluster
+    client : ipyparallel.Client
+        With all engines.
+    owned : bool
+        Whether this kernel has started them, and is to end them.
+
+    Raises
+    ------
+    RuntimeError
+        If the engines are not the ranks of one MPI job.
+    """
+
+    def __init__(self, cluster: Cluster, client: Client, owned: bool) -> None:
+        self._cluster = cluster
+        self._client = client
+        self._owned = owned
+        try:
+            facts = client[:].apply_async(_join).get_dict(PATIENCE)
+        except Exception as error:
+            raise RuntimeError(f"the engines cannot be ranks: {error}") from None
+        #: What each rank has told about itself.
+        self.facts = sorted(facts.values(), key=lambda fact: int(fact["rank"]))
+        if [fact["rank"] for fact in self.facts] != list(range(self.facts[0]["size"])):
+            raise RuntimeError(
+                f"the {len(facts)} engines that there are are not the ranks of one MPI job: start "
+                "them by `ipcluster start --engines=mpi -n N`; or end them, and the kernel starts "
+                "its own"
+            )
+        order = sorted(facts, key=lambda engine: int(facts[engine]["rank"]))
+        self._all, self._first = client[order], client[order[:1]]
+
+    @property
+    def size(self) -> int:
+        """The number of ranks."""
+        return len(self.facts)
+
+    def call(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Pending:
+        """Call a function on all ranks; the pending results, in the order of the ranks."""
+        pending: Pending = self._all.apply_async(function, *args, **kwargs)
+        return pending
+
+    def call_first(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Pending:
+        """Call a function on rank 0, which sends nothing."""
+        pending: Pending = self._first.apply_async(function, *args, **kwargs)
+        return pending
+
+    def outputs(self, pending: Pending) -> list[dict[str, Any]]:
+        """What rank 0 has published by now in a call; the list that grows.
+
+        The client itself forgets it when the call is over.
+        """
+        found: list[dict[str, Any]] = pending._children[0].output.metadata["outputs"]
+        return found
+
+    def are_there(self) -> bool:
+        """Whether the launcher of engines of our own still runs, and no other engine is lost."""
+        if self._owned:
+            return all(launcher.state == "running" for launcher in self._cluster.engines.values())
+        return len(self._client.ids) >= self.size
+
+    def interrupt(self, number: int) -> None:
+        """Send a signal to all ranks: by our launcher, or to engines by their nannies."""
+        if self._owned:
+            for launcher in self._cluster.engines.values():
+                launcher.process.send_signal(number)
+        else:
+            self._client.send_signal(number, block=True)
+
+    def last_words(self) -> str:
+        """The end of what the launcher and the ranks have written past the cells."""
+        found = [launcher.get_output() for launcher in self._cluster.engines.values()]
+        lines = "".join(found)[-_TAIL:].splitlines()
+        return "\n".join([line for line in lines if not line.startswith(_BANNER)]).strip()
+
+    def stop(self) -> None:
+        """End the engines and the controller, if they are this kernel's; else leave them."""
+        self._client.close(linger=0)
+        if self._owned:
+            _end(self._cluster)
+
+
+def _end(cluster: Cluster) -> None:
+    """End a cluster, and remove what the controller leaves of it."""
+    with contextlib.suppress(Exception):
+        cluster.stop_cluster_sync()
+    for path in Path(cluster.profile_dir).glob(f"log/*{cluster.cluster_id}*"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _join() -> Any:
+    from distarray.notebook.engine import prepare
+
+    return prepare().join()
+
+
+def default_ranks() -> int:
+    """How many ranks are started if nobody says: the job's tasks, or a rank for each core."""
+    for name in ("DISTARRAY_RANKS", "SLURM_NTASKS", "SLURM_NPROCS"):
+        with contextlib.suppress(ValueError):
+            return max(1, int(os.environ.get(name, "")))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+
+
+def start(ranks: int) -> Engines:
+    """Start engines under mpiexec; in a batch job on its nodes.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no launcher, or the engines end instead of registering.
+    """
+    in_job = "SLURM_JOB_ID" in os.environ
+    cluster = ipyparallel.Cluster(
+        engines="mpi",
+        n=ranks,
+        cluster_id=f"distarray-{os.getpid()}-{os.urandom(4).hex()}",
+        controller_ip="*" if in_job else "",
+        controller_args=_CONTROLLER,
+        send_engines_connection_env=False,  # they start beside the controller, and await its file
+        log_level=40,
+        delay=0.0,
+    )
+    config = cluster.config
+    config.MPIEngineSetLauncher.mpi_cmd = _launcher(ranks)
+    config.MPIEngineSetLauncher.engine_cmd = _PROGRAM
+    config.MPIEngineSetLauncher.engine_args = ["--IPEngine.enable_nanny=False", "--log-level=40"]
+    config.IPEngine.enable_nanny = False
+    config.LocalControllerLauncher.controller_cmd = [*_PROGRAM, "controller"]
+    config.BaseLauncher.environment = _environment(ranks)
+    cluster.start_cluster_sync()
+    try:
+        client = cluster.connect_client_sync()
+        _wait(cluster, client, ranks)
+        return Engines(cluster, client, owned=True)
+    except BaseException:
+        _end(cluster)
+        raise
+
+
+def _wait(cluster: Cluster, client: Client, ranks: int) -> None:
+    """Wait until all engines have registered."""
+    until = time.monotonic() + PATIENCE
+    while len(client.ids) < ranks:
+        ended = any(launcher.state == "after" for launcher in cluster.engines.values())
+        if ended or time.monotonic() > until:
+            words = "".join([launcher.get_output() for launcher in cluster.engines.values()])
+            raise RuntimeError(f"the {ranks} ranks have not started:\n{words[-_TAIL:].strip()}")
+        time.sleep(0.02)
+
+
+def _launcher(ranks: int) -> list[str]:
+    """The command that starts ranks: that of the MPI beside this interpreter, or the site's."""
+    beside = Path(sys.executable).with_name("mpiexec")
+    found = str(beside) if beside.exists() else shutil.which("mpiexec") or shutil.which("srun")
+    if found is None:
+        raise RuntimeError(
+            "no mpiexec here: pip install 'distarray-mpi[mpich]' brings one; on a cluster load the "
+            "site's MPI (module load ...) before Jupyter is started"
+        )
+    if ranks > (os.cpu_count() or 1) and not found.endswith("srun"):
+        said = subprocess.check_output([found, "--version"], text=True, timeout=60)
+        if "Open MPI" in said or "OpenRTE" in said:
+            return [found, "--oversubscribe"]
+    return [found]
+
+
+def _environment(ranks: int) -> dict[str, str]:
+    """One order of sets on all ranks; where they share cores, they leave them when they wait."""
+    given = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), KERNEL: str(os.getpid())}
+    if given["PYTHONHASHSEED"] == "random":
+        given["PYTHONHASHSEED"] = "0"
+    if ranks > (os.cpu_count() or 1):
+        given["MPIR_CVAR_ENABLE_HEAVY_YIELD"] = "1"
+    return given
+
+
+def join() -> Engines | None:
+    """Join the engines of the cluster that `ipcluster start` has started; None if there is none.
+
+    Raises
+    ------
+    RuntimeError
+        If its engines are not the ranks of one MPI job.
+    """
+    try:
+        cluster = ipyparallel.Cluster.from_file(log_level=40)
+        if not any(launcher.state == "running" for launcher in cluster.engines.values()):
+            return None
+    except Exception:  # there is no file, or what it tells of has ended
+        return None
+    client = cluster.connect_client_sync()
+    count = max([getattr(launcher, "n", 1) for launcher in cluster.engines.values()])
+    _wait(cluster, client, count)
+    return Engines(cluster, client, owned=False)

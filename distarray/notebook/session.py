@@ -1,0 +1,321 @@
+"""The ranks of a notebook as its kernel sees them: cells go there, outputs and errors come back."""
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, ParamSpec
+
+from distarray.notebook import engines
+from distarray.notebook.outputs import MARK
+from distarray.notebook.shapes import Pending, Shell
+from distarray.notebook.stopping import SIGNAL
+
+__all__ = ["RanksError", "Session"]
+
+P = ParamSpec("P")
+#: Seconds after an interrupt until the ranks are to stop wherever they are, and until they are
+#: ended if that has not helped either.
+_SOON, _LATEST = 3.0, 6.0
+#: Seconds between two looks at what has been published, and between two looks at the engines.
+_TICK, _LOOK = 0.01, 0.2
+#: Seconds for outputs that come after their cell has ended, and for completions.
+_OUTPUTS, _COMPLETIONS = 5.0, 5.0
+
+
+class RanksError(Exception):
+    """An error of the ranks, shown as they tell it."""
+
+    text = ""
+
+    def _render_traceback_(self) -> list[str]:
+        return self.text.rstrip("\n").splitlines()
+
+
+class Session:
+    """The ranks that cells run on; started by the first.
+
+    Parameters
+    ----------
+    shell : IPython.core.interactiveshell.InteractiveShell
+        The kernel's.
+    """
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._ranks = 0
+        self._engines: engines.Engines | None = None
+
+    # -- which ranks -----------------------------------------------------------------------------
+
+    def engines(self) -> engines.Engines:
+        """The engines, started or joined if there are none."""
+        if self._engines is None:
+            found = None if self._ranks else engines.join()
+            ranks = self._ranks or engines.default_ranks()
+            self._engines = engines.start(ranks) if found is None else found
+            self._ranks = self._engines.size
+            self._warn()
+        return self._engines
+
+    def _warn(self) -> None:
+        assert self._engines is not None
+        if len({fact["order"] for fact in self._engines.facts}) > 1:
+            _say(
+                "sets of text have another order on each of these engines: do not branch on it, "
+                "or start them with PYTHONHASHSEED=0"
+            )
+
+    def status(self) -> str:
+        """How many ranks there are, and where."""
+        if self._engines is None:
+            return "no ranks yet: the next cell starts them"
+        hosts = [fact["host"] for fact in self._engines.facts]
+        places = [f"{host}: {hosts.count(host)}" for host in dict.fromkeys(hosts)]
+        return f"{self._engines.size} ranks ({', '.join(places)})"
+
+    def change(self, ranks: int) -> None:
+        """Go on with another number of ranks, with what a checkpoint keeps of the names."""
+        if self._engines is None:
+            self._ranks = ranks
+            self.engines()
+            return
+        place = tempfile.mkdtemp(prefix=".distarray-ranks-", dir=".")
+        try:
+            kept = self._result(_save, f"{place}/state")
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+        self.stop()
+        self._ranks = ranks
+        try:
+            self.engines()
+            self._result(_load, f"{place}/state", kept["found"], kept["sources"])
+        except BaseException:
+            _say(f"the checkpoint of the variables is in {place}/state")
+            raise
+        shutil.rmtree(place)
+        if kept["lost"]:
+            _say(f"not kept: {', '.join(kept['lost'])}")
+
+    def stop(self) -> None:
+        """End the ranks; the next cell starts others."""
+        found, self._engines = self._engines, None
+        if found is not None:
+            found.stop()
+
+    def _restart(self, why: str) -> None:
+        self.stop()
+        _say(f"{why} The ranks are started anew, without variables.")
+        self.engines()
+
+    # -- cells -----------------------------------------------------------------------------------
+
+    def run(self, source: str) -> None:
+        """Execute a cell on all ranks, and show what rank 0 shows.
+
+        Raises
+        ------
+        RanksError
+            If it fails.
+        """
+        count = self._shell.displayhook.prompt_count
+        pending = self.engines().call(_run, source, count)
+        told = self._wait(pending)
+        for note in told.notes:
+            _say(note)
+        if told.alone:
+            self._restart("other ranks wait in vain for one that has failed, and cannot go on.")
+        if told.name:
+            raise _error(told.name, told.value, told.text)
+
+    def _wait(self, pending: Pending) -> Any:
+        """Show what is published until the ranks are through with a cell; what rank 0 tells.
+
+        A rank that has failed, and whose others do not come, tells instead of them.
+        """
+        shown = _Shown(self._shell, self.engines().outputs(pending))
+        interrupts = _Interrupts(self.engines())
+        looked = time.monotonic()
+        while not pending.ready():
+            try:
+                pending.wait(_TICK)
+                shown.show()
+                if time.monotonic() - looked > _LOOK:
+                    looked = time.monotonic()
+                    alone = self._look(pending, interrupts)
+                    if alone is not None:
+                        return alone
+            except KeyboardInterrupt:
+                interrupts.begin()
+        pending.wait_for_output(_OUTPUTS)
+        shown.show()
+        try:
+            return pending.get()[0]
+        except Exception:
+            if self.engines().are_there():
+                raise
+            self._lost()
+
+    def _look(self, pending: Pending, interrupts: "_Interrupts") -> Any:
+        """Look after ranks that do not come to an end; what one of them tells, or None."""
+        found = self.engines()
+        if not found.are_there():
+            self._lost()
+        for child in pending._children:
+            if child.done() and child.exception() is None and child.result().alone:
+                return child.result()
+        if interrupts.are_in_vain():
+            self._restart("the ranks do not stop: they wait, or are in code that cannot stop.")
+            raise _error("KeyboardInterrupt", "", "KeyboardInterrupt")
+        return None
+
+    def _lost(self) -> NoReturn:
+        words = self.engines().last_words()
+        self._restart("a rank has ended, and the others with it.")
+        raise _error("RankLost", "a rank has ended", f"RankLost: a rank has ended\n{words}")
+
+    def _result(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
+        """What a function returns on rank 0."""
+        pending = self.engines().call(function, *args, **kwargs)
+        while not pending.ready():
+            pending.wait(_LOOK)
+            if not self.engines().are_there():
+                self._lost()
+        try:
+            return pending.get()[0]
+        except Exception as error:
+            told = getattr(error, "elist", None) or [("RankError", str(error))]
+            raise _error(told[0][0], told[0][1], f"{told[0][0]}: {told[0][1]}") from None
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def pull(self, names: Sequence[str]) -> dict[str, Any]:
+        """Values of the ranks, arrays whole as NumPy's.
+
+        Raises
+        ------
+        NameError
+            If the ranks do not have one of the names.
+        """
+        found: dict[str, Any] = self._result(_pull, list(names))
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise NameError(f"the ranks have no {', '.join(missing)}")
+        return found
+
+    def complete(self, text: str, position: int) -> list[tuple[int, str]]:
+        """Completions at a position of a cell, and where they begin; none without ranks."""
+        if self._engines is None:
+            return []
+        try:
+            found: list[tuple[int, str]] = self._engines.call_first(_complete, text, position).get(
+                _COMPLETIONS
+            )[0]
+        except Exception:  # too late, or no rank: no completions
+            return []
+        return found
+
+
+class _Interrupts:
+    """The interrupts of one cell: at an agreed place, then anywhere."""
+
+    def __init__(self, found: engines.Engines) -> None:
+        self._engines = found
+        self._since = 0.0
+        self._sent = 0
+
+    def begin(self) -> None:
+        """Have the ranks stop; again, and they stop wherever they are."""
+        self._since = self._since or time.monotonic()
+        self._send()
+
+    def are_in_vain(self) -> bool:
+        """Whether the ranks have had their time; half way they are told to stop anywhere."""
+        waited = time.monotonic() - self._since if self._since else 0.0
+        if waited > _SOON and self._sent == 1:
+            self._send()
+        return waited > _LATEST
+
+    def _send(self) -> None:
+        self._sent += 1
+        self._engines.interrupt(SIGNAL)
+
+
+class _Shown:
+    """What is published of a cell, and how much of it is shown."""
+
+    def __init__(self, shell: Shell, published: list[dict[str, Any]]) -> None:
+        self._shell = shell
+        self._published = published
+        self._count = 0
+
+    def show(self) -> None:
+        """Show what is new."""
+        for content in self._published[self._count :]:
+            self._count += 1
+            self._show(content["data"], dict(content["metadata"]))
+
+    def _show(self, data: dict[str, Any], metadata: dict[str, Any]) -> None:
+        mark = metadata.pop(MARK, {"kind": "display"})
+        kind = mark.pop("kind")
+        if kind in ("stdout", "stderr"):
+            getattr(sys, kind).write(data["text/plain"])
+        elif kind == "clear":
+            self._shell.display_pub.clear_output(**mark)
+        elif kind == "result":
+            hook = self._shell.displayhook
+            hook.start_displayhook()
+            hook.write_output_prompt()
+            hook.write_format_data(data, metadata)
+            hook.finish_displayhook()
+        else:
+            how = {key: value for key, value in mark.items() if value}
+            self._shell.display_pub.publish(data, metadata, **how)
+
+
+def _error(name: str, value: str, text: str) -> RanksError:
+    """The error of the ranks, under the name of theirs."""
+    error: RanksError = type(name, (RanksError,), {"__module__": "distarray"})(value)
+    error.text = text
+    return error
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"distarray: {text}\n")
+    sys.stderr.flush()
+
+
+# What the engines call: functions by which they find `distarray.notebook.cells`, which the kernel
+# does not import.
+
+
+def _run(source: str, count: int) -> Any:
+    from distarray.notebook import cells
+
+    return cells.run(source, count)
+
+
+def _complete(text: str, position: int) -> Any:
+    from distarray.notebook import cells
+
+    return cells.complete(text, position)
+
+
+def _pull(names: list[str]) -> Any:
+    from distarray.notebook import cells
+
+    return cells.pull(names)
+
+
+def _save(path: str) -> Any:
+    from distarray.notebook import cells
+
+    return cells.save(path)
+
+
+def _load(path: str, found: dict[str, tuple[str, str]], sources: dict[str, str]) -> None:
+    from distarray.notebook import cells
+
+    cells.load(path, found, sources)
