@@ -12,6 +12,7 @@ from distarray.array.storage import is_contiguous
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Placement
 from distarray.torch.bridge import block_of, to_torch
+from distarray.torch.passes import uncompiled
 from distarray.torch.tensor import autograd
 from distarray.torch.tensor.from_parts import layout_of_parts, normalized
 from distarray.torch.tensor.ladder import dispatch, made
@@ -69,6 +70,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         )
 
     @classmethod
+    @uncompiled
     def __torch_dispatch__(
         cls,
         func: Callable[..., Any],

@@ -47,9 +47,12 @@ class Difference(Exception):
 def names(model: str) -> list[str]:
     """The ways of a model."""
     entry = MODELS[model]
+    repeats = began(model, 0.0).supports_gradient_checkpointing
     cuts = [cut for cut in CUTS if cut != "sequence" or entry.sequence]
     found = list(cuts)
     for cut, extra in itertools.product(("data", "sharded", "tensor"), EXTRAS):
+        if extra in ("checkpoint", "reentrant") and not repeats:
+            continue
         if extra == "generate" and not entry.generates:
             continue
         if cut == "tensor" and extra == "uneven":
@@ -58,10 +61,10 @@ def names(model: str) -> list[str]:
             continue  # functions draw for a part: see the note on random numbers in the docs
         found.append(f"{cut}+{extra}")
     if "sequence" in cuts:
-        found += ["sequence+checkpoint", "sequence+autocast"]
+        found += ["sequence+checkpoint", "sequence+autocast", "sequence+compile"]
     if entry.functional:
         found.append("spread+dropout")
-    return found + ["2-D+checkpoint", "2-D+autocast"]
+    return [*found, "2-D+autocast", "spread+compile"]
 
 
 class Way(NamedTuple):
@@ -99,7 +102,7 @@ def run(model: str, name: str, group: Any) -> None:
     found = distributed(copy.deepcopy(start), way)
     torch.manual_seed(SEED + way.place)
     if extra == "generate":
-        _same("tokens", _generated(found, way), _generated(alone, way), 0)
+        _same("tokens", _generated(found, way), _generated(alone, way._replace(cut="plain")), 0)
         return
     losses = _trained(found, way)
     whole = _whole(found)
@@ -174,11 +177,7 @@ def part(batch: Batch, parts: int, place: int) -> Batch:
 
 def loss_of(model: Any, batch: Batch, way: Way, count: int) -> torch.Tensor:
     """The library's own loss, or with uneven parts the sum over this part's share of all."""
-    with contextlib.ExitStack() as stack:
-        if way.extra == "autocast":
-            stack.enter_context(torch.autocast("cpu", torch.bfloat16))
-        if way.cut in ("spread", "sequence"):
-            stack.enter_context(dt.implicit_replication())
+    with _context(way):
         if way.extra != "uneven":
             return model(**batch).loss
         logits = model(**batch).logits
@@ -187,6 +186,17 @@ def loss_of(model: Any, batch: Batch, way: Way, count: int) -> torch.Tensor:
             logits.reshape(len(labels), -1), labels, reduction="sum"
         )
         return sums / count
+
+
+@contextlib.contextmanager
+def _context(way: Way) -> Iterator[None]:
+    """Where a forward runs: what the library makes itself is replicated beside distributed ones."""
+    with contextlib.ExitStack() as stack:
+        if way.extra == "autocast":
+            stack.enter_context(torch.autocast("cpu", torch.bfloat16))
+        if way.cut in ("spread", "sequence") or (way.cut != "plain" and way.entry.mixed):
+            stack.enter_context(dt.implicit_replication())
+        yield
 
 
 def _optimizer(model: Any) -> torch.optim.Optimizer:
@@ -286,7 +296,7 @@ def _generated(model: Any, way: Way) -> torch.Tensor:
     batch = part(batches(way)[0], way.parts, way.place)
     batch.pop("labels")
     model.eval()
-    with torch.no_grad():
+    with torch.no_grad(), _context(way):
         return model.generate(**batch, max_new_tokens=6, do_sample=False, pad_token_id=0)
 
 

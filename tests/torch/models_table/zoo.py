@@ -42,6 +42,8 @@ class Entry(NamedTuple):
     by_batch: bool = False
     #: Its attention drops by a function, which draws for the heads that it is given.
     functional: bool = False
+    #: Its plan has layers that hand out distributed tensors in any case.
+    mixed: bool = False
 
 
 def cut_linears(first: list[str], second: list[str], local: bool, heads: int = 1) -> Plan:
@@ -378,7 +380,13 @@ MODELS: dict[str, Entry] = {
     "BERT": Entry(bert, classes, ("bert.encoder.layer",), bert_plan, bert_sequence),
     "ViT": Entry(vit, pictures, ("vit.layers",), vit_plan),
     "T5": Entry(
-        t5, between, ("encoder.block", "decoder.block"), t5_plan, generates=True, functional=True
+        t5,
+        between,
+        ("encoder.block", "decoder.block"),
+        t5_plan,
+        generates=True,
+        functional=True,
+        mixed=True,
     ),
     "ResNet": Entry(resnet, pictures, ("resnet.encoder.stages",), resnet_plan, by_batch=True),
 }
