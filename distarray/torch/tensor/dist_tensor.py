@@ -83,6 +83,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
     # -- making --------------------------------------------------------------------------------
 
     @staticmethod
+    @uncompiled
     def from_local(
         local: Tensor,
         mesh: DeviceMesh | None = None,
@@ -153,6 +154,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
 
     # -- moving --------------------------------------------------------------------------------
 
+    @uncompiled
     def to_local(self, *, grad_placements: Placements | None = None) -> Tensor:
         """This rank's part as a plain tensor.
 
@@ -169,6 +171,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         """
         return autograd.left(self, grad_placements)
 
+    @uncompiled
     def redistribute(
         self,
         mesh: "DeviceMesh | Placements | None" = None,
@@ -205,6 +208,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         found: DistTensor = autograd.redistributed(self, layout)
         return found
 
+    @uncompiled
     def full_tensor(self, *, grad_placements: Placements | None = None) -> Tensor:
         """The global tensor as a plain one on every rank; collective.
 
@@ -221,6 +225,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         whole = Layout.replicated(tuple(self.shape), self._spec.mesh.shape)
         return autograd.left(autograd.redistributed(self, whole), grad_placements)
 
+    @uncompiled
     def to_array(self) -> DistArray:
         """The distributed array over the same memory; without gradients.
 
@@ -251,10 +256,12 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
 
     # -- values --------------------------------------------------------------------------------
 
+    @uncompiled
     def tolist(self) -> Any:
         """The values as nested lists; collective."""
         return self.full_tensor().tolist()
 
+    @uncompiled
     def numpy(self, *, force: bool = False) -> Array:
         """The whole as a NumPy array; collective. Writes to it do not reach the tensor.
 
