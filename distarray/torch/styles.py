@@ -79,19 +79,20 @@ class _Weights(ParallelStyle):
                 f"{self!r}: this {type(module).__name__} computes its weight (a parametrization, "
                 "pruning); torch.nn.utils.parametrize.remove_parametrizations makes it a parameter"
             )
-        extent = module.weight.shape[self._dim(module)]
+        extent = module.weight.shape[self.dim_of(module)]
         known = placed_of(module).get("weight")
         if known is None and extent % self.multiple_of:
             raise LayoutError(
                 f"{self!r}: {extent} is no multiple of multiple_of={self.multiple_of}"
             )
 
-    def _dim(self, module: Module) -> int:
+    def dim_of(self, module: Module) -> int:
+        """The dimension of a module's weight that is cut."""
         return self._dims[rule_of(module) is not linear]
 
     def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
         """Cut the weight (and a bias along the same dimension) and take over the forward."""
-        dim = self._dim(module)
+        dim = self.dim_of(module)
         for name in ("weight", "bias"):
             tensor = module._parameters.get(name)
             if tensor is None:

@@ -106,6 +106,65 @@ def test_transposed_weights_two_dimensions(world, ranks):
     world.run(ranks, program)
 
 
+class Grouped(nn.Module):
+    """Attention in which two heads of queries share one of keys and values."""
+
+    def __init__(self, size=16, heads=4, kept=2):
+        super().__init__()
+        self.head_size = size // heads
+        self.q = nn.Linear(size, size)
+        self.k, self.v = (nn.Linear(size, kept * self.head_size) for _ in range(2))
+        self.o = nn.Linear(size, size)
+
+    def forward(self, x):
+        q, k, v = (
+            w(x).view(*x.shape[:-1], -1, self.head_size).transpose(1, 2)
+            for w in (self.q, self.k, self.v)
+        )
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+        return self.o(mixed.transpose(1, 2).reshape(*x.shape[:-1], -1))
+
+
+def grouped_plan(queries=4, local=True):
+    return {
+        "q": dt.ColwiseParallel(multiple_of=queries, use_local_output=local),
+        "[kv]": dt.ColwiseParallel(multiple_of=4, use_local_output=local),
+        "o": dt.RowwiseParallel(multiple_of=queries),
+    }
+
+
+@pytest.mark.parametrize("kept", [2, 4, 6])
+def test_heads_that_share(world, ranks, kept):
+    """On 4 ranks 2 heads of keys were paired with queries of others, without a word."""
+    reference = filled(Grouped(8 * kept, 2 * kept, kept))
+    start, x = copy.deepcopy(reference), drawn(2, 5, 8 * kept)
+    wanted = reference(x)
+    wanted.square().sum().backward()
+    aligned = kept % ranks == 0
+
+    def program(group):
+        if aligned:
+            model = dt.parallelize_module(copy.deepcopy(start), line(group), grouped_plan())
+            found = model(x)
+            found.square().sum().backward()
+            assert close(found, wanted.detach())
+            assert same_gradients(model, reference)
+        elif -(-2 * kept // group.size) != 2 * -(-kept // group.size):
+
+            def cut():
+                dt.parallelize_module(copy.deepcopy(start), line(group), grouped_plan())
+
+            raises_everywhere(group, ValueError, cut, "do not belong together")
+        model = dt.parallelize_module(copy.deepcopy(start), line(group), grouped_plan(local=False))
+        with dt.implicit_replication():
+            found = model(x)
+        found.square().sum().backward()
+        assert close(found, wanted.detach())
+        assert same_gradients(model, reference)
+
+    world.run(ranks, program)
+
+
 def test_inputs_of_another_width(world, ranks):
     def program(group):
         model = dt.parallelize_module(filled(Block()), line(group), block_plan())
