@@ -34,7 +34,7 @@ EXTRAS = (
     "generate",
     "compile",
 )
-STEPS, ROWS, LAST = 5, 8, 3
+STEPS, ROWS, LAST = 5, 8, 5
 SEED = 100
 
 Batch = dict[str, torch.Tensor]
