@@ -190,3 +190,22 @@ def test_empty_tensors_beside_distributed_ones(world, ranks):
         raises_everywhere(group, RuntimeError, joined, "does not say how it is laid out")
 
     world.run(ranks, program)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_softmax_of_masked_rows(world, ranks, dim):
+    """As attention without a kernel of its own takes it: a row of which nothing is left is zero."""
+    x = drawn(5, 6)
+    x[2], x[:, 4] = -torch.inf, -torch.inf
+    wanted = torch.ops.aten._safe_softmax(x, dim)
+
+    def program(group):
+        for cut in (0, 1):
+            given = dt.distribute_tensor(x, line(group), [Shard(cut)])
+            found = torch.ops.aten._safe_softmax(given, dim)
+            assert found.placements == (Shard(cut),)
+            assert close(found.full_tensor(), wanted)
+            half = torch.ops.aten._safe_softmax(given, dim, torch.float32)
+            assert half.dtype is torch.float32
+
+    world.run(ranks, program)
