@@ -8,13 +8,21 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-__all__ = ["at_end_of_backward", "compiled", "in_backward", "tensors_in", "uncompiled"]
+__all__ = [
+    "at_end_of_backward",
+    "compiled",
+    "in_backward",
+    "left_alone",
+    "tensors_in",
+    "uncompiled",
+    "watching",
+]
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 _frames: Any = torch._C._dynamo.eval_frame
 #: What ``torch.compile`` has torch call for each frame that begins; None or False: nothing.
-_watching: Callable[[], Any] = getattr(_frames, "get_eval_frame_callback", lambda: None)
+watching: Callable[[], Any] = getattr(_frames, "get_eval_frame_callback", lambda: None)
 
 
 def at_end_of_backward(callback: Callable[[], None]) -> None:
@@ -31,7 +39,7 @@ def compiled() -> bool:
     """Whether ``torch.compile`` watches the frames that run now."""
     if torch.compiler.is_compiling():
         return True  # it reads this very function now, and cannot read the rest of it
-    return _watching() not in (None, False)
+    return watching() not in (None, False)
 
 
 def uncompiled(function: _Call) -> _Call:
@@ -46,16 +54,21 @@ def uncompiled(function: _Call) -> _Call:
     @functools.wraps(function)
     def watched(*args: Any, **kwargs: Any) -> Any:
         # None while nothing is compiled, False in what the compiler has been told to leave alone.
-        return (apart if _watching() else function)(*args, **kwargs)
+        return (apart if watching() else function)(*args, **kwargs)
 
-    called: Any = watched
-    called._torchdynamo_disable = True  # nor does it read it as a part of what calls it
+    return left_alone(watched)  # type: ignore[return-value]
+
+
+def left_alone(function: _Call) -> _Call:
+    """A function that the compiler does not read itself, though it may read those that it calls."""
+    called: Any = function
+    called._torchdynamo_disable = True  # as a part of what calls it
     _leave(called.__code__)
-    return called  # type: ignore[no-any-return]
+    return function
 
 
 def _leave(code: Any) -> None:
-    """Have the frames of some code run as they are; not those that they call."""
+    """Have the frames of some code run as they are."""
     if hasattr(_frames, "set_code_exec_strategy"):
         action = _frames._FrameAction
         how = _frames._FrameExecStrategy(action.SKIP, action.DEFAULT)

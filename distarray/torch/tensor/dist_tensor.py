@@ -12,7 +12,7 @@ from distarray.array.storage import is_contiguous
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Placement
 from distarray.torch.bridge import block_of, to_torch
-from distarray.torch.passes import uncompiled
+from distarray.torch.passes import left_alone, uncompiled, watching
 from distarray.torch.tensor import autograd
 from distarray.torch.tensor.from_parts import layout_of_parts, normalized
 from distarray.torch.tensor.ladder import dispatch, made
@@ -21,6 +21,9 @@ from distarray.torch.tensor.spec import Spec, contiguous_strides, strides_like
 from distarray.typing import Array, Placements
 
 __all__ = ["DistTensor", "of_array", "of_part"]
+
+
+_dispatch_apart = torch._disable_dynamo(dispatch)
 
 
 class DistTensor(torch.Tensor):  # type: ignore[misc]
@@ -70,7 +73,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         )
 
     @classmethod
-    @uncompiled
+    @left_alone
     def __torch_dispatch__(
         cls,
         func: Callable[..., Any],
@@ -78,7 +81,9 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        return dispatch(DistTensor, func, args, kwargs or {})
+        # As `uncompiled` has it; operators that programs call one by one take microseconds.
+        found = _dispatch_apart if watching() else dispatch
+        return found(DistTensor, func, args, kwargs or {})
 
     # -- making --------------------------------------------------------------------------------
 
