@@ -32,7 +32,7 @@ STALL = 120  # seconds one test may take on every rank before it counts as hung
 #: The numbers of processes that operations are tested on, and where these tests are.
 FOR_OPERATIONS = (3,)
 OPERATIONS = ["ops", "benchmarks", "explore", "test_array_api.py", "test_coverage.py"]
-OPERATIONS += ["profiling", "torch/opinfo", "torch/tensor"]
+OPERATIONS += ["profiling", "torch/models_table", "torch/opinfo", "torch/tensor"]
 OPERATIONS += [f"array/test_{name}.py" for name in ("making", "methods", "retyping", "whole")]
 #: Modules, and the manual's examples, are tested on no more; modules on 6 thread ranks as well.
 MOST_FOR_MODULES = 4

@@ -16,6 +16,7 @@ from distarray.torch.handing import ParallelStyle, annotated, handed_out
 from distarray.torch.layers import cut_in_units, linear, mark
 from distarray.torch.parameters import place
 from distarray.torch.parts import plainly
+from distarray.torch.passes import uncompiled
 from distarray.torch.streams import mask as dropout_mask
 
 __all__ = ["AttentionParallel"]
@@ -102,6 +103,7 @@ class AttentionParallel(ParallelStyle):
         module.forward = partial(_attend, module, mesh, self)
 
 
+@uncompiled
 def _attend(
     module: Module,
     mesh: DeviceMesh,

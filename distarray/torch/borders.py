@@ -11,10 +11,12 @@ from distarray.layout.placement import Fold
 from distarray.torch import conversations as talk
 from distarray.torch import gradients
 from distarray.torch.conversations import MeshDim, Sizes
+from distarray.torch.passes import uncompiled
 
 __all__ = ["copy_to", "gather_from", "reduce_from", "scatter_to"]
 
 
+@uncompiled
 def copy_to(tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None) -> Tensor:
     """A replicated tensor for use by each rank in its own way: itself; the gradient is summed.
 
@@ -48,6 +50,7 @@ def copy_to(tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None) -> Tenso
     return gradients.copy_to(tensor, group) if gradients.records(tensor) else tensor
 
 
+@uncompiled
 def reduce_from(
     tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None, fold: Fold | str = "sum"
 ) -> Tensor:
@@ -88,6 +91,7 @@ def reduce_from(
     return gradients.reduce_from(tensor, group, fold)
 
 
+@uncompiled
 def gather_from(
     tensor: Tensor,
     mesh: DeviceMesh,
@@ -126,6 +130,7 @@ def gather_from(
     return gradients.gather_from(tensor, group, dim, parts)
 
 
+@uncompiled
 def scatter_to(
     tensor: Tensor,
     mesh: DeviceMesh,

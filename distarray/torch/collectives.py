@@ -36,6 +36,7 @@ from distarray.layout.placement import Fold
 from distarray.torch import conversations as talk
 from distarray.torch import gradients
 from distarray.torch.conversations import MeshDim, Sizes, Work
+from distarray.torch.passes import uncompiled
 
 __all__ = [
     "Work",
@@ -55,6 +56,7 @@ _CURVED = (Fold.MIN, Fold.MAX, Fold.PROD)
 # -- linear maps: the gradient is that of the sum of all ranks' losses ------------------------
 
 
+@uncompiled
 def all_reduce(
     tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None, fold: Fold | str = "sum"
 ) -> Tensor:
@@ -106,6 +108,7 @@ def all_reduce(
     return talk.folded(tensor, group, fold)
 
 
+@uncompiled
 def all_gather(
     tensor: Tensor,
     mesh: DeviceMesh,
@@ -151,6 +154,7 @@ def all_gather(
     return gradients.all_gather(tensor, group, dim, parts)
 
 
+@uncompiled
 def reduce_scatter(
     tensor: Tensor,
     mesh: DeviceMesh,
@@ -204,6 +208,7 @@ def reduce_scatter(
     return talk.scattered(tensor, group, dim, parts, fold)
 
 
+@uncompiled
 def all_to_all(
     tensor: Tensor,
     mesh: DeviceMesh,
@@ -258,6 +263,7 @@ def all_to_all(
     return gradients.all_to_all(tensor, group, split_dim, gone, concat_dim, come)
 
 
+@uncompiled
 def broadcast(
     tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None, *, root: int = 0
 ) -> Tensor:
@@ -300,6 +306,7 @@ def broadcast(
 # -- without a gradient -----------------------------------------------------------------------
 
 
+@uncompiled
 def all_reduce_(
     tensor: Tensor,
     mesh: DeviceMesh,

@@ -17,6 +17,7 @@ from distarray.comm import DeviceMesh, current_world
 from distarray.layout import Layout
 from distarray.torch.activations import Activation, laid_out
 from distarray.torch.conversations import verify_replicas
+from distarray.torch.passes import uncompiled
 from distarray.torch.streams import mask, next_seed
 from distarray.torch.tensor.between_modules import given, taken
 from distarray.torch.tensor.dist_tensor import DistTensor
@@ -66,6 +67,7 @@ def install_dropout(module: Module, mesh: DeviceMesh) -> None:
         module.forward = partial(_forward, module, mesh)
 
 
+@uncompiled
 def _forward(module: Module, mesh: DeviceMesh, input: Tensor | Activation) -> Tensor | Activation:
     if not module.training or module.p == 0:
         return input
@@ -91,7 +93,7 @@ def share_random_numbers(module: Module, mesh: DeviceMesh) -> None:
         module.register_forward_hook(_draw_apart, always_call=True)
 
 
-@torch._disable_dynamo  # type: ignore[untyped-decorator]
+@uncompiled
 def _draw_alike(module: Module, args: tuple[Any, ...]) -> None:
     if not module.training or getattr(_under_way, "module", None) is not None:
         return
@@ -104,7 +106,7 @@ def _draw_alike(module: Module, args: tuple[Any, ...]) -> None:
         generator.manual_seed(seed)
 
 
-@torch._disable_dynamo  # type: ignore[untyped-decorator]
+@uncompiled
 def _draw_apart(module: Module, args: tuple[Any, ...], output: Any) -> None:
     if getattr(_under_way, "module", None) is module:
         _under_way.module = None

@@ -21,11 +21,22 @@ from distarray.torch.activations import Activation, laid_out
 from distarray.torch.conversations import verify_replicas
 from distarray.torch.parameters import used
 from distarray.torch.parts import plainly
+from distarray.torch.passes import uncompiled
 from distarray.torch.placed import placed_of
 from distarray.torch.tensor.between_modules import given, taken
 from distarray.torch.tensor.dist_tensor import DistTensor
 
-__all__ = ["alike", "cut_in_units", "install", "mark", "rule_of", "whole_parameters"]
+__all__ = [
+    "alike",
+    "conv1d",
+    "cut_in_units",
+    "embedding",
+    "install",
+    "linear",
+    "mark",
+    "rule_of",
+    "whole_parameters",
+]
 
 Rule = Callable[..., Activation]
 
@@ -100,11 +111,33 @@ def _embedding_product(x: Layout, w: Layout) -> _Product:
     return _Product(operand, (), Layout.from_cuts([*batch, columns], x.mesh_shape, pending))
 
 
+@lru_cache(maxsize=1024)
+def _transposed(layout: Layout) -> Layout:
+    return Layout.from_cuts(layout.cuts[::-1], layout.mesh_shape)
+
+
 def linear(module: Module, x: Activation, want: Sequence[Placement] | None = None) -> Activation:
     """torch.nn.Linear with rows or columns of its weight cut."""
     product = _linear_product(x.layout, placed_of(module)["weight"].layout)
     x = x.placed(product.operand).pended(product.spread)
-    weight = used(module, "weight", alike(x))
+    return _multiplied(module, x, used(module, "weight", alike(x)), product, want)
+
+
+def conv1d(module: Module, x: Activation, want: Sequence[Placement] | None = None) -> Activation:
+    """The Linear of GPT-2, whose weight is transposed: inputs are its rows."""
+    product = _linear_product(x.layout, _transposed(placed_of(module)["weight"].layout))
+    x = x.placed(product.operand).pended(product.spread)
+    return _multiplied(module, x, used(module, "weight", alike(x)).t(), product, want)
+
+
+def _multiplied(
+    module: Module,
+    x: Activation,
+    weight: Tensor,
+    product: _Product,
+    want: Sequence[Placement] | None,
+) -> Activation:
+    """The product of an operand that is laid out for it with a weight, and the bias."""
     if not product.result.partials:
         bias = _bias(module, x, product.result)
         return x.like(functional.linear(x.local, weight, bias), product.result)
@@ -212,10 +245,19 @@ if hasattr(torch.nn, "RMSNorm"):
 
 def rule_of(module: Module) -> Rule | None:
     """The rule of a module's class, or of the one that it has its ``forward`` from."""
+    if _is_conv1d(module):
+        return conv1d
     for kind in type(module).__mro__:
         if kind in _RULES and type(module).forward is kind.forward:  # type: ignore[attr-defined]
             return _RULES[kind]
     return None
+
+
+def _is_conv1d(module: Module) -> bool:
+    """Whether a module is the Conv1D of the library transformers, which need not be there."""
+    weight = getattr(module, "weight", None)
+    named = type(module).__name__ == "Conv1D" and hasattr(module, "nf")
+    return named and isinstance(weight, Tensor) and weight.ndim == 2
 
 
 # -- putting rules into modules ----------------------------------------------------------------
@@ -259,6 +301,7 @@ def _read_by(module: Module) -> list[Module]:
     return []
 
 
+@uncompiled
 def _by_rule(
     module: Module, rule: Rule, mesh: DeviceMesh, whole: Callable[..., Any] | None, input: Tensor
 ) -> Any:
@@ -273,6 +316,7 @@ def _by_rule(
         return rule(module, laid_out(input, mesh, layout)).full_tensor()
 
 
+@uncompiled
 def _with_whole_parameters(
     module: Module, forward: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Any:

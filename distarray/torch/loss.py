@@ -16,6 +16,7 @@ from distarray.torch import conversations as talk
 from distarray.torch.activations import Activation, laid_out
 from distarray.torch.borders import reduce_from
 from distarray.torch.elementwise import Args, Func, Kwargs
+from distarray.torch.passes import uncompiled
 from distarray.torch.tensor.between_modules import given, taken
 from distarray.torch.tensor.dist_tensor import DistTensor
 
@@ -57,6 +58,7 @@ class _Logits(NamedTuple):
     samples: Layout
 
 
+@uncompiled
 def parallel_cross_entropy(
     logits: Any,
     target: Any,
@@ -295,6 +297,7 @@ def _reduced(x: _Logits, losses: Tensor, shares: Tensor, reduction: str, dtype: 
     return (total[0] if reduction == "sum" else total[0] / total[1]).to(dtype)
 
 
+@uncompiled
 def _cross_entropy(func: Func, args: Args, kwargs: Kwargs) -> Any:
     def bound(
         input: Any,

@@ -19,6 +19,7 @@ from distarray.torch.checks import agree_on_parameters, check_parameters
 from distarray.torch.dropout import install_dropout, share_random_numbers
 from distarray.torch.layers import install, mark
 from distarray.torch.parameters import place_rest
+from distarray.torch.passes import uncompiled
 from distarray.torch.placed import placed_of
 from distarray.torch.tensor.dist_tensor import DistTensor
 
@@ -131,6 +132,7 @@ def _arity(function: Callable[..., Any]) -> int:
     return sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
 
 
+@uncompiled
 def _prepare(
     function: Callable[..., Any], arity: int, mesh: DeviceMesh, module: Module, inputs: Any
 ) -> Any:
@@ -138,6 +140,7 @@ def _prepare(
     return tuple(found) if isinstance(found, list) else found
 
 
+@uncompiled
 def _finish(
     function: Callable[..., Any],
     arity: int,
@@ -149,6 +152,7 @@ def _finish(
     return function(outputs, mesh) if arity == 2 else function(module, outputs, mesh)
 
 
+@uncompiled
 def _compare(
     mesh: DeviceMesh, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:

@@ -44,7 +44,8 @@ class Notes:
         """The object that is kept for a tensor that autograd saves."""
         poke()
         plain = local_of(tensor)
-        if plain.layout is torch.strided and plain.numel():
+        own = not hasattr(plain, "_spec")  # a distributed tensor has no memory of its own
+        if own and plain.layout is torch.strided and plain.numel():
             found = in_use.get(plain.untyped_storage().data_ptr())
             if found is not None:
                 return _Note(*found, (plain.shape, plain.stride(), plain.storage_offset()))

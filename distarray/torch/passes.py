@@ -1,14 +1,28 @@
 """Passes through a model: whether a backward pass is under way, and the tensors it starts from."""
 
 import dataclasses
-import sys
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-__all__ = ["at_end_of_backward", "compiled", "in_backward", "tensors_in"]
+__all__ = [
+    "at_end_of_backward",
+    "compiled",
+    "in_backward",
+    "left_alone",
+    "tensors_in",
+    "uncompiled",
+    "watching",
+]
+
+_Call = TypeVar("_Call", bound=Callable[..., Any])
+
+_frames: Any = torch._C._dynamo.eval_frame
+#: What ``torch.compile`` has torch call for each frame that begins; None or False: nothing.
+watching: Callable[[], Any] = getattr(_frames, "get_eval_frame_callback", lambda: None)
 
 
 def at_end_of_backward(callback: Callable[[], None]) -> None:
@@ -25,10 +39,42 @@ def compiled() -> bool:
     """Whether ``torch.compile`` watches the frames that run now."""
     if torch.compiler.is_compiling():
         return True  # it reads this very function now, and cannot read the rest of it
-    if "torch._dynamo" not in sys.modules:
-        return False
-    asked = getattr(torch._C._dynamo.eval_frame, "get_eval_frame_callback", lambda: None)
-    return asked() not in (None, False)
+    return watching() not in (None, False)
+
+
+def uncompiled(function: _Call) -> _Call:
+    """A function that ``torch.compile`` leaves as it is, with all that it calls.
+
+    What is between the modules of a model is compiled; what talks to other ranks is not, since
+    torch runs a program on made-up tensors, or parts of it again, as it likes, and not alike on all
+    ranks.
+    """
+    apart = torch._disable_dynamo(function)  # which imports the compiler when it is called
+
+    @functools.wraps(function)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        # None while nothing is compiled, False in what the compiler has been told to leave alone.
+        return (apart if watching() else function)(*args, **kwargs)
+
+    return left_alone(watched)  # type: ignore[return-value]
+
+
+def left_alone(function: _Call) -> _Call:
+    """A function that the compiler does not read itself, though it may read those that it calls."""
+    called: Any = function
+    called._torchdynamo_disable = True  # as a part of what calls it
+    _leave(called.__code__)
+    return function
+
+
+def _leave(code: Any) -> None:
+    """Have the frames of some code run as they are."""
+    if hasattr(_frames, "set_code_exec_strategy"):
+        action = _frames._FrameAction
+        how = _frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
+        _frames.set_code_exec_strategy(code, how)
+    elif hasattr(_frames, "skip_code"):
+        _frames.skip_code(code)
 
 
 def tensors_in(value: Any) -> list[Tensor]:

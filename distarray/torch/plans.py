@@ -12,6 +12,7 @@ from distarray.errors import MeshError
 from distarray.torch.checks import agree_on_parameters, check_parameters, owners
 from distarray.torch.dropout import install_dropout, share_random_numbers
 from distarray.torch.handing import ParallelStyle
+from distarray.torch.heads import check_heads
 from distarray.torch.parameters import place_rest
 
 __all__ = ["parallelize_module"]
@@ -124,6 +125,7 @@ def _matched(root: Module, mesh: DeviceMesh, plan: Plan | None) -> Matched:
             style.check(part, mesh)
             found.append((name, part, style))
     _check_shares(root, found)
+    check_heads(found, mesh)
     return found
 
 

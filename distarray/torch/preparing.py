@@ -10,6 +10,7 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Placement
 from distarray.torch.activations import Activation
 from distarray.torch.handing import ParallelStyle, annotated, handed_out
+from distarray.torch.passes import uncompiled
 from distarray.torch.tensor.between_modules import given as handed
 from distarray.torch.tensor.dist_tensor import DistTensor
 
@@ -99,6 +100,7 @@ class PrepareModuleInput(ParallelStyle):
         """Attach a hook that lays the inputs out."""
         module.register_forward_pre_hook(partial(self._prepare, mesh), with_kwargs=True)
 
+    @uncompiled
     def _prepare(
         self, mesh: DeviceMesh, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
@@ -166,6 +168,7 @@ class PrepareModuleOutput(ParallelStyle):
         """Attach a hook that lays the outputs out."""
         module.register_forward_hook(partial(self._finish, mesh))
 
+    @uncompiled
     def _finish(self, mesh: DeviceMesh, module: Module, args: tuple[Any, ...], output: Any) -> Any:
         several = isinstance(output, tuple)
         outputs = output if several else (output,)

@@ -16,6 +16,7 @@ from distarray.torch.dropout import is_dropout, parallel_dropout
 from distarray.torch.handing import ParallelStyle, annotated, handed_out
 from distarray.torch.layers import (
     Rule,
+    conv1d,
     cut_in_units,
     embedding,
     linear,
@@ -25,6 +26,7 @@ from distarray.torch.layers import (
 )
 from distarray.torch.parameters import place, whole_shape
 from distarray.torch.parts import plainly
+from distarray.torch.passes import uncompiled
 from distarray.torch.placed import placed_of
 from distarray.torch.tensor.between_modules import given
 from distarray.torch.tensor.dist_tensor import DistTensor
@@ -53,15 +55,17 @@ class _Weights(ParallelStyle):
         self.input_layouts, self.output_layouts = input_layouts, output_layouts
         self.use_local_output, self.multiple_of = use_local_output, multiple_of
 
-    #: Dimension of the weight that is cut: of a Linear, of an Embedding.
+    #: Dimension of the weight that is cut: of a Linear, of an Embedding or of GPT-2's Conv1D.
     _dims: tuple[int, int]
+    #: Whether it is the outputs' dimension, which a bias has as well.
+    _cuts_outputs: bool
     _default_input: Placement
     _default_output: Placement
 
     def check(self, module: Module, mesh: DeviceMesh) -> None:
-        """Raise TypeError for modules other than Linear and Embedding."""
+        """Raise TypeError for modules other than Linear, Conv1D of transformers and Embedding."""
         rule = rule_of(module)
-        if rule is not linear and rule is not embedding:
+        if rule not in (linear, conv1d, embedding):
             raise TypeError(
                 f"{self!r} is for torch.nn.Linear and torch.nn.Embedding, not for "
                 f"{type(module).__name__}; a plan names the layers inside of it"
@@ -75,41 +79,50 @@ class _Weights(ParallelStyle):
                 f"{self!r}: this {type(module).__name__} computes its weight (a parametrization, "
                 "pruning); torch.nn.utils.parametrize.remove_parametrizations makes it a parameter"
             )
-        extent = module.weight.shape[self._dim(module)]
+        extent = module.weight.shape[self.dim_of(module)]
         known = placed_of(module).get("weight")
         if known is None and extent % self.multiple_of:
             raise LayoutError(
                 f"{self!r}: {extent} is no multiple of multiple_of={self.multiple_of}"
             )
 
-    def _dim(self, module: Module) -> int:
-        return self._dims[rule_of(module) is embedding]
+    def dim_of(self, module: Module) -> int:
+        """The dimension of a module's weight that is cut."""
+        return self._dims[rule_of(module) is not linear]
 
     def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
         """Cut the weight (and a bias along the same dimension) and take over the forward."""
-        dim = self._dim(module)
+        dim = self.dim_of(module)
         for name in ("weight", "bias"):
             tensor = module._parameters.get(name)
             if tensor is None:
                 continue
             layout = Layout.replicated(whole_shape(module, name), mesh.shape)
-            if name == "weight" or dim == 0:
-                units = layout.shape[dim] // self.multiple_of
-                layout = layout.replace(dim, cut_in_units(units, self.multiple_of, mesh))
+            if name == "weight" or self._cuts_outputs:
+                at = dim if name == "weight" else 0
+                units = layout.shape[at] // self.multiple_of
+                layout = layout.replace(at, cut_in_units(units, self.multiple_of, mesh))
             place(module, name, mesh, layout, src_data_rank)
         mark(module)
-        rule = linear if rule_of(module) is linear else embedding
-        is_linear = rule is linear
-        given = self.input_layouts or (self._default_input if is_linear else Replicate())
+        rule = rule_of(module) or embedding
+        given = Replicate() if rule is embedding else self._default_input
+        given = self.input_layouts or given
         given_out = self.output_layouts or self._default_output
-        columns = placed_of(module)["weight"].layout.cuts[1] if is_linear else None
-        if columns is not None and not columns.mesh_dims:
-            columns = Cut.chunked(columns.extent, (0,), mesh.shape)
+        columns = _columns(module, rule, mesh)
         module.forward = partial(
             _weighted, module, mesh, rule, given, given_out, columns, self.use_local_output
         )
 
 
+def _columns(module: Module, rule: Rule, mesh: DeviceMesh) -> Cut | None:
+    """The cut of the last dimension of a layer's input, if that is cut."""
+    if rule is embedding:
+        return None
+    columns = placed_of(module)["weight"].layout.cuts[rule is linear]
+    return columns if columns.mesh_dims else Cut.chunked(columns.extent, (0,), mesh.shape)
+
+
+@uncompiled
 def _weighted(
     module: Module,
     mesh: DeviceMesh,
@@ -156,6 +169,7 @@ class ColwiseParallel(_Weights):
     """
 
     _dims = (0, 1)
+    _cuts_outputs = True
     _default_input: Placement = Replicate()
     _default_output: Placement = Shard(-1)
 
@@ -192,6 +206,7 @@ class RowwiseParallel(_Weights):
     """
 
     _dims = (1, 0)
+    _cuts_outputs = False
     _default_input: Placement = Shard(-1)
     _default_output: Placement = Replicate()
 
@@ -248,6 +263,7 @@ class SequenceParallel(ParallelStyle):
         return f"SequenceParallel(sequence_dim={self.sequence_dim})"
 
 
+@uncompiled
 def _by_token(
     module: Module,
     mesh: DeviceMesh,
@@ -317,6 +333,7 @@ class DropoutParallel(ParallelStyle):
         module.forward = partial(_dropped, module, mesh, self.input_layouts)
 
 
+@uncompiled
 def _dropped(
     module: Module, mesh: DeviceMesh, placement: Placement, input: Tensor | Activation
 ) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from distarray.torch.passes import uncompiled
 from distarray.torch.tensor.calls import tensors_in
 from distarray.torch.tensor.filling import fill
 from distarray.torch.tensor.operands import PlainOperandError, is_refused, replicating
@@ -54,7 +55,7 @@ def _filled(op: Any, *args: Any, out: Any) -> Any:
 
 
 def _enter(op: Any, function: Callable[..., Any]) -> None:
-    _own.impl(op, partial(function, op), _NAME)
+    _own.impl(op, uncompiled(partial(function, op)), _NAME)
 
 
 _all = torch.library.Library("_", "IMPL")

@@ -12,6 +12,7 @@ from distarray.array.storage import is_contiguous
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Placement
 from distarray.torch.bridge import block_of, to_torch
+from distarray.torch.passes import left_alone, uncompiled, watching
 from distarray.torch.tensor import autograd
 from distarray.torch.tensor.from_parts import layout_of_parts, normalized
 from distarray.torch.tensor.ladder import dispatch, made
@@ -20,6 +21,9 @@ from distarray.torch.tensor.spec import Spec, contiguous_strides, strides_like
 from distarray.typing import Array, Placements
 
 __all__ = ["DistTensor", "of_array", "of_part"]
+
+
+_dispatch_apart = torch._disable_dynamo(dispatch)
 
 
 class DistTensor(torch.Tensor):  # type: ignore[misc]
@@ -69,6 +73,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         )
 
     @classmethod
+    @left_alone
     def __torch_dispatch__(
         cls,
         func: Callable[..., Any],
@@ -76,11 +81,14 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        return dispatch(DistTensor, func, args, kwargs or {})
+        # As `uncompiled` has it; operators that programs call one by one take microseconds.
+        found = _dispatch_apart if watching() else dispatch
+        return found(DistTensor, func, args, kwargs or {})
 
     # -- making --------------------------------------------------------------------------------
 
     @staticmethod
+    @uncompiled
     def from_local(
         local: Tensor,
         mesh: DeviceMesh | None = None,
@@ -151,6 +159,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
 
     # -- moving --------------------------------------------------------------------------------
 
+    @uncompiled
     def to_local(self, *, grad_placements: Placements | None = None) -> Tensor:
         """This rank's part as a plain tensor.
 
@@ -167,6 +176,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         """
         return autograd.left(self, grad_placements)
 
+    @uncompiled
     def redistribute(
         self,
         mesh: "DeviceMesh | Placements | None" = None,
@@ -203,6 +213,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         found: DistTensor = autograd.redistributed(self, layout)
         return found
 
+    @uncompiled
     def full_tensor(self, *, grad_placements: Placements | None = None) -> Tensor:
         """The global tensor as a plain one on every rank; collective.
 
@@ -219,6 +230,7 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
         whole = Layout.replicated(tuple(self.shape), self._spec.mesh.shape)
         return autograd.left(autograd.redistributed(self, whole), grad_placements)
 
+    @uncompiled
     def to_array(self) -> DistArray:
         """The distributed array over the same memory; without gradients.
 
@@ -249,10 +261,12 @@ class DistTensor(torch.Tensor):  # type: ignore[misc]
 
     # -- values --------------------------------------------------------------------------------
 
+    @uncompiled
     def tolist(self) -> Any:
         """The values as nested lists; collective."""
         return self.full_tensor().tolist()
 
+    @uncompiled
     def numpy(self, *, force: bool = False) -> Array:
         """The whole as a NumPy array; collective. Writes to it do not reach the tensor.
 

@@ -9,12 +9,14 @@ from distarray.array import distribute
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agreed
 from distarray.torch.bridge import block_of, to_torch
+from distarray.torch.passes import uncompiled
 from distarray.torch.tensor.dist_tensor import DistTensor, of_part
 from distarray.typing import Placements
 
 __all__ = ["distribute_tensor"]
 
 
+@uncompiled
 def distribute_tensor(
     t: Tensor | None,
     mesh: DeviceMesh | None = None,

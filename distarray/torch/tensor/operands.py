@@ -70,7 +70,8 @@ class PlainOperandError(RuntimeError):
 
 def plain_operand(row: Row, x: Tensor) -> tuple[Any, ...]:
     """What decisions know of a plain tensor beside distributed ones; an error if it is refused."""
-    if not row.plain and is_refused(x):
+    nothing = x.shape == (0,)  # which torch.cat ignores, and caches of keys and values begin with
+    if not row.plain and not nothing and is_refused(x):
         raise PlainOperandError(row.name, x)
     return "plain", x.shape, x.stride(), x.dtype, x.device
 

@@ -28,17 +28,19 @@ SAID = "said"
 Entry = dict[str, Any]
 
 
-def run(units: Sequence[Unit], ranks: int, **settings: Any) -> list[Entry]:
+def run(
+    units: Sequence[Unit], ranks: int, worker: str = "tests.torch.opinfo.worker", **settings: Any
+) -> list[Entry]:
     """Judge units on a number of ranks, by as many jobs as it takes; one entry for each.
 
-    The settings are those of `worker.Rank`.
+    The settings are those of `worker.Rank`, and `worker` is the module that ranks run.
     """
     place = Path(tempfile.mkdtemp(prefix="opinfo-"))
     try:
         found: list[Entry] = []
         while left := _left(units, found):
             (place / TODO).write_text(json.dumps({"units": left, **settings}))
-            found += _job(place, left, ranks)
+            found += _job(place, left, ranks, worker)
         return found
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -49,11 +51,11 @@ def _left(units: Sequence[Unit], found: list[Entry]) -> list[Unit]:
     return [unit for unit in units if unit not in done]
 
 
-def _job(place: Path, units: list[Unit], ranks: int) -> list[Entry]:
+def _job(place: Path, units: list[Unit], ranks: int, worker: str) -> list[Entry]:
     """What one job says, and what is to be said of the unit that ended it."""
     for name in (RECORD, *[file.format(r) for r in range(ranks) for file in (NOTE, STACKS)]):
         (place / name).write_text("")
-    argv = [*find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "tests.torch.opinfo.worker"]
+    argv = [*find_mpiexec(), "-n", str(ranks), sys.executable, "-m", worker]
     # Who waits for whom is found out by the watchdogs of the ranks alone.
     env = environment(DISTARRAY_WAIT_LIMIT="0", OMP_NUM_THREADS="1")
     status = _launch([*argv, str(place)], env, place / SAID)

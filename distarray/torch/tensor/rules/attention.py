@@ -13,13 +13,36 @@ from distarray.torch.tensor.table import Decision, rule
 _NAME = "aten._scaled_dot_product_flash_attention_for_cpu"
 
 
-def _lead(operands: Sequence[Operand]) -> tuple[Cut, ...] | None:
-    """How samples and heads are cut; None if they are not the same, or cannot be cut."""
-    if len({x.shape[:2] for x in operands}) != 1:
+#: How the samples and heads of a tensor are cut.
+Lead = tuple[Cut, ...]
+
+
+def _leads(operands: Sequence[Operand]) -> tuple[Lead, Lead] | None:
+    """How those of queries, and of keys and values, are cut; None if they cannot be.
+
+    Where several heads of queries share one of keys and values, they are on its rank.
+    """
+    (samples, heads), (same, kept) = operands[0].shape[:2], operands[1].shape[:2]
+    if operands[1].shape[:2] != operands[2].shape[:2] or samples != same:
+        return None
+    if not kept or heads % kept:
         return None
     leads = [elsewhere(x.layout, [2, 3]).cuts[:2] for x in operands]
     spread = [lead for lead in leads if any(map(is_spread, lead))]
-    return spread[0] if spread else None
+    if not spread:
+        return None
+    if heads == kept:
+        return spread[0], spread[0]
+    batch, own = spread[0]
+    shared = own if own.extent == kept else Cut.chunked(kept, own.mesh_dims, own.radix)
+    return (batch, _times(shared, heads // kept)), (batch, shared)
+
+
+def _times(cut: Cut, share: int) -> Cut:
+    """The cut of so many times as many, those that belong together on one rank."""
+    spans = map(cut.interval, range(cut.parts))
+    lengths = [(stop - start) * share for start, stop in spans]
+    return Cut.ragged(lengths, cut.mesh_dims, cut.radix)
 
 
 def _mask(call: Call, lead: Sequence[Cut]) -> list[Layout]:
@@ -37,19 +60,23 @@ def _mask(call: Call, lead: Sequence[Cut]) -> list[Layout]:
 
 @rule(_NAME)
 def _attended(call: Call) -> Decision | None:
-    lead = _lead(call.operands[:3])
-    if lead is None or call.results is None or call["dropout_p"]:
+    leads = _leads(call.operands[:3])
+    if leads is None or call.results is None or call["dropout_p"]:
         return None
-    wanted = [with_lead(lead, x.shape, call.mesh_shape) for x in call.operands[:3]]
-    results = [with_lead(lead, x.shape, call.mesh_shape) for x in call.results]
-    return guarded(call, [*wanted, *_mask(call, lead)], results)
+    own, shared = leads
+    each = zip((own, shared, shared), call.operands)
+    wanted = [with_lead(lead, x.shape, call.mesh_shape) for lead, x in each]
+    results = [with_lead(own, x.shape, call.mesh_shape) for x in call.results]
+    return guarded(call, [*wanted, *_mask(call, own)], results)
 
 
 @rule(f"{_NAME}_backward")
 def _attended_backward(call: Call) -> Decision | None:
     """The result and the sums of its exponentials lie as the queries do."""
-    lead = _lead(call.operands[1:4])
-    if lead is None or call["dropout_p"]:
+    leads = _leads(call.operands[1:4])
+    if leads is None or call["dropout_p"]:
         return None
-    wanted = [with_lead(lead, x.shape, call.mesh_shape) for x in call.operands[:6]]
-    return guarded(call, [*wanted, *_mask(call, lead)], wanted[1:4])
+    own, shared = leads
+    each = zip((own, own, shared, shared, own, own), call.operands)
+    wanted = [with_lead(lead, x.shape, call.mesh_shape) for lead, x in each]
+    return guarded(call, [*wanted, *_mask(call, own)], wanted[1:4])

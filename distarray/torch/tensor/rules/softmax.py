@@ -8,7 +8,7 @@ from torch import Tensor
 from distarray.torch.tensor.calls import Call
 from distarray.torch.tensor.table import Decision, composed, rule
 
-_NAMES = ("aten._softmax", "aten._log_softmax")
+_NAMES = ("aten._softmax", "aten._log_softmax", "aten._safe_softmax")
 _BACKWARD = ("aten._softmax_backward_data", "aten._log_softmax_backward_data")
 _HALF = (torch.float16, torch.bfloat16)
 
@@ -42,6 +42,14 @@ def _apart(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 def _softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     apart, total = _apart(x, dim)
     return (apart.exp() / total).to(torch.float32 if half_to_float else x.dtype)
+
+
+@composed("aten._safe_softmax")
+def _safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
+    """Zeros where nothing is left to choose from: of attention, a row that is masked as a whole."""
+    x = x if dtype is None else x.to(dtype)
+    nothing = x.eq(-torch.inf).all(dim, keepdim=True)
+    return torch.softmax(x, dim).masked_fill(nothing, 0)
 
 
 @composed("aten._log_softmax")
