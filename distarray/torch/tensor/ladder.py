@@ -25,6 +25,7 @@ from distarray.torch.tensor.operands import PlainOperandError, common_mesh, plai
 from distarray.torch.tensor.planning import Plan, plan_for, wrong_shape
 from distarray.torch.tensor.spec import Spec
 from distarray.torch.tensor.table import Row, row_of
+from distarray.torch.tensor.versions import counted, tied, written
 
 __all__ = ["dispatch", "made"]
 
@@ -80,12 +81,14 @@ def dispatch(cls: Any, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
             row.plans.clear()
         row.plans[known] = plan
     elif plan.spec is not None:
-        result = made(cls, plan.run(*parts, **named), plan.spec)
-        if plan.is_view:
-            _alias(result, args[0])
+        if not plan.is_view:
+            return made(cls, plan.run(*parts, **named), plan.spec)
+        part = counted(plan.run, parts, named)
+        result = made(cls, part if part._is_view() else tied(part, parts[0]), plan.spec)
+        _alias(result, args[0])
         return result
     elif plan.in_place:
-        plan.run(*parts, **named)
+        counted(plan.run, parts, named)
         return args[0]
     return perform(cls, plan, args, kwargs)
 
@@ -162,11 +165,13 @@ def perform(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -
     new, named = replaced(args, kwargs, here)
     if plan.changed is not None:
         _change(plan, new, named, plan.changed(mesh.coords))
-    out = plan.computed(mesh, new, named)
+    out = _computed(plan, mesh, new, named)
     for position, found in zip(plan.fills, tensors_in([out], {})):
         here[position] = found
     for position, layout in plan.after.items():
         _write(cls, operands[position], here[position], layout, mesh)
+    if plan.skips or plan.row.lists:  # torch does not count
+        written([operands[position] for position in plan.writes])
     return _laid_out(cls, plan, out, args, kwargs, mesh)
 
 
@@ -211,6 +216,13 @@ def _brought(cls: Any, plan: Plan, x: Any, position: int, wanted: Layout | None)
     return moved(part, mesh, x._spec.layout, wanted, x)
 
 
+def _computed(plan: Plan, mesh: DeviceMesh, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    """What the operator gives for the parts."""
+    if plan.is_view or plan.writes:
+        return counted(plan.computed, (mesh, args, kwargs), {})
+    return plan.computed(mesh, args, kwargs)
+
+
 def _change(plan: Plan, args: list[Any], kwargs: dict[str, Any], changed: Any) -> None:
     places = {a.name: n for n, a in enumerate(plan.row.op._schema.arguments) if not a.kwarg_only}
     for name, value in changed.items():
@@ -249,6 +261,8 @@ def _laid_out(
     results = []
     for number, part in enumerate(tensors_in([out], {})):
         spec = plan.specs[number] if plan.specs else None
+        if plan.is_view and part.layout is _STRIDED and (plan.copied or not part._is_view()):
+            part = tied(part, args[0]._part)
         result = _result(cls, plan, part, number, spec, mesh)
         if plan.is_view:
             _alias(result, args[0])

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from distarray.layout import Layout
 from distarray.torch.tensor.moving import moved, refilled
+from distarray.torch.tensor.versions import counted
 
 __all__ = ["Source", "current", "written_back"]
 
@@ -49,7 +50,7 @@ def current(x: Any) -> Tensor:
     source: Source = x._source
     if source.base._version != source.version:
         found = _taken(source.op(source.base, *source.args, **source.kwargs), source.place)
-        x._part.copy_(found._part)
+        counted(x._part.copy_, (found._part,), {})
         x._source = source._replace(version=source.base._version)
     return x._part
 

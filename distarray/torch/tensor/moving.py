@@ -9,6 +9,7 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.torch.carrying import carried
 from distarray.torch.tensor.spec import Spec
+from distarray.torch.tensor.versions import counted, written
 
 __all__ = ["moved", "refilled"]
 
@@ -44,4 +45,6 @@ def refilled(part: Tensor, values: Tensor, spec: Spec) -> None:
     """Put values into a part, whose memory others may share."""
     if spec.layout.holds(spec.mesh.coords):
         with torch.no_grad():
-            part.copy_(values)
+            counted(part.copy_, (values,), {})
+    else:
+        written([part])

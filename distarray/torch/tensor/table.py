@@ -116,6 +116,8 @@ class Row:
         Whether it is always said by other operators.
     written : dict
         The arguments that it writes to, by name: whether it gives them back without reading them.
+    lists : bool
+        Whether these are lists.
     is_view : bool
         Whether its result is a view of its first argument.
     draws : bool
@@ -131,6 +133,7 @@ class Row:
         "composed",
         "draws",
         "is_view",
+        "lists",
         "lone",
         "name",
         "op",
@@ -153,6 +156,10 @@ class Row:
             for argument in op._schema.arguments
             if argument.alias_info is not None and argument.alias_info.is_write
         }
+        self.lists = any(
+            argument.name in self.written and isinstance(argument.type, torch.ListType)
+            for argument in op._schema.arguments
+        )
         self.is_view = any(
             argument.alias_info is not None and not argument.alias_info.is_write
             for argument in op._schema.returns
