@@ -99,11 +99,11 @@ def test_tiny_results_of_large_operands_are_whole(world, ranks):
         y = a @ x
         return y / np.sqrt(y @ y)
 
-    settings = {"replicate_below": 1 << 15}
-    for t, layout in run(world, ranks, ((64, 64), (64,)), (ROWS, WHOLE), call, **settings):
+    settings = {"replicate_below": 1 << 16}
+    for t, layout in run(world, ranks, ((64, 128), (128,)), (ROWS, WHOLE), call, **settings):
         assert layout.is_whole
         assert [event.kind for event in t] == ["exchange"] * (ranks > 1)
-    for t, layout in run(world, ranks, ((65, 64), (64,)), (ROWS, WHOLE), np.matmul, **settings):
+    for t, layout in run(world, ranks, ((65, 128), (128,)), (ROWS, WHOLE), np.matmul, **settings):
         assert list(layout.placements) == ROWS  # 520 bytes, where 512 are tiny
         assert t.messages == 0
 
