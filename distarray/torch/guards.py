@@ -6,10 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 from torch.optim import Optimizer
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from distarray.torch.parts import KEY, Part, guard, local_of, unguard
 
@@ -34,7 +31,6 @@ def watch_optimizers() -> None:
     global _distributed
     if _distributed is None:
         register_optimizer_step_pre_hook(_before_step)
-        register_optimizer_step_post_hook(_after_step)
     _distributed = (_distributed or 0) + 1
 
 
@@ -97,11 +93,27 @@ def prepare_optimizer(optimizer: Optimizer) -> _Watched:
     return found
 
 
-def _before_step(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _before_step(optimizer: Optimizer, *_: Any) -> None:
+    """Have the optimizer's parameters laid open for its step, and for none of the program's hooks.
+
+    Those would take this rank's part of a gradient for the whole, and its norm for that. torch
+    calls the hooks of all optimizers first, of which this is one, and then those of the optimizer.
+    """
+    if not prepare_optimizer(optimizer).parts:
+        return
+    optimizer_hooks: Any = optimizer
+    before = optimizer_hooks._optimizer_step_pre_hooks
+    after = optimizer_hooks._optimizer_step_post_hooks
+    if not any(hook is _open for hook in before.values()):
+        optimizer.register_step_pre_hook(_open)
+        optimizer.register_step_post_hook(_close)
+    before.move_to_end(next(key for key, hook in before.items() if hook is _open))
+    after.move_to_end(next(key for key, hook in after.items() if hook is _close), last=False)
+
+
+def _open(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Let an optimizer see its parameters and their gradients as plain tensors."""
-    parts = prepare_optimizer(optimizer).parts
-    if not parts:
-        return None
+    parts = vars(optimizer)[KEY].parts
     closure = args[1] if len(args) > 1 else kwargs.get("closure")
     _lay_open(parts)
     if closure is None:
@@ -119,10 +131,8 @@ def _before_step(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, 
     return args, {**kwargs, "closure": covered}
 
 
-def _after_step(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    known: _Watched | None = vars(optimizer).get(KEY)
-    if known is not None:
-        _cover(known.parts)
+def _close(optimizer: Optimizer, *_: Any) -> None:
+    _cover(vars(optimizer)[KEY].parts)
 
 
 def _lay_open(parts: list[Tensor]) -> None:
