@@ -167,7 +167,7 @@ def figures(about: Line, found: Sequence[Line]) -> dict[str, str]:
         f"Measured at commit ``{about['commit']}`` on {about['date']}: {about['processor']}, "
         f"{about['cores']} cores, {about['machine']}, Python {about['python']}, NumPy "
         f"{about['numpy']}. Bars are medians, lines go from the lower to the upper quartile; all "
-        "figures are in :download:`benchmarks.jsonl <benchmarks.jsonl>`.",
+        "figures are in :download:`benchmarks.jsonl </performance/benchmarks.jsonl>`.",
         "",
     ]
     for name, words, groups_of in FIGURES:
