@@ -6,7 +6,6 @@ return goes back to it.
 
 import ast
 import dis
-import os
 import socket
 import sys
 import traceback
@@ -24,11 +23,9 @@ from distarray.config import config
 from distarray.notebook import names, outputs
 from distarray.notebook.shapes import Shell
 from distarray.notebook.stopping import CountPasses, Stopping
-from distarray.runner import alike, chance, commands, ending, imports, libraries, step, tracebacks
+from distarray.runner import chance, commands, ending, imports, libraries, step, tracebacks
 from distarray.runner.answers import Answers
-from distarray.runner.disk import Disk
-from distarray.runner.files import FILES
-from distarray.runner.paths import Paths
+from distarray.runner.sharing import share
 from distarray.runner.talk import Line, open_answers, open_line
 
 __all__ = ["Rank", "Told", "complete", "join", "load", "make_program", "pull", "run", "save"]
@@ -40,7 +37,7 @@ _BINDING = ("STORE_NAME", "STORE_GLOBAL", "DELETE_NAME", "DELETE_GLOBAL")
 
 @dataclass(frozen=True)
 class Told:
-    """What a rank says of a cell.
+    """The outcome of a cell on one rank, as it is sent to the kernel.
 
     Attributes
     ----------
@@ -248,14 +245,9 @@ def join() -> dict[str, Any]:
 def _install(shell: Shell) -> Rank:
     """Make the ranks one program, as `python -m distarray` does, without its threads and timers."""
     line, answers = open_line(), open_answers()
-    paths = Paths(line, answers)
     step.begin()
     outputs.install(shell, line.rank)
-    seed, process = line.broadcast_object((os.urandom(32), os.getpid()), 0)
-    chance.install(seed)
-    alike.install(answers, process)
-    FILES.start(paths)
-    Disk(paths).install()
+    share(line, answers)
     if line.size > 1:
         commands.install(answers)
     imports.install(Path.cwd())

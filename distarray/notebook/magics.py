@@ -30,7 +30,7 @@ _MAGIC = "distarray"
 
 
 class Magics:
-    """What is installed in a shell.
+    """The commands and hooks that ``%load_ext distarray`` adds to a kernel's shell.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a cell prints and displays: rank 0 publishes it in order, the other ranks keep silent.
+"""Outputs of a cell: rank 0 sends its text and pictures to the kernel; other ranks send nothing.
 
 Text, displays and results travel as one kind of message each with a mark, so that the kernel shows
 them in the order in which the cell has made them.
@@ -23,7 +23,7 @@ MARK = "distarray"
 _PAUSE = 0.05
 _real_sleep = time.sleep
 _real_clock = time.monotonic
-#: Data by type, or what is said of it.
+#: The content of a message by MIME type, or its metadata.
 Data: TypeAlias = dict[str, Any]
 _nothing: Callable[..., None] = lambda *args, **kwargs: None  # noqa: E731 (in place of several)
 

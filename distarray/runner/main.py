@@ -20,7 +20,6 @@ from distarray.config import config
 from distarray.lazy import RANK_VARIABLES
 from distarray.runner import (
     alarms,
-    alike,
     chance,
     children,
     commands,
@@ -38,10 +37,8 @@ from distarray.runner import (
 )
 from distarray.runner.answers import Answers
 from distarray.runner.console import Console
-from distarray.runner.disk import Disk
 from distarray.runner.ending import Outcome, conclude
-from distarray.runner.files import FILES
-from distarray.runner.paths import Paths
+from distarray.runner.sharing import share
 from distarray.runner.talk import Line, open_answers, open_line
 
 __all__ = ["HELP", "Program", "main", "parse"]
@@ -256,14 +253,9 @@ def run(program: Program) -> int:
 
 def _share(line: Line, answers: Answers) -> None:
     """Make the ranks one program: with one set of streams and files, one clock, one chance."""
-    paths = Paths(line, answers)
     step.begin()
     output.install(line)
-    seed, process = line.broadcast_object((os.urandom(32), os.getpid()), 0)
-    chance.install(seed)
-    alike.install(answers, process)
-    FILES.start(paths)
-    Disk(paths).install()
+    share(line, answers)
     if line.size > 1:
         if threads_take_turns():
             turns.install()

@@ -101,14 +101,15 @@ def _before_step(optimizer: Optimizer, *_: Any) -> None:
     """
     if not prepare_optimizer(optimizer).parts:
         return
-    optimizer_hooks: Any = optimizer
-    before = optimizer_hooks._optimizer_step_pre_hooks
-    after = optimizer_hooks._optimizer_step_post_hooks
-    if not any(hook is _open for hook in before.values()):
-        optimizer.register_step_pre_hook(_open)
-        optimizer.register_step_post_hook(_close)
-    before.move_to_end(next(key for key, hook in before.items() if hook is _open))
-    after.move_to_end(next(key for key, hook in after.items() if hook is _close), last=False)
+    own: Any = optimizer
+    _place(own._optimizer_step_pre_hooks, _open, own.register_step_pre_hook, last=True)
+    _place(own._optimizer_step_post_hooks, _close, own.register_step_post_hook, last=False)
+
+
+def _place(hooks: Any, hook: Any, register: Any, last: bool) -> None:
+    """Put a hook at an end of an optimizer's; register it if it is not there yet."""
+    key = next((key for key, known in hooks.items() if known is hook), None)
+    hooks.move_to_end(register(hook).id if key is None else key, last)
 
 
 def _open(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -162,11 +162,7 @@ def _with_zeros(values):
     return values
 
 
-def _with_nan(values):
-    values[5::1900] = np.nan
-    return values
-
-
+draws = np.random.default_rng
 PATTERNS = {
     "ascending": np.arange,
     "descending": lambda n: np.arange(n)[::-1],
@@ -175,10 +171,10 @@ PATTERNS = {
     "zeros": lambda n: np.where(np.arange(n) % 3, 0.0, -0.0),
     "nan": lambda n: np.where(np.arange(n) % 4, np.nan, 1.0),
     "organ pipe": lambda n: np.minimum(np.arange(n), np.arange(n)[::-1]),
-    "random": lambda n: np.random.default_rng(5).random(n),
+    "random": lambda n: draws(5).random(n),
     "one large": lambda n: np.append(np.zeros(n - 1), 1e9),
-    "rare nan": lambda n: _with_nan(np.random.default_rng(8).random(n)),
-    "rare zeros": lambda n: _with_zeros(np.random.default_rng(7).standard_normal(n)),
+    "rare nan": lambda n: np.where(np.arange(n) % 1900 == 5, np.nan, draws(8).random(n)),
+    "rare zeros": lambda n: _with_zeros(draws(7).standard_normal(n)),
 }
 
 

@@ -23,6 +23,7 @@ from distarray.typing import Array
 __all__ = [
     "fetch",
     "grouped_by_others",
+    "named_rows",
     "part_of_index",
     "placed",
     "result_layout",
@@ -168,15 +169,25 @@ def part_of_index(cuts: Sequence[Cut], rank: int) -> tuple[slice, ...]:
 def _ask(rows: Rows, flat: Sequence[Array], target: Array) -> None:
     """Name the wanted rows to their owners, and put their replies where they belong."""
     own, others, counts = grouped_by_others(rows, flat)
-    wanted = rows.linear([np.take(array, others) for array in flat])
-    kind = np.int32 if prod(rows.extents) <= np.iinfo(np.int32).max else np.int64
-    requests = segments(wanted.astype(kind, copy=False), counts)
-    asked = rows.group.alltoall_varied(requests, "positions of rows")
-    replies = [rows.take(rows.from_linear(positions.astype(np.intp))) for positions in asked]
+    replies = [rows.take(named) for named in named_rows(rows, flat, others, counts)]
     landing = np.empty_like(target, order="C", shape=(len(others), *target.shape[1:]))
     swap(rows.group, replies, landing, counts)
     target[own] = rows.take([np.take(array, own) for array in flat])
     target[others] = landing
+
+
+def named_rows(
+    rows: Rows, flat: Sequence[Array], others: Array, counts: Sequence[int]
+) -> list[list[Array]]:
+    """Rows of this rank that each other rank names, in one all-to-all.
+
+    `others` and `counts` are those of :func:`grouped_by_others`.
+    """
+    wanted = rows.linear([np.take(array, others) for array in flat])
+    kind = np.int32 if prod(rows.extents) <= np.iinfo(np.int32).max else np.int64
+    positions = segments(wanted.astype(kind, copy=False), counts)
+    found = rows.group.alltoall_varied(positions, "positions of rows")
+    return [rows.from_linear(part.astype(np.intp)) for part in found]
 
 
 def grouped_by_others(rows: Rows, flat: Sequence[Array]) -> tuple[Array, Array, list[int]]:

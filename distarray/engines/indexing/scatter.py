@@ -13,6 +13,7 @@ import numpy as np
 
 from distarray.engines.indexing.gather import (
     grouped_by_others,
+    named_rows,
     part_of_index,
     result_layout,
     segments,
@@ -122,7 +123,8 @@ def _send(
     if index.known:
         named = _named_by_all(rows, index, cuts)
     else:
-        named = _named(rows, flat, own, others, counts)
+        named = named_rows(rows, flat, others, counts)
+        named[rows.rank] = [np.take(array, own) for array in flat]
     lengths = [len(arrays[0]) for arrays in named]
     each: list[Any]
     if varied is None:
@@ -148,19 +150,6 @@ def _sent(rows: Rows, going: Array, counts: Sequence[int], lengths: Sequence[int
     landing = np.empty_like(going, order="C", shape=(sum(lengths), *going.shape[1:]))
     swap(rows.group, segments(going, counts), landing, lengths)
     return segments(landing, lengths)
-
-
-def _named(
-    rows: Rows, flat: Sequence[Array], own: Array, others: Array, counts: Sequence[int]
-) -> list[list[Array]]:
-    """Rows of this rank that each rank names, in one all-to-all."""
-    kind = np.int32 if prod(rows.extents) <= np.iinfo(np.int32).max else np.int64
-    wanted = rows.linear([np.take(array, others) for array in flat])
-    positions = segments(wanted.astype(kind, copy=False), counts)
-    found = rows.group.alltoall_varied(positions, "positions of rows")
-    named = [rows.from_linear(part.astype(np.intp)) for part in found]
-    named[rows.rank] = [np.take(array, own) for array in flat]
-    return named
 
 
 def _named_by_all(rows: Rows, index: Located, cuts: Sequence[Cut]) -> list[list[Array]]:

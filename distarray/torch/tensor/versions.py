@@ -1,8 +1,8 @@
 """Versions of parts: how autograd notices that what it has kept was written to.
 
-What a forward pass keeps of a parameter may be the distributed tensor or this rank's part of it,
-which modules compute with. Each has a count of its own of what was written to it. torch counts for
-the distributed tensor, and calls its operator below the place where it would count for the part.
+What autograd keeps may be a distributed tensor or this rank's part of it, which ``to_local`` gives.
+Each counts how often it was written to. torch counts for the distributed tensor, and calls its
+operator below the place where it would count for the part.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -24,9 +24,7 @@ A batch norm takes the statistics of its rank's rows: one process then runs part
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -94,21 +92,15 @@ def reasons(entries: list[dict[str, Any]]) -> list[str]:
 def main() -> int:
     """Run, and print; the exit status says whether nothing is wrong, parted, hanging or dead."""
     options = parsed()
-    settings = {
-        "samples": 1,
-        "patience": options.patience,
-        "planted": {},
-        "out": None if options.out is None else str(options.out.resolve()),
-    }
-    if options.out is not None:
-        options.out.write_text("")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
-    entries = []
-    for ranks in map(int, options.ranks.split(",")):
-        worker = "tests.torch.models_table.worker"
-        entries += jobs.run(chosen(options), ranks, worker, **settings)
-    if options.out is not None:
-        options.out.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    entries = jobs.run_on_all(
+        chosen(options),
+        options.ranks,
+        options.out,
+        "tests.torch.models_table.worker",
+        samples=1,
+        patience=options.patience,
+        planted={},
+    )
     print("\n".join([*reasons(entries), "", *table(entries)]))
     return os.EX_OK if not any(entry["verdict"] in BAD for entry in entries) else 1
 

@@ -59,21 +59,24 @@ def words(rows: int, draw: torch.Generator) -> dict[str, torch.Tensor]:
     return {"input_ids": text, "labels": text.clone()}
 
 
-def between(rows: int, draw: torch.Generator) -> dict[str, torch.Tensor]:
-    """Of T5: a text and another; the first has padding."""
+def padded(rows: int, draw: torch.Generator) -> dict[str, torch.Tensor]:
+    """A text whose last words are padding."""
     text = torch.randint(1, WORDS, (rows, LENGTH), generator=draw)
     mask = torch.ones_like(text)
     mask[:, -2:] = 0
+    return {"input_ids": text, "attention_mask": mask}
+
+
+def between(rows: int, draw: torch.Generator) -> dict[str, torch.Tensor]:
+    """Of T5: a text and another."""
     labels = torch.randint(1, WORDS, (rows, LENGTH - 2), generator=draw)
-    return {"input_ids": text, "attention_mask": mask, "labels": labels}
+    return {**padded(rows, draw), "labels": labels}
 
 
 def classes(rows: int, draw: torch.Generator) -> dict[str, torch.Tensor]:
-    text = torch.randint(1, WORDS, (rows, LENGTH), generator=draw)
-    mask = torch.ones_like(text)
-    mask[:, -2:] = 0
+    """Of BERT: a text and its class."""
     labels = torch.randint(0, 3, (rows,), generator=draw)
-    return {"input_ids": text, "attention_mask": mask, "labels": labels}
+    return {**padded(rows, draw), "labels": labels}
 
 
 def pictures(rows: int, draw: torch.Generator) -> dict[str, torch.Tensor]:
@@ -283,9 +286,7 @@ def bert_sequence() -> Plan:
         where + "intermediate": whole_input(),
         where + "output.dropout": dt.SequenceParallel(),
         where + "output.LayerNorm": dt.SequenceParallel(),
-        "bert.pooler": dt.PrepareModuleInput(
-            input_layouts=Shard(1), desired_input_layouts=Replicate(), use_local_output=True
-        ),
+        "bert.pooler": whole_input(),
         "bert.pooler.dense": dt.ColwiseParallel(output_layouts=Replicate()),
         "classifier": dt.RowwiseParallel(input_layouts=Replicate()),
     }

@@ -27,9 +27,7 @@ A method, in place and ``out=`` are judged apart from the function, and so are g
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import signal
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -126,21 +124,14 @@ def without_gather(entries: list[dict[str, Any]]) -> list[str]:
 def main() -> int:
     """Judge, and print; the exit status says whether nothing is wrong, parted, hanging or dead."""
     options = parsed()
-    units = chosen(options)
-    settings = {
-        "samples": options.samples,
-        "patience": options.patience,
-        "planted": dict(words.split("=") for words in options.planted),
-        "out": None if options.out is None else str(options.out.resolve()),
-    }
-    if options.out is not None:
-        options.out.write_text("")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
-    entries = []
-    for ranks in map(int, options.ranks.split(",")):
-        entries += jobs.run(units, ranks, **settings)
-    if options.out is not None:  # with those of units that ended a job
-        options.out.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    entries = jobs.run_on_all(
+        chosen(options),
+        options.ranks,
+        options.out,
+        samples=options.samples,
+        patience=options.patience,
+        planted=dict(words.split("=") for words in options.planted),
+    )
     print("\n".join([*worst(entries, options.worst), "", *table(entries)]))
     if options.most_used:
         print("\n".join(without_gather(entries)))

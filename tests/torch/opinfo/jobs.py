@@ -28,6 +28,26 @@ SAID = "said"
 Entry = dict[str, Any]
 
 
+def run_on_all(
+    units: Sequence[Unit],
+    counts: str,
+    out: Path | None,
+    worker: str = "tests.torch.opinfo.worker",
+    **settings: Any,
+) -> list[Entry]:
+    """Judge units on several numbers of ranks ("2,4"), and write the entries to a file, if any."""
+    if out is not None:
+        out = out.resolve()
+        out.write_text("")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
+    found: list[Entry] = []
+    for ranks in map(int, counts.split(",")):
+        found += run(units, ranks, worker, out=out and str(out), **settings)
+    if out is not None:  # with those of units that ended a job
+        out.write_text("".join(json.dumps(entry) + "\n" for entry in found))
+    return found
+
+
 def run(
     units: Sequence[Unit], ranks: int, worker: str = "tests.torch.opinfo.worker", **settings: Any
 ) -> list[Entry]:
