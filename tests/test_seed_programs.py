@@ -1,7 +1,8 @@
 """The acceptance programs of the notes on DTensor that need no torch, as they stand there.
 
-T1 and T2 are in torch/test_plans.py, T3 to T8 in torch/test_examples_torch.py, training on a grid
-(T9) in torch/test_sharding.py. What follows here torch gets wrong, gathers or hangs at.
+T1 and T2 are in torch/modules/test_plans.py, T3 to T8 in torch/test_examples_torch.py, training on
+a grid (T9) in torch/sharded/test_sharding.py. What follows here torch gets wrong, gathers or hangs
+at.
 """
 
 import subprocess

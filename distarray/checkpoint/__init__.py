@@ -37,4 +37,4 @@ _HOMES = {
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
-adapters.adapted_in("torch", "distarray.torch.checkpointing")
+adapters.adapted_in("torch", "distarray.torch.parameters.checkpointing")

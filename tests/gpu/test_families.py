@@ -15,7 +15,7 @@ import pytest
 
 from tests.launcher import ROOT, SETTINGS
 
-ROOMS = ["tests/ops", "tests/array", "tests/comm", "tests/torch/test_gpu_blocks.py"]
+ROOMS = ["tests/ops", "tests/array", "tests/comm", "tests/torch/bridge/test_gpu_blocks.py"]
 #: Under MPI what differs from threads is the transport: families that talk in every way.
 TALKING = [
     "tests/ops/test_reductions.py",

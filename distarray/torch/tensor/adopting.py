@@ -19,8 +19,8 @@ from torch import Tensor
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
-from distarray.torch.blocks import movable
-from distarray.torch.conversations import sent
+from distarray.torch.collectives.blocks import movable
+from distarray.torch.collectives.conversations import sent
 from distarray.torch.tensor.calls import bound, replaced, tensors_in
 from distarray.torch.tensor.filling import fill
 from distarray.torch.tensor.operands import common_mesh, is_refused

@@ -13,7 +13,7 @@ from torch.autograd.function import FunctionCtx
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.layout.layout import normalize_placements
-from distarray.torch.carrying import gradient_layout
+from distarray.torch.collectives.carrying import gradient_layout
 from distarray.torch.tensor.from_parts import listed
 from distarray.torch.tensor.ladder import made
 from distarray.torch.tensor.moved_views import current

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from distarray.layout import Fold, Layout
-from distarray.torch.activations import Activation, laid_out
 from distarray.torch.tensor import autograd
+from distarray.torch.tensor.activations import Activation, laid_out
 from distarray.torch.tensor.dist_tensor import DistTensor
 from distarray.torch.tensor.spec import Spec, contiguous_strides
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from distarray.torch.passes import uncompiled
+from distarray.torch.collectives.passes import uncompiled
 from distarray.torch.tensor.calls import tensors_in
 from distarray.torch.tensor.filling import fill
 from distarray.torch.tensor.operands import PlainOperandError, is_refused, replicating

@@ -11,8 +11,8 @@ from distarray.array import DistArray, wrap
 from distarray.array.storage import is_contiguous
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Placement
-from distarray.torch.bridge import block_of, to_torch
-from distarray.torch.passes import left_alone, uncompiled, watching
+from distarray.torch.bridge.sharing import block_of, to_torch
+from distarray.torch.collectives.passes import left_alone, uncompiled, watching
 from distarray.torch.tensor import autograd
 from distarray.torch.tensor.from_parts import layout_of_parts, normalized
 from distarray.torch.tensor.ladder import dispatch, made

@@ -8,8 +8,8 @@ from torch import Tensor
 from distarray.array import distribute
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agreed
-from distarray.torch.bridge import block_of, to_torch
-from distarray.torch.passes import uncompiled
+from distarray.torch.bridge.sharing import block_of, to_torch
+from distarray.torch.collectives.passes import uncompiled
 from distarray.torch.tensor.dist_tensor import DistTensor, of_part
 from distarray.typing import Placements
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from distarray.comm import DeviceMesh
-from distarray.torch.streams import generator_lock, next_seed
+from distarray.torch.tensor.streams import generator_lock, next_seed
 
 __all__ = ["drawn_alike"]
 

@@ -12,8 +12,8 @@ from distarray.config import config
 from distarray.errors import LayoutError, MeshError
 from distarray.layout import Cut, Layout, Partial, Placement, Replicate, Shard
 from distarray.layout.layout import normalize_placements
-from distarray.torch.conversations import verify_replicas
-from distarray.torch.refusals import checked_tensor
+from distarray.torch.bridge.refusals import checked_tensor
+from distarray.torch.collectives.conversations import verify_replicas
 from distarray.typing import Array, Placements
 
 __all__ = ["layout_of_parts", "listed", "normalized"]

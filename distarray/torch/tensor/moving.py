@@ -7,7 +7,7 @@ from torch import Tensor
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
-from distarray.torch.carrying import carried
+from distarray.torch.collectives.carrying import carried
 from distarray.torch.tensor.spec import Spec
 from distarray.torch.tensor.versions import counted, written
 

@@ -16,7 +16,7 @@ from distarray.array import wrap
 from distarray.comm import DeviceMesh
 from distarray.layout import Coords, Cut, Fold, Layout, local_key
 from distarray.ops.joining import concatenate
-from distarray.torch.blocks import movable, moved_back
+from distarray.torch.collectives.blocks import movable, moved_back
 from distarray.torch.tensor.aligning import elsewhere, is_spread
 from distarray.torch.tensor.calls import Call, Operand
 from distarray.torch.tensor.moving import moved

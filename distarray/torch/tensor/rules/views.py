@@ -15,7 +15,7 @@ from distarray.array import wrap
 from distarray.comm import DeviceMesh
 from distarray.engines.reshaping import reshaped, reshaped_layout
 from distarray.layout import Cut, Entries, Fold, Layout, local_key, view_layout
-from distarray.torch.blocks import movable, moved_back
+from distarray.torch.collectives.blocks import movable, moved_back
 from distarray.torch.tensor.calls import Call
 from distarray.torch.tensor.table import Decision, rule
 

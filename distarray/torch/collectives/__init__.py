@@ -1,0 +1,1 @@
+"""Tensors sent between ranks, with and without gradients."""

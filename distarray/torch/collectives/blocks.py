@@ -1,0 +1,129 @@
+"""Tensors as the arrays that collective calls of a group take, and back.
+
+MPI reads host memory and folds the numbers that NumPy knows. A tensor on a device goes through the
+host; bfloat16, float16 and the float8 kinds are folded in float32 and rounded once, at the end;
+where nothing is computed, elements that NumPy has no type for travel as integers of their size.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from distarray.layout.placement import Fold
+from distarray.torch.bridge import counting
+from distarray.torch.bridge.refusals import checked_tensor
+from distarray.typing import Array
+
+__all__ = ["foldable", "folded_back", "folds_in_place", "movable", "moved_back", "plain", "refill"]
+
+
+_float8 = [
+    kind
+    for name in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
+    if (kind := getattr(torch, f"float8_{name}", None)) is not None
+]
+#: What dtypes are folded in where it is another one.
+_FOLDED_IN = dict.fromkeys([torch.bfloat16, torch.float16, *_float8], torch.float32)
+_FOLDED_IN[torch.complex32] = torch.complex64
+#: What dtypes travel as where NumPy has no such type.
+_TRAVELS_AS = dict.fromkeys(_float8, torch.uint8)
+_TRAVELS_AS[torch.bfloat16] = torch.int16
+_TRAVELS_AS[torch.complex32] = torch.int32
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_STRIDED = torch.strided
+_BITS = (Fold.BAND, Fold.BOR, Fold.BXOR)
+_LOGICAL = (Fold.ANY, Fold.ALL)
+
+
+def plain(call: str, tensor: Tensor) -> Tensor:
+    """The tensor, if it has numbers of its own in strided memory; TypeError otherwise.
+
+    Parameters
+    ----------
+    call : str
+        The calling function, for the message.
+    tensor : torch.Tensor
+        DTensors, sparse, quantized, nested and meta tensors are refused.
+    """
+    usual = type(tensor) in _PLAIN and tensor.layout is _STRIDED
+    if usual and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested):
+        return tensor
+    return checked_tensor(tensor, call)
+
+
+def foldable(tensor: Tensor, fold: Fold) -> Array:
+    """The tensor's numbers on the host, in the dtype that they are folded in.
+
+    It may share memory with the tensor, and may be strided.
+    """
+    dtype = tensor.dtype
+    inexact = dtype.is_floating_point or dtype.is_complex
+    if inexact and fold in _BITS:
+        raise TypeError(f"{fold.value!r} is for integers and booleans, not {dtype}")
+    if not inexact and fold is Fold.AVG:
+        raise TypeError(f"there is no mean of {dtype}: convert it to a floating dtype")
+    if dtype.is_complex and fold in (Fold.MIN, Fold.MAX):
+        raise TypeError(f"{fold.value!r} of complex numbers: they have no order")
+    if dtype in _FOLDED_IN and fold not in _LOGICAL:
+        tensor = tensor.to(_FOLDED_IN[dtype])
+    elif dtype in _TRAVELS_AS:
+        tensor = tensor != 0
+    return _to_host(tensor)
+
+
+def folds_in_place(tensor: Tensor, fold: Fold) -> bool:
+    """Whether `foldable` gives the tensor's own memory, in its own dtype."""
+    if fold in _LOGICAL and tensor.dtype is not torch.bool:
+        raise TypeError(f"{fold.value!r} in place is for bool tensors, not {tensor.dtype}")
+    if tensor.dtype in _FOLDED_IN or tensor.device.type != "cpu":
+        return False
+    return bool(tensor.is_contiguous()) and not (tensor.is_conj() or tensor.is_neg())
+
+
+def folded_back(result: Array, like: Tensor, fold: Fold) -> Tensor:
+    """A fold's result as a tensor of the dtype and on the device of the operand."""
+    tensor = torch.from_numpy(np.asarray(result))  # a number's mean is a scalar of NumPy's
+    if tensor.dtype is not like.dtype and fold not in _LOGICAL:
+        # Rounded here: a device might hold the wider dtype with fewer bits.
+        tensor = tensor.to(like.dtype)
+    return tensor if like.device.type == "cpu" else _to_device(tensor, like)
+
+
+def refill(tensor: Tensor, result: Array) -> None:
+    """Put a fold's result into the operand, on whatever device that is."""
+    values = torch.from_numpy(np.asarray(result)).to(tensor.dtype)
+    if counting.watching and tensor.device.type != "cpu":
+        counting.record("h2d", values.nbytes)
+    with torch.no_grad():
+        tensor.copy_(values)
+
+
+def movable(tensor: Tensor) -> Array:
+    """The tensor's elements on the host, as they are or as integers of their size."""
+    alias = _TRAVELS_AS.get(tensor.dtype)
+    if alias is not None:
+        tensor = tensor.view(alias) if tensor.is_contiguous() else tensor.contiguous().view(alias)
+    return _to_host(tensor)
+
+
+def moved_back(result: Array, like: Tensor) -> Tensor:
+    """A received array as a tensor of the dtype and on the device of the one that was sent."""
+    # not ascontiguousarray, which gives a number a dimension
+    tensor = torch.from_numpy(np.asarray(result, order="C"))
+    if like.dtype in _TRAVELS_AS:
+        tensor = tensor.view(like.dtype)
+    return tensor if like.device.type == "cpu" else _to_device(tensor, like)
+
+
+def _to_host(tensor: Tensor) -> Array:
+    if counting.watching and tensor.device.type != "cpu":
+        counting.record("d2h", tensor.nbytes)
+    block: Array = tensor.numpy(force=True)
+    return block
+
+
+def _to_device(tensor: Tensor, like: Tensor) -> Tensor:
+    if counting.watching:
+        counting.record("h2d", tensor.nbytes)
+    return tensor.to(like.device)

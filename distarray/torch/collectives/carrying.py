@@ -1,0 +1,250 @@
+"""Tensors carried from one layout to another, and their gradients carried back.
+
+A gradient has a layout, too. What is cut has a gradient that is cut alike; of a pending sum every
+contribution has the whole sum's gradient, replicated. For what is replicated there are two cases.
+*Alike*: every rank computes the same with it, and finds the same gradient. *Pending*: each rank
+computes something else with it and finds a contribution; the sum of these is the gradient. The
+border of tensor parallelism, which passes a tensor on as it is and adds up its gradients, is thus
+the way from "replicated, gradient alike" to "replicated, gradient pending".
+"""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from distarray.array.movement import moved, settled
+from distarray.comm import DeviceMesh
+from distarray.layout import Cut, Fold, Layout, Partial, Replicate, Shard
+from distarray.torch.collectives import conversations as talk
+from distarray.torch.collectives.blocks import movable, moved_back
+
+__all__ = ["Route", "border", "carried", "carry", "gradient_layout"]
+
+
+_SUM = Partial()
+#: What adds nothing to a fold; the others fold equal values to the same value.
+_NEUTRAL = {Fold.SUM: 0, Fold.PROD: 1, Fold.BXOR: 0}
+
+
+class Route(NamedTuple):
+    """The layouts between which a tensor and, the other way, its gradient are carried."""
+
+    src: Layout
+    dst: Layout
+    grad_src: Layout
+    grad_dst: Layout
+
+
+@lru_cache(maxsize=1024)
+def gradient_layout(layout: Layout, pending: tuple[int, ...] = ()) -> Layout:
+    """The layout of the gradient of a tensor in this layout.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the tensor.
+    pending : tuple of int
+        The replicating mesh dimensions along which gradients are contributions to be summed.
+    """
+    others = {m: _SUM for m in pending if isinstance(layout.placements[m], Replicate)}
+    return Layout.from_cuts(layout.cuts, layout.mesh_shape, others)
+
+
+def carry(tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
+    """This rank's part in another layout; the gradient is carried back.
+
+    Collective where either of the two has to move.
+    """
+    if route.src is route.dst and route.grad_src is route.grad_dst:
+        return tensor
+    if not (tensor.requires_grad and torch.is_grad_enabled()):
+        return carried(tensor, mesh, route.src, route.dst)
+    return _carry(tensor, mesh, route)
+
+
+def _forward(ctx: FunctionCtx, tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
+    ctx.mesh, ctx.route = mesh, route
+    result = carried(tensor, mesh, route.src, route.dst)
+    return tensor.view_as(tensor) if result is tensor else result
+
+
+def _backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Any, ...]:
+    src, dst, grad_src, grad_dst = ctx.route
+    return carry(grad, ctx.mesh, Route(grad_dst, grad_src, dst, src)), None, None
+
+
+_made: Any = type(
+    "Carry",
+    (torch.autograd.Function,),
+    {"forward": staticmethod(_forward), "backward": staticmethod(_backward)},
+)
+_carry: Any = _made.apply
+
+
+class _Border(NamedTuple):
+    """A tensor carried to where it is: its version, the way, and the result."""
+
+    version: int
+    mesh: DeviceMesh
+    route: Route
+    there: Tensor
+
+
+#: The last border that each living tensor passed.
+_borders: Any = WeakTensorKeyDictionary()
+
+
+def border(tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
+    """As `carry`; a tensor of which only the gradient moves passes each border once.
+
+    Layers that are given the same tensor, as queries, keys and values are, share one border: their
+    gradients are summed before they are sent, instead of each being sent by itself.
+    """
+    records = tensor.requires_grad and torch.is_grad_enabled()
+    if not records or route.src is not route.dst or route.grad_src is route.grad_dst:
+        return carry(tensor, mesh, route)
+    if tensor.is_leaf:  # it and what lies behind the border would keep each other alive
+        return _carry(tensor, mesh, route)
+    known: _Border | None = _borders.get(tensor)
+    if known is None or known[:3] != (tensor._version, mesh, route):
+        known = _Border(tensor._version, mesh, route, _across(tensor, mesh, route))
+        _borders[tensor] = known
+    return known.there
+
+
+def _step_across(ctx: FunctionCtx, tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
+    ctx.mesh, ctx.route = mesh, route
+    return tensor.detach()  # a view would keep the tensor alive
+
+
+_crossing: Any = type(
+    "Border",
+    (torch.autograd.Function,),
+    {"forward": staticmethod(_step_across), "backward": staticmethod(_backward)},
+)
+_across: Any = _crossing.apply
+
+
+# -- without gradients ------------------------------------------------------------------------
+
+
+def carried(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> Tensor:
+    """This rank's part in another layout, without a gradient.
+
+    Pending folds are carried out (allreduce, or reduce-scatter where the result is cut) or made,
+    what one coordinate alone holds is broadcast, all else is one exchange.
+    """
+    if src is dst or mesh.coords is None:
+        return tensor
+    if src.ats:
+        tensor, src = _from_coordinate(tensor, mesh, src)
+    if src.partials:
+        tensor, src = _summed(tensor, mesh, src, dst)
+    fresh = tuple([m for m in dst.partials if m not in src.partials])
+    if fresh:
+        return _contributed(tensor, mesh, src, dst, fresh)
+    return _exchanged(tensor, mesh, src, dst)
+
+
+def _from_coordinate(tensor: Tensor, mesh: DeviceMesh, src: Layout) -> tuple[Tensor, Layout]:
+    """What a lone coordinate holds, on all ranks; pending folds stay pending."""
+    lone = {m: src.placements[m] for m in src.ats}
+    here = Layout.from_cuts(src.cuts, src.mesh_shape, lone)
+    block, _ = settled(movable(tensor), here, mesh.on("cpu"))
+    others = {m: src.placements[m] for m in src.partials}
+    return moved_back(block, tensor), Layout.from_cuts(src.cuts, src.mesh_shape, others)
+
+
+def _exchanged(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> Tensor:
+    if src is dst:
+        return tensor
+    block = movable(tensor)
+    lead = (1,) * len(src.partials)
+    found = moved(block.reshape(lead + block.shape), _apart(src), _apart(dst), mesh.on("cpu"))
+    result = found.reshape(found.shape[len(lead) :])
+    if np.may_share_memory(result, block):
+        result = result.copy()
+    return moved_back(result, tensor)
+
+
+@lru_cache(maxsize=1024)
+def _apart(layout: Layout) -> Layout:
+    """The contributions to pending sums as parts of one array, with dimensions for them in front.
+
+    They differ between the ranks along those mesh dimensions, and each is moved by itself.
+    """
+    if not layout.partials:
+        return layout
+    sizes = [(m, layout.mesh_shape[m]) for m in layout.partials]
+    fronts = [Cut.chunked(size, (m,), (size,)) for m, size in sizes]
+    return Layout.from_cuts([*fronts, *layout.cuts], layout.mesh_shape)
+
+
+def _summed(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> tuple[Tensor, Layout]:
+    """Pending sums carried out wherever `dst` has none."""
+    whole: dict[Fold, list[int]] = {}
+    for m in src.partials:
+        wanted, fold = dst.placements[m], src.placements[m].op  # type: ignore[attr-defined]
+        if isinstance(wanted, Partial):
+            continue
+        if isinstance(wanted, Shard) and _cut_by(dst, m) and not src.cuts[wanted.dim].mesh_dims:
+            tensor, src = _scattered(tensor, mesh, src, dst, m, wanted.dim)
+        else:
+            whole.setdefault(fold, []).append(m)
+    for fold, dims in whole.items():
+        tensor = talk.folded(tensor, mesh.subgroup(tuple(dims)), fold)
+        others = {m: p for m, p in src.others.items() if m not in dims}
+        src = Layout.from_cuts(src.cuts, src.mesh_shape, others)
+    return tensor, src
+
+
+def _cut_by(layout: Layout, m: int) -> bool:
+    """Whether a mesh dimension alone cuts the dimension that it cuts."""
+    return layout.cuts[layout.placements[m].dim].mesh_dims == (m,)  # type: ignore[attr-defined]
+
+
+def _scattered(
+    tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout, m: int, dim: int
+) -> tuple[Tensor, Layout]:
+    """One pending sum carried out so that each rank has its own part of it."""
+    cut = dst.cuts[dim]
+    parts = tuple([stop - start for start, stop in map(cut.interval, range(cut.parts))])
+    fold = src.placements[m].op  # type: ignore[attr-defined]
+    tensor = talk.scattered(tensor, mesh.subgroup((m,)), dim, parts, fold)
+    cuts = list(src.cuts)
+    cuts[dim] = cut
+    others = {k: p for k, p in src.others.items() if k != m}
+    return tensor, Layout.from_cuts(cuts, src.mesh_shape, others)
+
+
+def _contributed(
+    tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout, fresh: tuple[int, ...]
+) -> Tensor:
+    """Contributions to a pending fold: each element is one rank's, the others add nothing."""
+    kept = {m: p for m, p in dst.others.items() if m not in fresh}
+    neutral = _NEUTRAL.get(dst.placements[fresh[0]].op)  # type: ignore[attr-defined]
+    if neutral is None:
+        return _exchanged(tensor, mesh, src, Layout.from_cuts(dst.cuts, dst.mesh_shape, kept))
+    lies_there = all(
+        mine is theirs
+        or mine == theirs
+        or (set(mine.mesh_dims) <= set(fresh) and theirs.parts == 1)
+        for mine, theirs in zip(src.cuts, dst.cuts, strict=True)
+    )
+    if lies_there and not dst.ats:
+        here = src
+    else:
+        here = Layout.from_cuts(dst.cuts, dst.mesh_shape, kept)
+        tensor = _exchanged(tensor, mesh, src, here)
+    coords = mesh.coords
+    assert coords is not None
+    result = tensor.new_full(dst.local_shape(coords), neutral)
+    if all(coords[m] == 0 for m in fresh if isinstance(here.placements[m], Replicate)):
+        box = zip(here.section(coords), dst.section(coords), strict=True)
+        result[tuple([slice(a - low, b - low) for (a, b), (low, _) in box])] = tensor
+    return result

@@ -1,0 +1,1 @@
+"""Modules made parallel: plans and their styles, layers that compute with parts, replicas."""

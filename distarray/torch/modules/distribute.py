@@ -1,0 +1,177 @@
+"""`distribute_module`: a module whose parameters are laid out over a mesh."""
+
+import zlib
+from collections.abc import Callable
+from functools import partial
+from inspect import signature
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import Module
+from torch.utils._pytree import tree_leaves
+
+from distarray.comm import DeviceMesh, default_mesh
+from distarray.errors import DivergenceError
+from distarray.layout import Fold
+from distarray.torch.collectives.blocks import movable
+from distarray.torch.collectives.passes import uncompiled
+from distarray.torch.modules.dropout import install_dropout, share_random_numbers
+from distarray.torch.modules.layers import install, mark
+from distarray.torch.parameters.checks import agree_on_parameters, check_parameters
+from distarray.torch.parameters.distribute import place_rest
+from distarray.torch.parameters.placed import placed_of
+from distarray.torch.tensor.dist_tensor import DistTensor
+
+__all__ = ["distribute_module"]
+
+
+def distribute_module(
+    module: Module,
+    device_mesh: DeviceMesh | None = None,
+    partition_fn: Callable[[str, Module, DeviceMesh], None] | None = None,
+    input_fn: Callable[..., Any] | None = None,
+    output_fn: Callable[..., Any] | None = None,
+    *,
+    src_data_rank: int | None = 0,
+) -> Module:
+    """Lay the parameters of a module out over a mesh; its results stay what they are.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Changed in place. Its parameters stay the same objects, and share their memory with the
+        arrays of `module_state`.
+    device_mesh : DeviceMesh, optional
+        The default mesh if not given. Ranks outside of it keep the module as it is.
+    partition_fn : callable, optional
+        ``partition_fn(name, submodule, mesh)`` is called for every submodule ("" is the module
+        itself) and calls `distribute_parameter` for what it wants cut. All other parameters and
+        buffers are replicated.
+    input_fn : callable, optional
+        ``input_fn(module, inputs, mesh)`` gives the positional inputs that `forward` is to get; it
+        may make a `DistTensor` of them. Without it plain tensors count as replicated, and are
+        compared.
+    output_fn : callable, optional
+        ``output_fn(module, outputs, mesh)`` gives what the caller is to get.
+    src_data_rank : int or None
+        The rank of the mesh whose parameters count; None: they are equal already.
+
+    Returns
+    -------
+    torch.nn.Module
+        `module`.
+
+    Raises
+    ------
+    DivergenceError
+        If the ranks bring different modules, or call the distributed module (without `input_fn`)
+        with different tensors; on all ranks.
+
+    Notes
+    -----
+    A layer that is given plain tensors gives plain ones, whole and equal on all ranks; one that is
+    given a `DistTensor` gives one. Linear, Embedding and the norms compute with their parts; other
+    modules with a parameter that is cut gather it for each call.
+
+    Cost
+    ----
+    One exchange for each parameter. Each forward pass without `input_fn` adds a checksum of the
+    inputs and an allreduce of two integers.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> def cut(name, module, mesh):
+    ...     dt.distribute_parameter(module, "weight", mesh, [distarray.Shard(0)])
+    >>> model = dt.distribute_module(torch.nn.Linear(4, 6), distarray.default_mesh(), cut)
+    >>> model(torch.ones(2, 4)).shape
+    torch.Size([2, 6])
+    >>> dt.module_state(model)["weight"].placements
+    (Shard(0),)
+    """
+    mesh = default_mesh() if device_mesh is None else device_mesh
+    if mesh.coords is None:
+        return module
+    agree_on_parameters(module, mesh, _error(module, mesh), None)
+    if partition_fn is not None:
+        for name, part in list(module.named_modules()):
+            partition_fn(name, part, mesh)
+    place_rest(module, mesh, src_data_rank)
+    for part in module.modules():
+        install(part, mesh)
+        install_dropout(part, mesh)
+    share_random_numbers(module, mesh)
+    mark(module)
+    module.__dict__["_distarray_mesh"] = mesh
+    if input_fn is None:
+        module.register_forward_pre_hook(partial(_compare, mesh), with_kwargs=True)
+    else:
+        module.register_forward_pre_hook(partial(_prepare, input_fn, _arity(input_fn), mesh))
+    if output_fn is not None:
+        module.register_forward_hook(partial(_finish, output_fn, _arity(output_fn), mesh))
+    return module
+
+
+def _error(module: Module, mesh: DeviceMesh) -> Exception | None:
+    """The reason on this rank why the module cannot be distributed; None if it can."""
+    try:
+        if not isinstance(module, torch.nn.Module):
+            raise TypeError(f"distribute_module takes a Module, not {type(module).__name__}")
+        if "_distarray_mesh" in vars(module) or any(placed_of(p) for p in module.modules()):
+            raise RuntimeError("distribute_module: the module, or a part of it, is distributed")
+        check_parameters(module, "distribute_module")
+    except (TypeError, ValueError, RuntimeError) as error:
+        return error
+    return None
+
+
+def _arity(function: Callable[..., Any]) -> int:
+    """DTensor's older functions take (inputs, mesh), its newer ones (module, inputs, mesh)."""
+    parameters = signature(function).parameters.values()
+    return sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
+
+
+@uncompiled
+def _prepare(
+    function: Callable[..., Any], arity: int, mesh: DeviceMesh, module: Module, inputs: Any
+) -> Any:
+    found = function(inputs, mesh) if arity == 2 else function(module, inputs, mesh)
+    return tuple(found) if isinstance(found, list) else found
+
+
+@uncompiled
+def _finish(
+    function: Callable[..., Any],
+    arity: int,
+    mesh: DeviceMesh,
+    module: Module,
+    inputs: Any,
+    outputs: Any,
+) -> Any:
+    return function(outputs, mesh) if arity == 2 else function(module, outputs, mesh)
+
+
+@uncompiled
+def _compare(
+    mesh: DeviceMesh, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Raise on all ranks unless they call the module with the same plain tensors."""
+    if mesh.size() == 1:
+        return
+    total = 0
+    for leaf in tree_leaves((args, kwargs)):
+        if isinstance(leaf, DistTensor):
+            total = zlib.crc32(repr(leaf.dist_layout).encode(), total)
+        elif isinstance(leaf, torch.Tensor):
+            block = np.ascontiguousarray(movable(leaf.detach()))
+            total = zlib.crc32(f"{total} {leaf.dtype} {tuple(leaf.shape)}".encode())
+            total = zlib.crc32(block.reshape(-1).view(np.uint8).data, total)
+    found = mesh.group.allreduce(np.array([total, -total]), Fold.MAX, "inputs of a module")
+    if found[0] != -found[1]:
+        raise DivergenceError(
+            f"{type(module).__name__} was called with plain tensors that differ between the ranks. "
+            "Plain tensors count as replicated; an input_fn says how they are laid out otherwise, "
+            "as in lambda module, inputs, mesh: [DistTensor.from_local(inputs[0], mesh, "
+            "[Shard(0)])]"
+        )

@@ -1,0 +1,121 @@
+"""Dropout that drops the same elements on every number of ranks.
+
+Whether an element is dropped is a random number of its global index (and of the seed and the number
+of the call), by the generators of :mod:`distarray.random`. Ranks that hold the same element
+drop it alike, ranks that hold parts drop what one process would, and nothing is sent.
+"""
+
+import threading
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from distarray.comm import DeviceMesh, current_world
+from distarray.layout import Layout
+from distarray.torch.collectives.conversations import verify_replicas
+from distarray.torch.collectives.passes import uncompiled
+from distarray.torch.tensor.activations import Activation, laid_out
+from distarray.torch.tensor.between_modules import given, taken
+from distarray.torch.tensor.dist_tensor import DistTensor
+from distarray.torch.tensor.streams import mask, next_seed
+
+__all__ = [
+    "install_dropout",
+    "is_dropout",
+    "parallel_dropout",
+    "share_random_numbers",
+]
+
+
+def dropped(x: Activation, p: float, channels: int | None = None) -> Activation:
+    """Dropout of a distributed tensor; of whole channels, if `channels` dims precede them."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+    if x.layout.partials:
+        x = x.placed(x.layout.settled())
+    layout = x.layout
+    if channels is not None:
+        layout = Layout.from_cuts(layout.cuts[:channels], layout.mesh_shape)
+    factor = mask(layout, x.mesh, p, x.local)
+    if channels is not None:
+        factor = factor.reshape(*factor.shape, *(1,) * (x.ndim - channels))
+    return x.like(x.local * factor)
+
+
+_CHANNELS = {torch.nn.Dropout: None, torch.nn.Dropout1d: 2, torch.nn.Dropout2d: 2}
+_CHANNELS[torch.nn.Dropout3d] = 2
+
+
+def is_dropout(module: Module) -> bool:
+    """Whether a module is one of torch's plain dropouts."""
+    return type(module) in _CHANNELS
+
+
+def parallel_dropout(module: Module, x: Activation) -> Activation:
+    """A dropout module's result for a distributed tensor."""
+    if not module.training or module.p == 0:
+        return x
+    return dropped(x, module.p, _CHANNELS[type(module)])
+
+
+def install_dropout(module: Module, mesh: DeviceMesh) -> None:
+    """Make a dropout module drop the same elements of replicated tensors on all ranks."""
+    if is_dropout(module) and "forward" not in vars(module):
+        module.forward = partial(_forward, module, mesh)
+
+
+@uncompiled
+def _forward(module: Module, mesh: DeviceMesh, input: Tensor | Activation) -> Tensor | Activation:
+    if not module.training or module.p == 0:
+        return input
+    if isinstance(input, DistTensor):
+        return given(parallel_dropout(module, taken(input)))
+    verify_replicas(mesh.group, input, "dropout")
+    whole = Layout.replicated(tuple(input.shape), mesh.shape)
+    return parallel_dropout(module, laid_out(input, mesh, whole)).to_local()
+
+
+# -- numbers that a model draws itself ----------------------------------------------------------
+
+#: The attribute of a module that has the mesh on which its forward draws alike.
+_DRAWN_ON = "_distarray_drawn_on"
+_under_way = threading.local()
+
+
+def share_random_numbers(module: Module, mesh: DeviceMesh) -> None:
+    """Make a model in training draw the same from torch's generators on all ranks."""
+    if current_world() is None:  # threads have one generator between them
+        module.__dict__[_DRAWN_ON] = mesh
+        module.register_forward_pre_hook(_draw_alike)
+        module.register_forward_hook(_draw_apart, always_call=True)
+
+
+@uncompiled
+def _draw_alike(module: Module, args: tuple[Any, ...]) -> None:
+    if not module.training or getattr(_under_way, "module", None) is not None:
+        return
+    # This draws from torch's generator itself, so that no two forwards begin alike.
+    seed = next_seed(vars(module)[_DRAWN_ON])
+    generators = _generators()
+    _under_way.states = [(generator, generator.get_state()) for generator in generators]
+    _under_way.module = module
+    for generator in generators:
+        generator.manual_seed(seed)
+
+
+@uncompiled
+def _draw_apart(module: Module, args: tuple[Any, ...], output: Any) -> None:
+    if getattr(_under_way, "module", None) is module:
+        _under_way.module = None
+        for generator, state in _under_way.states:
+            generator.set_state(state)
+
+
+def _generators() -> list[Any]:
+    """The generators that torch's functions draw from by default."""
+    if not torch.cuda.is_initialized():
+        return [torch.default_generator]
+    return [torch.default_generator, torch.cuda.default_generators[torch.cuda.current_device()]]

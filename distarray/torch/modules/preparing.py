@@ -1,0 +1,233 @@
+"""Styles that lay out a module's inputs and outputs, and cut no weights."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from torch.nn import Module
+
+from distarray.comm import DeviceMesh
+from distarray.layout import Placement
+from distarray.torch.collectives.passes import uncompiled
+from distarray.torch.modules.handing import ParallelStyle, annotated, handed_out
+from distarray.torch.tensor.activations import Activation
+from distarray.torch.tensor.between_modules import given as handed
+from distarray.torch.tensor.dist_tensor import DistTensor
+
+__all__ = ["PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput"]
+
+#: A placement for each argument or result.
+PerArgument = Sequence[Placement | None] | Placement | None
+
+
+def _each(value: PerArgument) -> tuple[Placement | None, ...]:
+    return (value,) if value is None or isinstance(value, Placement) else tuple(value)
+
+
+def _moved(
+    x: Any, mesh: DeviceMesh, given: Placement | None, wanted: Placement | None, local: bool
+) -> Any:
+    if given is None and not isinstance(x, DistTensor):
+        return x
+    x = annotated(x, mesh, given)
+    if not isinstance(x, Activation):
+        return x
+    if wanted is None:
+        return x.to_local() if local else handed(x)
+    return handed_out(x, wanted, local)
+
+
+class PrepareModuleInput(ParallelStyle):
+    """Say how a module's inputs are laid out, and lay them out as it wants them.
+
+    Parameters
+    ----------
+    input_layouts : Placement or sequence of (Placement or None)
+        One for each positional argument; None for those that stay as they are.
+    desired_input_layouts : Placement or sequence of (Placement or None)
+        How the module wants them; as many.
+    input_kwarg_layouts, desired_input_kwarg_layouts : mapping of str to Placement
+        The same for arguments by keyword.
+    use_local_output : bool
+        Hand plain tensors to the module, or `DistTensor` (default): then the gradients of several
+        layers that take the same input are summed before they are sent.
+
+    Cost
+    ----
+    One redistribution of each tensor whose two layouts differ, and one of its gradient.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> style = dt.PrepareModuleInput(
+    ...     input_layouts=distarray.Shard(0),
+    ...     desired_input_layouts=distarray.Replicate(),
+    ...     use_local_output=True,
+    ... )
+    >>> total = dt.parallelize_module(torch.nn.Flatten(0), mesh, style)
+    >>> total(torch.ones(2, 3)).shape == (6 * mesh.size(),)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        input_layouts: PerArgument = None,
+        desired_input_layouts: PerArgument = None,
+        input_kwarg_layouts: Mapping[str, Placement] | None = None,
+        desired_input_kwarg_layouts: Mapping[str, Placement] | None = None,
+        use_local_output: bool = False,
+    ) -> None:
+        self.input_layouts = None if input_layouts is None else _each(input_layouts)
+        wanted = None if desired_input_layouts is None else _each(desired_input_layouts)
+        self.desired_input_layouts = wanted
+        self.input_kwarg_layouts = dict(input_kwarg_layouts or {})
+        self.desired_input_kwarg_layouts = dict(desired_input_kwarg_layouts or {})
+        self.use_local_output = use_local_output
+        if len(self.input_layouts or ()) != len(wanted or ()):
+            raise ValueError(
+                f"PrepareModuleInput: {len(self.input_layouts or ())} input_layouts and "
+                f"{len(wanted or ())} desired_input_layouts; one of each an argument"
+            )
+        if self.input_kwarg_layouts.keys() != self.desired_input_kwarg_layouts.keys():
+            raise ValueError(
+                "PrepareModuleInput: input_kwarg_layouts and desired_input_kwarg_layouts name "
+                "different arguments"
+            )
+
+    def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
+        """Attach a hook that lays the inputs out."""
+        module.register_forward_pre_hook(partial(self._prepare, mesh), with_kwargs=True)
+
+    @uncompiled
+    def _prepare(
+        self, mesh: DeviceMesh, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        if self.input_layouts is not None and self.desired_input_layouts is not None:
+            if len(args) != len(self.input_layouts):
+                raise ValueError(
+                    f"{type(module).__name__} was called with {len(args)} positional arguments; "
+                    f"PrepareModuleInput has layouts for {len(self.input_layouts)}"
+                )
+            pairs = zip(args, self.input_layouts, self.desired_input_layouts, strict=True)
+            args = tuple([_moved(x, mesh, a, b, self.use_local_output) for x, a, b in pairs])
+        kwargs = dict(kwargs)
+        for name, given in self.input_kwarg_layouts.items():
+            if name in kwargs:
+                wanted = self.desired_input_kwarg_layouts[name]
+                kwargs[name] = _moved(kwargs[name], mesh, given, wanted, self.use_local_output)
+        return args, kwargs
+
+
+class PrepareModuleOutput(ParallelStyle):
+    """Say how a module's outputs are laid out, and lay them out as its callers want them.
+
+    Parameters
+    ----------
+    output_layouts : Placement or sequence of (Placement or None)
+        One for each output; None for those that stay as they are.
+    desired_output_layouts : Placement or sequence of (Placement or None)
+        How they are wanted; as many.
+    use_local_output : bool
+        Hand out plain tensors (default) or `DistTensor`.
+
+    Cost
+    ----
+    As `PrepareModuleInput`.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> style = dt.PrepareModuleOutput(
+    ...     output_layouts=distarray.Shard(0), desired_output_layouts=distarray.Replicate()
+    ... )
+    >>> model = dt.parallelize_module(torch.nn.ReLU(), mesh, style)
+    >>> model(torch.ones(2, 3)).shape == (2 * mesh.size(), 3)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        output_layouts: PerArgument,
+        desired_output_layouts: PerArgument,
+        use_local_output: bool = True,
+    ) -> None:
+        self.output_layouts = _each(output_layouts)
+        self.desired_output_layouts = _each(desired_output_layouts)
+        self.use_local_output = use_local_output
+        if len(self.output_layouts) != len(self.desired_output_layouts):
+            raise ValueError(
+                f"PrepareModuleOutput: {len(self.output_layouts)} output_layouts and "
+                f"{len(self.desired_output_layouts)} desired_output_layouts; one of each an output"
+            )
+
+    def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
+        """Attach a hook that lays the outputs out."""
+        module.register_forward_hook(partial(self._finish, mesh))
+
+    @uncompiled
+    def _finish(self, mesh: DeviceMesh, module: Module, args: tuple[Any, ...], output: Any) -> Any:
+        several = isinstance(output, tuple)
+        outputs = output if several else (output,)
+        if len(outputs) != len(self.output_layouts):
+            raise ValueError(
+                f"{type(module).__name__} has {len(outputs)} outputs; PrepareModuleOutput has "
+                f"layouts for {len(self.output_layouts)}"
+            )
+        pairs = zip(outputs, self.output_layouts, self.desired_output_layouts, strict=True)
+        moved = tuple([_moved(x, mesh, a, b, self.use_local_output) for x, a, b in pairs])
+        return moved if several else moved[0]
+
+
+class PrepareModuleInputOutput(ParallelStyle):
+    """`PrepareModuleInput` and `PrepareModuleOutput` in one, with the parameters of both.
+
+    `use_local_input` and `use_local_output` are their `use_local_output`.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> rows, whole = distarray.Shard(0), distarray.Replicate()
+    >>> style = dt.PrepareModuleInputOutput(
+    ...     input_layouts=rows, desired_input_layouts=whole, use_local_input=True,
+    ...     output_layouts=whole, desired_output_layouts=rows,
+    ... )
+    >>> softmax = dt.parallelize_module(torch.nn.Softmax(0), mesh, style)  # over all ranks' rows
+    >>> part = softmax(torch.ones(2, 3))
+    >>> torch.allclose(part, torch.full((2, 3), 0.5 / mesh.size()))
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        input_layouts: PerArgument = None,
+        desired_input_layouts: PerArgument = None,
+        input_kwarg_layouts: Mapping[str, Placement] | None = None,
+        desired_input_kwarg_layouts: Mapping[str, Placement] | None = None,
+        use_local_input: bool = False,
+        output_layouts: PerArgument,
+        desired_output_layouts: PerArgument,
+        use_local_output: bool = True,
+    ) -> None:
+        self._inputs = PrepareModuleInput(
+            input_layouts=input_layouts,
+            desired_input_layouts=desired_input_layouts,
+            input_kwarg_layouts=input_kwarg_layouts,
+            desired_input_kwarg_layouts=desired_input_kwarg_layouts,
+            use_local_output=use_local_input,
+        )
+        self._outputs = PrepareModuleOutput(
+            output_layouts=output_layouts,
+            desired_output_layouts=desired_output_layouts,
+            use_local_output=use_local_output,
+        )
+
+    def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
+        """Attach both hooks."""
+        self._inputs.apply(module, mesh, src_data_rank)
+        self._outputs.apply(module, mesh, src_data_rank)

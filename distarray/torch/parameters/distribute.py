@@ -1,0 +1,260 @@
+"""Parameters of which each rank holds a part, and the distributed arrays over their memory."""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from distarray.array.divergence import verify_among
+from distarray.array.movement import moved
+from distarray.comm import DeviceMesh
+from distarray.config import config
+from distarray.errors import LayoutError
+from distarray.layout import Layout, Placement
+from distarray.torch.bridge.plain import local_of
+from distarray.torch.collectives import conversations as talk
+from distarray.torch.collectives.blocks import movable, moved_back
+from distarray.torch.collectives.carrying import Route, carry, gradient_layout
+from distarray.torch.parameters.guards import take_whole_states, watch_optimizers
+from distarray.torch.parameters.parts import KEY
+from distarray.torch.parameters.placed import Placed, averaged_by, placed_as, placed_of
+from distarray.typing import Placements
+
+__all__ = [
+    "become",
+    "distribute_parameter",
+    "names_of",
+    "owned",
+    "place",
+    "place_rest",
+    "remember",
+    "surround",
+    "used",
+    "whole_shape",
+]
+
+
+# -- placing ----------------------------------------------------------------------------------
+
+
+def distribute_parameter(
+    module: Module,
+    name: str,
+    mesh: DeviceMesh,
+    placements: Placements,
+    src_data_rank: int | None = 0,
+) -> None:
+    """Keep only this rank's part of a module's parameter (or buffer); collective.
+
+    The Parameter stays the same object, so that optimizers made before and modules that share it
+    go on; its ``shape`` becomes that of the part. A `partition_fn` calls this.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Whose own parameter it is.
+    name : str
+        Its name in the module, without a dot.
+    mesh : DeviceMesh
+        The ranks.
+    placements : sequence of Placement
+        One a mesh dimension: Shard or Replicate.
+    src_data_rank : int or None
+        The rank of the mesh whose values count. None: all ranks have the same already.
+
+    Raises
+    ------
+    LayoutError
+        If the placements do not fit, or the parameter is distributed already in another way.
+
+    Cost
+    ----
+    One exchange, in which each rank gets its part; nothing if `src_data_rank` is None.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> mesh = distarray.default_mesh()
+    >>> layer = torch.nn.Linear(4, 6)
+    >>> dt.distribute_parameter(layer, "weight", mesh, [distarray.Shard(0)])
+    >>> rows = torch.tensor(layer.weight.shape[0])  # on this rank
+    >>> dt.all_reduce(rows, mesh).item()
+    6
+    """
+    layout = Layout.chunked(
+        whole_shape(module, name),
+        mesh.shape,
+        [placements] if isinstance(placements, Placement) else list(placements),
+    )
+    place(module, name, mesh, layout, src_data_rank)
+
+
+def whole_shape(module: Module, name: str) -> tuple[int, ...]:
+    """The global shape of a module's parameter, whether it is distributed already or not."""
+    tensor = owned(module, name)
+    known = placed_of(module).get(name) or placed_as(tensor)
+    return tuple(tensor.shape) if known is None else known.whole
+
+
+def owned(module: Module, name: str) -> Tensor:
+    """A module's own parameter or buffer."""
+    for kind in (module._parameters, module._buffers):
+        if kind.get(name) is not None:
+            return kind[name]
+    raise AttributeError(f"{type(module).__name__} has no parameter or buffer {name!r} of its own")
+
+
+def place(
+    module: Module,
+    name: str,
+    mesh: DeviceMesh,
+    layout: Layout,
+    src: int | None = 0,
+    viewed: tuple[int, ...] | None = None,
+) -> None:
+    """Give a module's parameter this rank's part of a layout; see `distribute_parameter`."""
+    if mesh.coords is None:
+        return
+    if layout.partials:
+        raise LayoutError(f"{name}: a parameter is cut or replicated, not {layout.placements}")
+    if config.settings.check:
+        verify_among(mesh.group, f"{type(module).__name__}.{name} distributed as {layout}")
+    tensor = owned(module, name)
+    known: Placed | None = placed_of(module).get(name) or vars(tensor).get(KEY)
+    if known is not None and known.layout is layout and known.mesh is mesh:
+        remember(module, name, tensor, known)
+        return
+    placed = Placed(mesh, layout, viewed)
+    _check_free(f"{type(module).__name__}.{name}", tensor, known, placed)
+    if known is not None and known.mesh is mesh:
+        src = None
+    part = _part(local_of(tensor).detach(), mesh, layout, src, viewed)
+    if part is not None:
+        become(tensor, part.reshape(placed.local_shape()))
+    remember(module, name, tensor, placed)
+
+
+def _check_free(name: str, tensor: Tensor, known: Placed | None, placed: Placed) -> None:
+    """Refuse a parameter that is placed otherwise, or averaged by the same ranks."""
+    if known is not None and (not known.layout.is_replicated or known.viewed is not None):
+        raise LayoutError(
+            f"{name} is distributed already, as {known.layout} on {known.mesh!r}; it cannot become "
+            f"{placed.layout} on {placed.mesh!r} as well. Tied parameters are placed once: give "
+            "all modules that share one styles that agree"
+        )
+    if len(placed.holders & averaged_by(tensor)) > 1:
+        raise LayoutError(
+            f"{name} cannot be cut as {placed.layout}: data_parallel averages its gradients over "
+            "the same ranks, whose parts would be mixed up. Cut it first, and average over another "
+            "dimension of the mesh"
+        )
+
+
+def become(tensor: Tensor, part: Tensor) -> None:
+    """Give a parameter other memory, of another shape.
+
+    A graph that was made before, such as that of ``torch.nn.utils.weight_norm``, keeps the node
+    that accumulates the parameter's gradient, which would still expect the old shape. torch makes a
+    new node where the data type changes.
+    """
+    if tensor.requires_grad:
+        other = torch.float32 if tensor.dtype is torch.float16 else torch.float16
+        tensor.data = part.new_empty(0, dtype=other)
+    tensor.data = part
+
+
+def remember(module: Module, name: str, tensor: Tensor, placed: Placed) -> None:
+    """Record how a module's parameter is laid out, on the module and on the parameter."""
+    module.__dict__.setdefault(KEY, {})[name] = placed
+    placed.called = f"{type(module).__name__}.{name}"
+    placed.note_on(tensor)
+    watch_optimizers()
+    take_whole_states(module)
+
+
+def _part(
+    tensor: Tensor,
+    mesh: DeviceMesh,
+    layout: Layout,
+    src: int | None,
+    viewed: tuple[int, ...] | None,
+) -> Tensor | None:
+    """This rank's part in memory of its own; None where the tensor itself is the part."""
+    if viewed is not None:
+        tensor = tensor.reshape(viewed)
+    if layout.is_replicated:
+        if src is not None and mesh.size() > 1 and tensor.numel():
+            tensor.copy_(talk.sent(tensor, mesh.group, src))
+        return None
+    if src is None:
+        section = tuple([slice(a, b) for a, b in layout.section(mesh.coords)])
+        return tensor[section].clone(memory_format=torch.contiguous_format)
+    lone = Layout.lone(layout.shape, mesh.shape, mesh.coords_of(src))
+    block = movable(tensor if mesh.rank == src else tensor[(slice(0, 0),) * tensor.ndim])
+    result = moved(block.reshape(lone.local_shape(mesh.coords)), lone, layout, mesh.on("cpu"))
+    return moved_back(result.copy() if np.may_share_memory(result, block) else result, tensor)
+
+
+def place_rest(root: Module, mesh: DeviceMesh, src: int | None) -> None:
+    """Replicate all parameters and buffers that are not placed yet, with rank `src`'s values."""
+    for module in root.modules():
+        for name in names_of(module):
+            if name not in placed_of(module):
+                shared = vars(owned(module, name)).get(KEY)
+                if shared is not None:
+                    remember(module, name, owned(module, name), shared)
+                    continue
+                layout = Layout.replicated(tuple(owned(module, name).shape), mesh.shape)
+                place(module, name, mesh, layout, src)
+
+
+def names_of(module: Module) -> Iterator[str]:
+    """The names of a module's own parameters and buffers."""
+    for kind in (module._parameters, module._buffers):
+        for name, tensor in kind.items():
+            if tensor is not None:
+                yield name
+
+
+def surround(root: Module, mesh: DeviceMesh) -> None:
+    """Record for a module's parameters and buffers a mesh of which theirs are a part."""
+    for module in root.modules():
+        for placed in placed_of(module).values():
+            placed.surround(mesh)
+
+
+# -- using ------------------------------------------------------------------------------------
+
+
+def used(module: Module, name: str, alike: Sequence[int], layout: Layout | None = None) -> Tensor:
+    """A parameter as a forward pass needs it; None if the module has it as None.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        The module that has it.
+    name : str
+        Its name there.
+    alike : sequence of int
+        Mesh dimensions along which the ranks compute the same with it, so that each finds the
+        whole gradient; along the others each finds a contribution, and these are summed.
+    layout : Layout, optional
+        The layout that is needed; the parameter's own by default.
+    """
+    tensor = getattr(module, name)
+    if tensor is None:
+        return None
+    placed = placed_of(module)[name]
+    here = placed.layout
+    route = _route(here, here if layout is None else layout, tuple(alike))
+    return carry(tensor, placed.mesh, route)
+
+
+@lru_cache(maxsize=1024)
+def _route(here: Layout, wanted: Layout, alike: tuple[int, ...]) -> Route:
+    """The way there, and of the gradient back: summed along mesh dimensions not in `alike`."""
+    pending = tuple([m for m in range(len(here.mesh_shape)) if m not in alike])
+    return Route(here, wanted, gradient_layout(here), gradient_layout(wanted, pending))

@@ -1,0 +1,211 @@
+"""Guards that keep torch's optimizers and `load_state_dict` from taking a part for the whole."""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from distarray.torch.bridge.plain import local_of
+from distarray.torch.parameters.parts import KEY, Part, guard, unguard
+
+if TYPE_CHECKING:
+    from distarray.torch.parameters.placed import Placed
+
+__all__ = ["prepare_optimizer", "part_of_whole", "take_whole_states", "watch_optimizers"]
+
+
+#: How many parameters have been distributed in this process; None before optimizers are watched.
+_distributed: int | None = None
+
+
+#: Optimizers that need whole parameters, for norms, factors or line searches.
+_OF_WHOLES = tuple(
+    [getattr(torch.optim, n) for n in ("Adafactor", "LBFGS", "Muon") if hasattr(torch.optim, n)]
+)
+
+
+def watch_optimizers() -> None:
+    """Count a distributed parameter; optimizers are prepared anew before their next step."""
+    global _distributed
+    if _distributed is None:
+        register_optimizer_step_pre_hook(_before_step)
+    _distributed = (_distributed or 0) + 1
+
+
+# -- steps -------------------------------------------------------------------------------------
+
+
+class _Watched:
+    """An optimizer as it was when it was prepared last.
+
+    Attributes
+    ----------
+    seen : tuple
+        How many parameters had been distributed, and how many groups it had.
+    state : dict
+        Its state: a state that is loaded is another object.
+    parts : list of Part
+        Those of its parameters of which each rank has a part.
+    """
+
+    __slots__ = ("parts", "seen", "state")
+
+    def __init__(self, optimizer: Optimizer) -> None:
+        self.seen = _seen(optimizer)
+        self.state = optimizer.state
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self.parts = [p for p in parameters if isinstance(p, Part)]
+
+
+def _seen(optimizer: Optimizer) -> tuple[Any, int]:
+    return _distributed, len(optimizer.param_groups)
+
+
+def prepare_optimizer(optimizer: Optimizer) -> _Watched:
+    """Cut an optimizer's state to this rank's parts; refuse one that cannot work with parts.
+
+    Raises
+    ------
+    RuntimeError
+        If it would take parts for wholes, or has loaded the state of another part.
+    """
+    known: _Watched | None = vars(optimizer).get(KEY)
+    if known is not None and known.state is optimizer.state and known.seen == _seen(optimizer):
+        return known
+    found = _Watched(optimizer)
+    for part in found.parts:
+        if isinstance(optimizer, _OF_WHOLES):
+            raise RuntimeError(
+                f"{type(optimizer).__name__} makes its steps of whole parameters, of which each "
+                "rank has a part here, so that ranks would go different ways: keep the parameters "
+                "whole (data_parallel), or take an optimizer that treats every element by itself "
+                "(SGD, AdamW, ...)"
+            )
+        kept = optimizer.state.get(part, {})
+        for name, value in kept.items():
+            if isinstance(value, torch.Tensor):
+                kept[name] = part_of_whole(value, vars(part)[KEY])
+    if known is None and found.parts:
+        optimizer.register_state_dict_post_hook(_mark_state)
+    setattr(optimizer, KEY, found)
+    return found
+
+
+def _before_step(optimizer: Optimizer, *_: Any) -> None:
+    """Have the optimizer's parameters laid open for its step, and for none of the program's hooks.
+
+    Those would take this rank's part of a gradient for the whole, and its norm for that. torch
+    calls the hooks of all optimizers first, of which this is one, and then those of the optimizer.
+    """
+    if not prepare_optimizer(optimizer).parts:
+        return
+    own: Any = optimizer
+    _place(own._optimizer_step_pre_hooks, _open, own.register_step_pre_hook, last=True)
+    _place(own._optimizer_step_post_hooks, _close, own.register_step_post_hook, last=False)
+
+
+def _place(hooks: Any, hook: Any, register: Any, last: bool) -> None:
+    """Put a hook at an end of an optimizer's; register it if it is not there yet."""
+    key = next((key for key, known in hooks.items() if known is hook), None)
+    hooks.move_to_end(register(hook).id if key is None else key, last)
+
+
+def _open(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Let an optimizer see its parameters and their gradients as plain tensors."""
+    parts = vars(optimizer)[KEY].parts
+    closure = args[1] if len(args) > 1 else kwargs.get("closure")
+    _lay_open(parts)
+    if closure is None:
+        return None
+
+    def covered() -> Any:
+        _cover(parts)
+        try:
+            return closure()
+        finally:
+            _lay_open(parts)
+
+    if len(args) > 1:
+        return (args[0], covered, *args[2:]), kwargs
+    return args, {**kwargs, "closure": covered}
+
+
+def _close(optimizer: Optimizer, *_: Any) -> None:
+    _cover(vars(optimizer)[KEY].parts)
+
+
+def _lay_open(parts: list[Tensor]) -> None:
+    for part in parts:
+        unguard(part)
+        grad = part.grad
+        if grad is not None:
+            unguard(grad)
+
+
+def _cover(parts: list[Tensor]) -> None:
+    for part in parts:
+        guard(part, vars(part)[KEY])
+
+
+# -- states ------------------------------------------------------------------------------------
+
+
+def _mark_state(optimizer: Optimizer, state_dict: dict[str, Any]) -> Any:
+    """Mark the parts in an optimizer's ``state_dict`` as parts."""
+    parameters: list[Any] = [p for group in optimizer.param_groups for p in group["params"]]
+    state = dict(state_dict["state"])
+    for number, parameter in enumerate(parameters):
+        placed = vars(parameter).get(KEY)
+        if number in state and isinstance(parameter, Part):
+            state[number] = {
+                name: guard(value.detach(), placed)
+                if isinstance(value, torch.Tensor) and tuple(value.shape) == placed.local_shape()
+                else value
+                for name, value in state[number].items()
+            }
+    return {**state_dict, "state": state}
+
+
+def take_whole_states(module: Module) -> None:
+    """Make ``load_state_dict`` take whole parameters, too, and keep this rank's part of them."""
+    if not any(hook is _cut_state for hook in _loaders(module)):
+        module.register_load_state_dict_pre_hook(_cut_state)
+
+
+def _loaders(module: Module) -> list[Any]:
+    return [getattr(h, "hook", h) for h in module._load_state_dict_pre_hooks.values()]
+
+
+def _cut_state(module: Module, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+    for name, placed in vars(module)[KEY].items():
+        value = state.get(prefix + name)
+        if isinstance(value, torch.Tensor):
+            state[prefix + name] = part_of_whole(value, placed)
+
+
+def part_of_whole(value: Tensor, placed: "Placed") -> Tensor:
+    """This rank's part of a tensor of a parameter's shape; other tensors as they are.
+
+    Raises
+    ------
+    RuntimeError
+        If it is another part than this rank's.
+    """
+    if isinstance(value, Part):
+        known = vars(value)[KEY]
+        if (known.whole, known.spans) != (placed.whole, placed.spans):
+            raise RuntimeError(
+                f"{placed.called}: loading {known.spans} of {known.whole}, while this rank has "
+                f"{placed.spans} of {placed.whole}: states that ranks save by themselves are for "
+                "the same rank of the same layout. distarray.checkpoint loads on any number of "
+                "ranks"
+            )
+        return local_of(value)
+    if tuple(value.shape) != placed.whole or tuple(value.shape) == placed.local_shape():
+        return value
+    section = tuple([slice(a, b) for a, b in placed.spans])
+    part = value.reshape(placed.layout.shape)[section].reshape(placed.local_shape())
+    return part.clone()

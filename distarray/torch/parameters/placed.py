@@ -1,0 +1,235 @@
+"""The layouts of parameters, as modules and parameters carry them."""
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.nn import Module
+
+from distarray.array import DistArray, wrap
+from distarray.comm import DeviceMesh
+from distarray.errors import LayoutError, MeshError
+from distarray.layout import Fold, Layout
+from distarray.torch.bridge.dtypes import numpy_view
+from distarray.torch.bridge.plain import local_of
+from distarray.torch.collectives import conversations as talk
+from distarray.torch.collectives.carrying import carried
+from distarray.torch.parameters.parts import KEY, check_unrecorded, guard
+
+__all__ = ["AVERAGED", "Placed", "averaged_by", "placed_as", "placed_of"]
+
+
+#: The attribute of a parameter that says which ranks average its gradient.
+AVERAGED = "_distarray_averaged"
+
+
+class Placed:
+    """How one parameter (or buffer) of a module is laid out.
+
+    Attributes
+    ----------
+    mesh : DeviceMesh
+        The ranks that hold it.
+    layout : Layout
+        Of the global parameter, or of what `viewed` says.
+    viewed : tuple of int or None
+        The global shape of the layout where it is not the parameter's own: that of the packed
+        weight (3 * n, m) of queries, keys and values is (3, n, m).
+    around : Placed
+        The same on a larger mesh, if one is known, whose other ranks are replicas: how all ranks
+        together hold the parameter. Otherwise this.
+    called : str
+        The parameter, as errors name it.
+    """
+
+    __slots__ = ("_around", "_arrays", "_owner", "called", "layout", "mesh", "viewed")
+
+    def __init__(
+        self, mesh: DeviceMesh, layout: Layout, viewed: tuple[int, ...] | None = None
+    ) -> None:
+        self.mesh, self.layout, self.viewed = mesh, layout, viewed
+        self._around: Placed | None = None
+        self._arrays: list[weakref.ref[DistArray]] = []
+        self._owner: Callable[[], Tensor | None] = lambda: None
+        self.called = "a parameter"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Placed":
+        copy = Placed(self.mesh, self.layout, self.viewed)  # the copy's arrays are others
+        copy._around = self._around and self._around.__deepcopy__(memo)
+        copy.called = self.called
+        # A module's parameters are copied before this, without the attributes noted on them.
+        tensor = memo.get(id(self._owner()))
+        if tensor is not None:
+            copy.note_on(tensor)
+        return copy
+
+    def __reduce__(self) -> Any:
+        raise TypeError(
+            "a distributed module cannot be pickled, for each rank has a part of it: save its "
+            "parts (torch.save(model.state_dict(), ...) on each rank) or, for any number of ranks, "
+            'distarray.checkpoint.save(path, {"model": model})'
+        )
+
+    def note_on(self, tensor: Tensor) -> None:
+        """Note this on its parameter."""
+        self._owner = weakref.ref(tensor)
+        if self.cutting:
+            guard(tensor, self)
+        else:
+            setattr(tensor, KEY, self)
+            # Parts have these methods, and programs are the same on any number of ranks.
+            tensor.to_local, tensor.full_tensor = self._itself, self._values
+
+    def _itself(self) -> Tensor:
+        """The parameter, which this rank has whole."""
+        return self._owner()
+
+    def _values(self) -> Tensor:
+        """The same without gradient."""
+        tensor = self._owner()
+        assert tensor is not None
+        check_unrecorded(tensor, self.called)
+        return tensor.detach()
+
+    @property
+    def around(self) -> "Placed":
+        """How all ranks together hold the parameter."""
+        return self if self._around is None else self._around
+
+    def surround(self, mesh: DeviceMesh) -> "Placed":
+        """Note a mesh of which this one is a part; along its other dimensions are replicas."""
+        if mesh is not self.mesh:
+            self._around = Placed(mesh, self.lifted(mesh), self.viewed)
+        return self.around
+
+    @property
+    def cutting(self) -> tuple[int, ...]:
+        """The mesh dimensions that cut the parameter; the same on all ranks."""
+        dims = {m for cut in self.layout.cuts if cut.parts > 1 for m in cut.mesh_dims}
+        return tuple(sorted(dims))
+
+    @property
+    def holders(self) -> set[int]:
+        """The ranks of the world that together hold one copy of the parameter, with this one."""
+        at = self.mesh.coords or (0,) * self.mesh.ndim
+        where = tuple([slice(None) if m in self.cutting else c for m, c in enumerate(at)])
+        return set(np.reshape(self.mesh.group.world_ranks, self.mesh.shape)[where].ravel().tolist())
+
+    @property
+    def spans(self) -> tuple[tuple[int, int], ...]:
+        """From where to where this rank's part reaches, along each dimension of the layout."""
+        return self.layout.section(self.mesh.coords)
+
+    def dims_in(self, mesh: DeviceMesh) -> tuple[int, ...]:
+        """The dimensions of a larger mesh that are those of the parameter's mesh.
+
+        Raises
+        ------
+        MeshError
+            If the parameter's mesh is no part of that mesh.
+        """
+        own = self.mesh
+        if own is mesh:
+            return tuple(range(mesh.ndim))
+        names, others = own.mesh_dim_names, mesh.mesh_dim_names
+        if names is None or others is None or not set(names) <= set(others):
+            raise MeshError(
+                f"the module is distributed over {own!r}, which is no part of {mesh!r}; give the "
+                'mesh that has both dimensions, as in fully_shard(module, mesh, "dp") after '
+                'parallelize_module(module, mesh["tp"], plan)'
+            )
+        return tuple([mesh.mesh_dim(name) for name in names])
+
+    def lifted(self, mesh: DeviceMesh) -> Layout:
+        """The layout on a mesh of which this one is a part, replicated along its other dims."""
+        dims = self.dims_in(mesh)
+        cuts = [
+            cut._replace(mesh_dims=tuple([dims[m] for m in cut.mesh_dims]))
+            for cut in self.layout.cuts
+        ]
+        return Layout.from_cuts(cuts, mesh.shape)
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """Shape of the global parameter."""
+        shape = self.layout.shape
+        return shape if self.viewed is None else (shape[0] * shape[1], *shape[2:])
+
+    def local_shape(self) -> tuple[int, ...]:
+        """Shape of this rank's part of the parameter."""
+        shape = self.layout.local_shape(self.mesh.coords)
+        return shape if self.viewed is None else (shape[0] * shape[1], *shape[2:])
+
+    def array(self, name: str, tensor: Tensor) -> DistArray:
+        """The distributed array over the parameter's memory."""
+        tensor = local_of(tensor).detach()
+        self._check(name, tensor)
+        if self.viewed is not None:
+            tensor = tensor.view(self.layout.local_shape(self.mesh.coords))
+        array = wrap(_block_of(tensor, self.mesh), self.layout, self.mesh)
+        # The array of a device's tensor is a copy, which does not follow the parameter.
+        self._arrays = [known for known in self._arrays if known() is not None]
+        if tensor.device.type == self.mesh.device_type == "cpu":
+            self._arrays.append(weakref.ref(array))
+        return array
+
+    def full(self, tensor: Tensor) -> Tensor:
+        """The whole on every rank, from this rank's part; collective."""
+        local = tensor.reshape(self.layout.local_shape(self.mesh.coords))
+        whole = Layout.replicated(self.layout.shape, self.mesh.shape)
+        return carried(local, self.mesh, self.layout, whole).reshape(self.whole)
+
+    def folded(self, number: Tensor, fold: Fold) -> Tensor:
+        """The fold of one number for each rank's part; collective."""
+        return talk.folded(number, self.mesh.subgroup(self.cutting), fold)
+
+    def _check(self, name: str, tensor: Tensor) -> None:
+        if tuple(tensor.shape) != self.local_shape():
+            raise LayoutError(
+                f"{name} has become a tensor of shape {tuple(tensor.shape)}; {self.layout} puts "
+                f"one of {self.local_shape()} on rank {self.mesh.rank}. Assign values in place, "
+                "as in p.data.copy_(values), or load them with load_state_dict"
+            )
+        if any(_is_elsewhere(known(), tensor) for known in self._arrays):
+            raise RuntimeError(
+                f"{name} no longer shares memory with a DistArray that module_state gave before "
+                "and that is still in use: p.data = ..., module.to(dtype) or "
+                "load_state_dict(assign=True) gave it other memory. Assign in place, as in "
+                "p.data.copy_(values), or drop the old arrays and call module_state again"
+            )
+
+
+def _is_elsewhere(array: DistArray | None, tensor: Tensor) -> bool:
+    """Whether an array is still in use and not over the tensor's memory."""
+    if array is None or not array.block.size:
+        return False
+    return bool(array.block.ctypes.data != tensor.data_ptr())
+
+
+def placed_of(module: Module) -> dict[str, Placed]:
+    """How a module's own parameters and buffers are laid out, by name; empty if they are not."""
+    found: dict[str, Placed] = vars(module).get(KEY, {})
+    return found
+
+
+def placed_as(tensor: Tensor) -> Placed | None:
+    """How a parameter is laid out; None if it is not distributed."""
+    found: Placed | None = vars(tensor).get(KEY)
+    return found
+
+
+def averaged_by(tensor: Tensor) -> set[int]:
+    """The ranks of the world among which `data_parallel` averages a parameter's gradient."""
+    found: set[int] = vars(tensor).get(AVERAGED, set())
+    return found
+
+
+def _block_of(tensor: Tensor, mesh: DeviceMesh) -> Any:
+    if tensor.device.type == "cpu":
+        block = numpy_view(tensor)
+        return block if mesh.device_type == "cpu" else mesh.asarray(block)
+    if tensor.device.type == mesh.device_type == "cuda":
+        return mesh.asarray(tensor)
+    return numpy_view(tensor.cpu())

@@ -1,0 +1,1 @@
+"""Sharded data parallel: a module whose parameters are gathered while it computes."""

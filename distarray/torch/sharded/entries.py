@@ -1,0 +1,154 @@
+"""One parameter of a unit: its rows, divided among the ranks, and what each rank sends."""
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from distarray.errors import LayoutError
+from distarray.torch.bridge.plain import local_of, plainly
+from distarray.torch.collectives import conversations as talk
+from distarray.torch.parameters.distribute import become, remember
+from distarray.torch.parameters.parts import guard
+from distarray.torch.parameters.placed import Placed, placed_of
+
+__all__ = ["Entry", "packed"]
+
+
+#: Parameters of fewer bytes travel together.
+ALONE_FROM = 1 << 18
+
+
+class Entry:
+    """One parameter of a unit.
+
+    Parameters
+    ----------
+    owners : list of (Module, str)
+        The places where it stands; several if modules share it.
+    parameter : torch.nn.Parameter
+        Still whole.
+    size : int
+        Number of ranks.
+    within : Placed or None
+        How it is laid out over other mesh dimensions, for which the whole here is a part.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Shape of the whole, all ranks' rows together.
+    rows : tuple of int
+        Rows of each rank; empty for a parameter without dimensions, which every rank has.
+    counts : tuple of int
+        Elements that each rank contributes when it is gathered.
+    """
+
+    __slots__ = ("around", "counts", "owners", "parameter", "rows", "shape", "within")
+
+    def __init__(
+        self,
+        owners: list[tuple[Module, str]],
+        parameter: Tensor,
+        size: int,
+        within: Placed | None,
+    ) -> None:
+        self.owners, self.parameter, self.within = owners, parameter, within
+        self.around: Placed | None = None
+        self.shape = tuple(parameter.shape)
+        self.rows: tuple[int, ...] = ()
+        self.counts = (1,) + (0,) * (size - 1)
+        if self.shape:
+            # A packed weight is cut between the matrices that it packs.
+            packed = 1 if within is None or within.viewed is None else within.viewed[0]
+            extent, each = (packed, self.shape[0] // packed) if packed > 1 else (self.shape[0], 1)
+            self.rows = tuple([n * each for n in talk.chunk_sizes(extent, size)])
+            inner = prod(self.shape[1:])
+            self.counts = tuple([rows * inner for rows in self.rows])
+
+    def divide(self, rank: int, around: Placed) -> None:
+        """Keep this rank's rows; `around` is the layout of all ranks' rows."""
+        self.around = around
+        if self.rows:
+            start = sum(self.rows[:rank])
+            whole = local_of(self.parameter).detach()
+            become(self.parameter, whole[start : start + self.rows[rank]].clone())
+        for module, name in self.owners:
+            remember(module, name, self.parameter, around)
+            _refresh(module, name)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it travels together with others."""
+        return sum(self.counts) * int(self.parameter.element_size()) < ALONE_FROM
+
+    @property
+    def part_shape(self) -> tuple[int, ...]:
+        """Shape of this rank's rows."""
+        with plainly():
+            return tuple(self.parameter.shape)
+
+    def zeros(self) -> Tensor:
+        """The gradient of a rank that has none."""
+        return self.parameter.new_zeros(self.shape)
+
+    def contribution(self, rank: int) -> Tensor:
+        """This rank's contribution when the parameter is gathered, flat."""
+        part = self.parameter.detach().reshape(-1)
+        if not self.rows:
+            return part if rank == 0 else part[:0]
+        if len(part) != self.counts[rank]:
+            raise LayoutError(
+                f"fully_shard: {self.owners[0][1]} has become a tensor of shape "
+                f"{tuple(self.parameter.shape)}; of its {sum(self.rows)} rows the ranks have "
+                f"{self.rows}. Assign values in place, as in p.data.copy_(values)"
+            )
+        return part
+
+    def show(self, whole: Tensor) -> None:
+        """Let the modules see the gathered parameter, and how it is laid out otherwise."""
+        for module, name in self.owners:
+            if self.within is not None and self.within.cutting:
+                guard(whole, self.within)
+            module.__dict__[name] = whole
+            if self.within is not None:
+                placed_of(module)[name] = self.within
+            _refresh(module, name)
+
+    def hide(self, repeated: bool) -> None:
+        """Let the modules see the part; `repeated`: a forward may be repeated meanwhile."""
+        for module, name in self.owners:
+            module.__dict__.pop(name, None)
+            _refresh(module, name)
+        self.lay_out(repeated)
+
+    def lay_out(self, gathered: bool) -> None:
+        """Record for the modules how the parameter is laid out: gathered, or as a part."""
+        placed = self.within if gathered and self.within is not None else self.around
+        for module, name in self.owners:
+            if placed is not None:
+                placed_of(module)[name] = placed
+
+
+def _refresh(module: Module, name: str) -> None:
+    """Recurrent modules keep a list of their parameters beside them."""
+    if isinstance(module, torch.nn.RNNBase) and name in module._flat_weights_names:
+        place = module._flat_weights_names.index(name)
+        module._flat_weights[place] = getattr(module, name)
+
+
+def packed(entries: Sequence[Entry]) -> list[list[int]]:
+    """Which entries travel together: large ones alone, small ones by dtype and device."""
+    packs: list[list[int]] = []
+    small: dict[Any, list[int]] = {}
+    for place, entry in enumerate(entries):
+        if not entry.is_small:
+            packs.append([place])
+        else:
+            kind = entry.parameter.dtype, entry.parameter.device
+            if kind not in small:
+                packs.append(small.setdefault(kind, []))
+            small[kind].append(place)
+    return packs

@@ -1,0 +1,59 @@
+"""Notes that autograd keeps instead of gathered parameters.
+
+Between forward and backward the gathered parameters of a unit do not exist. A tensor that autograd
+saves of them is replaced by a note (``torch.autograd.graph.saved_tensors_hooks``), and gathered
+again when it is needed.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from distarray.torch.bridge.plain import local_of
+from distarray.torch.sharded.ahead import poke
+
+__all__ = ["Notes", "in_use"]
+
+
+#: Gathered parameters that a forward is using, by the address of their memory: their `Use`, and
+#: their place in it.
+in_use: dict[int, tuple[Any, int]] = {}
+
+
+class _Note(NamedTuple):
+    """A view of a gathered parameter that autograd will ask for."""
+
+    use: Any
+    place: int
+    strides: tuple[Any, ...]
+
+
+class Notes:
+    """Hooks that keep notes instead of gathered parameters.
+
+    All other tensors go to the hooks around these, such as a checkpoint's.
+    """
+
+    __slots__ = ("outer",)
+
+    def __init__(self, outer: Any) -> None:
+        self.outer = outer
+
+    def pack(self, tensor: Tensor) -> Any:
+        """The object that is kept for a tensor that autograd saves."""
+        poke()
+        plain = local_of(tensor)
+        own = not hasattr(plain, "_spec")  # a distributed tensor has no memory of its own
+        if own and plain.layout is torch.strided and plain.numel():
+            found = in_use.get(plain.untyped_storage().data_ptr())
+            if found is not None:
+                return _Note(*found, (plain.shape, plain.stride(), plain.storage_offset()))
+        return tensor if self.outer is None else self.outer[0](tensor)
+
+    def unpack(self, kept: Any) -> Tensor:
+        """The tensor for which `kept` was kept."""
+        poke()
+        if type(kept) is _Note:
+            return local_of(kept.use.again(kept.place)).as_strided(*kept.strides)
+        return kept if self.outer is None else self.outer[1](kept)

@@ -1,0 +1,228 @@
+"""Sharded data parallel: each rank keeps a part of every parameter, gradient and optimizer state.
+
+What :func:`~distarray.torch.data_parallel` replicates is divided here (ZeRO-3, FSDP): a rank along
+the mesh dimension holds some rows of each parameter, and so does its optimizer. The parameters of
+a unit are gathered for its forward, given up, gathered again for its backward, and their gradients
+go to the ranks that own the rows.
+"""
+
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from distarray.comm.mesh import DeviceMesh
+from distarray.errors import LayoutError, MeshError
+from distarray.layout import Cut, Layout, Replicate
+from distarray.torch.collectives.conversations import chunk_sizes
+from distarray.torch.parameters.alike import agree_alike, line_of, take_over
+from distarray.torch.parameters.buffers import Buffers
+from distarray.torch.parameters.checks import check_apart, check_parameters, check_replicas
+from distarray.torch.parameters.distribute import place_rest, surround
+from distarray.torch.parameters.placed import Placed, placed_of
+from distarray.torch.sharded.entries import Entry
+from distarray.torch.sharded.units import Unit
+
+__all__ = ["fully_shard"]
+
+
+#: The attribute of a parameter with its entry in a unit.
+_ENTRY = "_distarray_entry"
+
+_UNITS: "WeakKeyDictionary[Module, Unit]" = WeakKeyDictionary()
+
+
+def fully_shard(
+    module: Module,
+    mesh: DeviceMesh | None = None,
+    mesh_dim: int | str | None = None,
+    *,
+    fold: str = "avg",
+    reshard_after_forward: bool | None = None,
+    src_data_rank: int | None = 0,
+    ahead: bool = True,
+) -> Module:
+    """Divide a module's parameters over a dimension of a mesh; gather them when they are needed.
+
+    Call it on the parts of a model first (its blocks), then on the model: each call makes a unit
+    of the parameters that are not in a unit yet. One unit is gathered at a time, while the next
+    one is on its way.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Changed in place: its parameters are replaced by this rank's rows. It may be
+        tensor-parallel already, along another dimension of the mesh.
+    mesh : DeviceMesh, optional
+        By default all ranks. Of a tensor-parallel module the mesh that has both dimensions.
+    mesh_dim : int or str, optional
+        The dimension along which the ranks have different parts of the batch; it can be left out
+        where the mesh has one dimension.
+    fold : {"avg", "sum"}
+        The mean of the ranks' gradients, or their sum; see :func:`data_parallel`.
+    reshard_after_forward : bool, optional
+        Whether the gathered parameters are given up between forward and backward. By default
+        they are, save those of the outermost unit, whose backward follows at once.
+    src_data_rank : int or None
+        Coordinate along `mesh_dim` whose values the others take over; None: they are equal.
+    ahead : bool
+        Gather what is used next while this unit computes, in the order of the pass before, and
+        send gradients while the backward pass goes on. False waits for each, and needs the memory
+        of one unit less.
+
+    Returns
+    -------
+    torch.nn.Module
+        `module`.
+
+    Raises
+    ------
+    ValueError
+        If the module is sharded already, has parameters in common with another unit, is averaged
+        by `data_parallel` over the same ranks, or does something to its parameters in forward that
+        would be lost; on every rank.
+
+    Cost
+    ----
+    An allgather of the parameters in forward and another in backward, and a reduce-scatter of the
+    gradients: half as much again as an allreduce of the gradients. A rank holds 1/n of parameters,
+    gradients and optimizer state, and the parameters of one unit besides, or of two with `ahead`.
+
+    Notes
+    -----
+    Running statistics of norms, and buffers that a forward in training has written to, are taken
+    over from coordinate 0 at the end of its backward pass, one broadcast each.
+
+    Make the optimizer afterwards, of ``module.parameters()``. Optimizers that treat every element
+    by itself (SGD, Adam, AdamW, RMSprop, Adagrad, ...) take the same steps as in one process;
+    such as need norms or factors of whole parameters are refused. ``module_state`` gives the
+    parameters as distributed arrays.
+
+    Outside of the unit's forward a parameter is this rank's part: functions that would take it for
+    the whole raise RuntimeError. ``p.full_tensor()`` is the whole, ``p.to_local()`` the part.
+
+    Examples
+    --------
+    >>> import distarray, torch, distarray.torch as dt
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    >>> first = dt.fully_shard(model[0])
+    >>> model = dt.fully_shard(model)
+    >>> optimizer = torch.optim.Adam(model.parameters())
+    >>> model(torch.ones(3, 4)).sum().backward()  # this rank's part of the batch
+    >>> optimizer.step()
+    >>> dt.module_state(model)["0.weight"].shape
+    (8, 4)
+    """
+    mesh, dim, line = line_of("fully_shard", mesh, mesh_dim)
+    if mesh.coords is None:
+        return module
+    group, entries, error = line.group, [], None
+    try:
+        _check(module, fold)
+        check_apart(module, "fully_shard", set(group.world_ranks), False)
+        entries = _entries(module, mesh, dim)
+    except (LayoutError, MeshError, TypeError, ValueError) as caught:
+        error = caught
+    parameters = [entry.parameter for entry in entries]
+    agree_alike(
+        "fully_shard",
+        group,
+        error,
+        parameters,
+        (fold, reshard_after_forward, src_data_rank, ahead),
+    )
+    if src_data_rank is not None:
+        take_over([*parameters, *module.buffers()], group, src_data_rank)
+    for entry in entries:
+        entry.divide(group.rank, _around(entry, mesh, dim))
+    place_rest(module, mesh, None)
+    surround(module, mesh)
+    keep = None if reshard_after_forward is None else not reshard_after_forward
+    unit = Unit(entries, group, type(module).__name__, fold == "avg", keep, ahead)
+    unit.buffers = Buffers(module, group, every=False)
+    for entry in entries:
+        setattr(entry.parameter, _ENTRY, entry)
+    _UNITS[module] = unit
+    module.register_forward_pre_hook(unit.before_forward, prepend=True)
+    module.register_forward_hook(unit.after_forward, always_call=True)
+    return module
+
+
+def _check(module: Module, fold: str) -> None:
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"fully_shard takes a torch.nn.Module, not {type(module).__name__}")
+    if fold not in ("avg", "sum"):
+        raise ValueError(f"fully_shard: fold is 'avg' or 'sum', not {fold!r}")
+    if module in _UNITS:
+        raise ValueError(f"fully_shard: {type(module).__name__} is sharded already")
+    check_parameters(module, "fully_shard")
+    check_replicas(module, "fully_shard")
+    for name, part in module.named_modules():
+        if isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
+            if part.max_norm is not None:
+                raise ValueError(
+                    f"fully_shard: {name or 'the module'} has max_norm, and changes its weight in "
+                    "forward; what is gathered is given up afterwards, and the change with it"
+                )
+            if part.sparse:
+                raise ValueError(
+                    f"fully_shard: {name or 'the module'} makes sparse gradients; make it with "
+                    "sparse=False"
+                )
+
+
+def _entries(module: Module, mesh: DeviceMesh, dim: int) -> list[Entry]:
+    """The parameters that are in no unit yet, each with all its places."""
+    places: dict[int, tuple[list[tuple[Module, str]], Tensor]] = {}
+    for path, part in module.named_modules():
+        for name, parameter in part._parameters.items():
+            if parameter is None:
+                continue
+            known: Entry | None = getattr(parameter, _ENTRY, None)
+            if known is None:
+                places.setdefault(id(parameter), ([], parameter))[0].append((part, name))
+            elif (part, name) not in known.owners:
+                raise ValueError(
+                    f"fully_shard: {path}.{name} is shared with a module that is sharded by "
+                    "itself; parameters that modules share must be in one unit: shard the module "
+                    "that has them all"
+                )
+    size = mesh.shape[dim]
+    return [
+        Entry(owners, parameter, size, _within(*owners[0], mesh, dim))
+        for owners, parameter in places.values()
+    ]
+
+
+def _within(module: Module, name: str, mesh: DeviceMesh, dim: int) -> Placed | None:
+    """How a parameter is laid out over the other dimensions of the mesh."""
+    placed = placed_of(module).get(name)
+    if placed is None:
+        return None
+    for own, number in enumerate(placed.dims_in(mesh)):
+        if number == dim and placed.layout.placements[own] != Replicate():
+            raise LayoutError(
+                f"fully_shard: {type(module).__name__}.{name} is distributed along mesh dimension "
+                f"{dim} already, as {placed.layout}"
+            )
+    return placed
+
+
+def _around(entry: Entry, mesh: DeviceMesh, dim: int) -> Placed:
+    """The layout of a parameter's rows over the mesh: cut by others first, then along `dim`."""
+    placed = entry.within
+    if placed is None:
+        layout, viewed = Layout.replicated(entry.shape, mesh.shape), None
+    else:
+        layout, viewed = placed.lifted(mesh), placed.viewed
+    if layout.ndim:
+        layout = layout.replace(0, _cut_again(layout.cuts[0], dim, mesh.shape[dim]))
+    return Placed(mesh, layout, viewed)
+
+
+def _cut_again(cut: Cut, dim: int, size: int) -> Cut:
+    """A cut each of whose blocks is divided into chunks by one more mesh dimension."""
+    lengths = [stop - start for start, stop in map(cut.interval, range(cut.parts))]
+    counts = [n for length in lengths for n in chunk_sizes(length, size)]
+    return Cut.ragged(counts, (*cut.mesh_dims, dim), (*cut.radix, size))

@@ -1,0 +1,160 @@
+"""One forward of a unit of a sharded model, and the backward pass that follows.
+
+In forward the unit's modules find the gathered parameters. In backward autograd finds them by the
+notes that it kept (:mod:`distarray.torch.sharded.notes`), and repeated forwards find them, too
+(:mod:`distarray.torch.sharded.repeats`).
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+from distarray.torch.bridge.plain import plainly
+from distarray.torch.collectives.passes import in_backward
+from distarray.torch.sharded.ahead import Landing
+from distarray.torch.sharded.notes import Notes, in_use
+
+if TYPE_CHECKING:
+    from distarray.torch.sharded.units import Unit
+
+__all__ = ["Place", "Use"]
+
+
+_forwards = threading.local()
+
+
+class Use:
+    """One forward of a unit, and the backward that may follow."""
+
+    __slots__ = ("hooks", "keeps", "unit", "whole")
+
+    def __init__(self, unit: "Unit") -> None:
+        self.unit = unit
+        self.whole: list[Tensor] | None = None
+        self.hooks: Any = None
+        self.keeps = False
+
+    def enter(self) -> None:
+        """Show the unit's module its whole parameters."""
+        with plainly():
+            self._enter()
+
+    def _enter(self) -> None:
+        depth = getattr(_forwards, "depth", 0)
+        _forwards.depth = depth + 1
+        unit = self.unit
+        if unit.group.size == 1:
+            seen: list[Tensor] = [entry.parameter for entry in unit.entries]
+        elif in_backward():  # a checkpoint computes the forward again
+            self.whole = seen = unit.again()
+        else:
+            unit.repeats.forget()
+            if depth == 0:
+                _forwards.root = unit
+                unit.pass_begins()
+            unit.root = getattr(_forwards, "root", unit)
+            self.keeps = depth == 0 if unit.keep is None else unit.keep
+            self.whole = seen = unit.gather()
+            unit.root.forwards.step(unit)
+        if self.whole is not None and torch.is_grad_enabled():
+            seen = self._attached(self.whole)
+            hooks = Notes(torch._C._autograd._top_saved_tensors_default_hooks(False))
+            self.hooks = torch.autograd.graph.saved_tensors_hooks(hooks.pack, hooks.unpack)
+            self.hooks.__enter__()
+        for entry, tensor in zip(unit.entries, seen):
+            entry.show(tensor)
+
+    def _attached(self, whole: Sequence[Tensor]) -> list[Tensor]:
+        """The gathered parameters as autograd is to see them: made of the trainable parts."""
+        seen, unit = list(whole), self.unit
+        place = unit.landings.pop(0) if unit.landings else unit.landing()
+        if place.places != [i for i, e in enumerate(unit.entries) if e.parameter.requires_grad]:
+            place = unit.landing()  # some were frozen or thawed since
+        if place.places:
+            found = _Gathered.apply(self, place.landing, place.places, *place.parts)
+            for i, tensor in zip(place.places, found):
+                seen[i] = tensor
+        for i, tensor in enumerate(whole):
+            if tensor.numel():
+                in_use[tensor.untyped_storage().data_ptr()] = self, i
+        return seen
+
+    def leave(self) -> None:
+        """Take them away again, unless the backward pass is to find them."""
+        depth = _forwards.depth = getattr(_forwards, "depth", 1) - 1
+        if depth == 0 and not in_backward():
+            self.unit.pass_ends()
+        repeated = in_backward() and bool(self.unit.repeats.uses)
+        for entry in self.unit.entries:
+            entry.hide(repeated)
+        if self.hooks is None:
+            self.whole = None
+            return
+        self.hooks.__exit__(None, None, None)
+        self.hooks = None
+        with plainly():
+            for tensor in self.whole or ():
+                if tensor.numel():
+                    in_use.pop(tensor.untyped_storage().data_ptr(), None)
+        if not self.keeps:
+            self.whole = None
+
+    def again(self, place: int) -> Tensor:
+        """A gathered parameter, for the backward pass."""
+        if in_backward():
+            self.unit.repeats.begin(self)
+        return (self.unit.again() if self.whole is None else self.whole)[place]
+
+
+class Place(NamedTuple):
+    """The trainable entries of a unit, their parts in the graph, and where gradients land."""
+
+    landing: Landing | None
+    places: list[int]
+    parts: Sequence[Tensor]
+
+
+class _Gathered(torch.autograd.Function):  # type: ignore[misc]
+    """From the parts to the gathered parameters; the gradients go the other way."""
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, use: Use, landing: Landing | None, places: Sequence[int], *parts: Tensor
+    ) -> tuple[Tensor, ...]:
+        """The gathered parameters at some places."""
+        ctx.use, ctx.landing, ctx.places = use, landing, places
+        ctx.set_materialize_grads(False)
+        assert use.whole is not None
+        return tuple([use.whole[place].detach() for place in places])
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, *grads: Tensor | None) -> tuple[Any, ...]:
+        """The gradients of the parts; None for those that are on their way."""
+        landing, root = ctx.landing, ctx.use.unit.root
+        if landing is None or torch.is_grad_enabled():  # second derivatives need them at once
+            found: tuple[Any, ...] = _sent_at_once(ctx, *grads)
+            return found
+        landing.begin(_sent(ctx, grads))
+        if root.sent is not None:
+            root.sent.settle()  # no more than two are on their way
+        root.sent = landing
+        return None, None, None, *(None,) * len(grads)
+
+
+def _sent(ctx: FunctionCtx, grads: Sequence[Tensor | None]) -> Callable[[], list[Tensor | None]]:
+    """Begin to send gradients to the ranks that own them; a function that waits for this rank's."""
+    use, unit = ctx.use, ctx.use.unit
+    grads = unit.repeats.taken(ctx.places, grads)
+    use.whole = None
+    unit.release()
+    found: Callable[[], list[Tensor | None]] = unit.scatter(ctx.places, grads)
+    return found
+
+
+@torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+def _sent_at_once(ctx: FunctionCtx, *grads: Tensor | None) -> tuple[Any, ...]:
+    return None, None, None, *_sent(ctx, grads)()
