@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from distarray.torch.collectives.functions import reduce_scatter as reduce_scatter
     from distarray.torch.modules.attention import AttentionParallel as AttentionParallel
     from distarray.torch.modules.distribute import distribute_module as distribute_module
+    from distarray.torch.modules.experts import ExpertParallel as ExpertParallel
     from distarray.torch.modules.handing import ParallelStyle as ParallelStyle
     from distarray.torch.modules.loss import loss_parallel as loss_parallel
     from distarray.torch.modules.loss import parallel_cross_entropy as parallel_cross_entropy
@@ -68,6 +69,7 @@ _WHERE = {
     "ColwiseParallel": "distarray.torch.modules.styles",
     "DistTensor": "distarray.torch.tensor.dist_tensor",
     "DropoutParallel": "distarray.torch.modules.styles",
+    "ExpertParallel": "distarray.torch.modules.experts",
     "ParallelStyle": "distarray.torch.modules.handing",
     "PrepareModuleInput": "distarray.torch.modules.preparing",
     "PrepareModuleInputOutput": "distarray.torch.modules.preparing",

@@ -281,16 +281,25 @@ def _by_token(
         with plainly():
             x = rule(module, x)
     else:
-        x = _apart(module, forward, x)
+        return _apart(module, forward, x, style.use_local_output)
     return x.to_local() if style.use_local_output else given(x)
 
 
-def _apart(module: Module, forward: Callable[..., Any], x: Activation) -> Activation:
+def _apart(module: Module, forward: Callable[..., Any], x: Activation, local: bool) -> Any:
     """Any module on this rank's part; the gradients of its parameters are summed."""
     with ExitStack() as stack:
         for part in module.modules():
             stack.enter_context(whole_parameters(part, apart=(0,)))
         result = forward(x.to_local())
+    if local:
+        return result
+    if isinstance(result, (list, tuple)):
+        return type(result)([given(_along(x, y)) for y in result])
+    return given(_along(x, result))
+
+
+def _along(x: Activation, result: Tensor) -> Activation:
+    """A result of this rank's part, cut as the input is."""
     if tuple(result.shape) == tuple(x.local.shape):
         return x.like(result)
     return Activation.from_local(result, x.mesh, x.placements)

@@ -28,8 +28,9 @@ _replicated: ContextVar[bool] = ContextVar("distarray_implicit_replication", def
 def implicit_replication() -> Iterator[None]:
     """Take plain tensors beside distributed ones as replicated, while the block lasts.
 
-    Every rank has to bring the same values. Without it, plain tensors of more than one element are
-    refused: they do not say how they are laid out.
+    Every rank has to bring the same values; a gradient comes back as a plain tensor, whole and the
+    same on every rank. Without it, plain tensors of more than one element are refused: they do not
+    say how they are laid out.
 
     Examples
     --------
@@ -73,7 +74,32 @@ def plain_operand(row: Row, x: Tensor) -> tuple[Any, ...]:
     nothing = x.shape == (0,)  # which torch.cat ignores, and caches of keys and values begin with
     if not row.plain and not nothing and is_refused(x):
         raise PlainOperandError(row.name, x)
+    if x.requires_grad and torch.is_grad_enabled() and not hasattr(x, _WATCHED):
+        _watch(x)
     return "plain", x.shape, x.stride(), x.dtype, x.device
+
+
+#: The attribute of plain tensors whose gradients are made plain.
+_WATCHED = "_distarray_watched"
+
+
+def _watch(x: Any) -> None:
+    """Have the gradient of a plain tensor made plain, before the program's own hooks see it."""
+    x.register_hook(_made_plain)
+    hooks = x._backward_hooks
+    *before, last = hooks.items()
+    hooks.clear()  # torch reads them in the order in which they came
+    hooks.update([last, *before])
+    setattr(x, _WATCHED, True)
+
+
+def _made_plain(grad: Any) -> Tensor:
+    """The gradient of a plain tensor, which operators on distributed ones find distributed.
+
+    What the tensor was computed from may be parts that differ between ranks, which know nothing of
+    distributed gradients.
+    """
+    return grad.full_tensor() if hasattr(grad, "_spec") else grad
 
 
 def is_refused(x: Tensor) -> bool:

@@ -188,16 +188,26 @@ def llama_sequence() -> Plan:
     return plan | {"model.layers.*.mlp": whole_input()}
 
 
+def mixtral_plan(local: bool) -> Plan:
+    """Attention by heads, and each expert whole on one rank."""
+    return attention_plan(local) | {"model.layers.*.mlp.experts": dt.ExpertParallel()}
+
+
 def mixtral_sequence() -> Plan:
-    whole = dt.PrepareModuleInputOutput(
+    """Tokens go to the ranks of their experts, and back."""
+    own = dt.PrepareModuleInputOutput(
         input_layouts=Shard(1),
-        desired_input_layouts=Replicate(),
+        desired_input_layouts=Shard(1),
         use_local_input=True,
-        output_layouts=Replicate(),
+        output_layouts=Shard(1),
         desired_output_layouts=Shard(1),
         use_local_output=False,
     )
-    return attention_sequence() | {"model.layers.*.mlp": whole}
+    return attention_sequence() | {
+        "model.layers.*.mlp": own,
+        "model.layers.*.mlp.gate": dt.SequenceParallel(sequence_dim=0, use_local_output=True),
+        "model.layers.*.mlp.experts": dt.ExpertParallel(input_layouts=Shard(0)),
+    }
 
 
 # -- GPT-2 -------------------------------------------------------------------------------------
@@ -373,7 +383,7 @@ MODELS: dict[str, Entry] = {
         mixtral,
         words,
         ("model.layers",),
-        attention_plan,
+        mixtral_plan,
         mixtral_sequence,
         generates=True,
         functional=True,

@@ -237,6 +237,27 @@ def test_plain_tensors_and_other_meshes(world, ranks):
     world.run(ranks, program)
 
 
+def test_gradients_of_plain_tensors_are_plain(world, ranks):
+    """What a plain tensor was computed from gets no distributed gradient."""
+    whole, scale = drawn(4, 3), drawn(3)
+    leaf = scale.clone().requires_grad_()
+    ((whole * leaf).sum(0) * (leaf * 2)).sum().backward()
+
+    def program(group):
+        x = spread(whole, line(group), [Shard(0)])
+        mine = scale.clone().requires_grad_()
+        kinds = []
+        twice = mine * 2
+        twice.register_hook(lambda grad: kinds.append(type(grad)))
+        with dt.implicit_replication():
+            ((x * mine).sum(0) * twice).sum().backward()
+        assert kinds == [torch.Tensor]
+        assert type(mine.grad) is torch.Tensor
+        assert torch.allclose(mine.grad, leaf.grad)
+
+    world.run(ranks, program)
+
+
 def test_arrays_and_tensors_share_a_block(world, ranks):
     def program(group):
         mesh = line(group)
