@@ -34,8 +34,8 @@ class ExpertParallel(ParallelStyle):
 
     The module has the weights of all its experts in parameters whose first dimension counts them,
     and its forward takes three tensors: the tokens (count, features), for each token the numbers of
-    its experts (count, k), and their weights (count, k). So have the layers ``experts`` in models of
-    the library transformers.
+    its experts (count, k), and their weights (count, k). So have the layers ``experts`` in the
+    models of the library transformers.
 
     Parameters
     ----------
