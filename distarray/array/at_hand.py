@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array.base import Base, sequence_like
-from distarray.config import WIDER, in_force
+from distarray.config import in_force
 from distarray.layout import Layout
 from distarray.typing import Array, ArrayLike, Function, Shape
 
@@ -60,6 +60,8 @@ _writers: set[Callable[..., Any]] = set()
 #: Bytes per element of most types.
 _WIDE = 8
 _PLANE = (1, 2)
+#: As `Settings.cut_from`.
+Limits = tuple[int, int]
 
 
 def answer(
@@ -80,11 +82,11 @@ def answer(
         Whether operands may also be cut along mesh dimensions of size 1.
     """
     settings = in_force()
-    limit = settings.replicate_below
+    limits = settings.cut_from
     if settings.reproducible:
         return NotImplemented
     models: list[Any] = []
-    given = _bare([*args, *kwargs.values()] if kwargs else args, models, limit, whole)
+    given = _bare([*args, *kwargs.values()] if kwargs else args, models, limits, whole)
     if given is None or not models or (len(given) > 1 and not _takes(act, given)):
         return NotImplemented
     if not kwargs:
@@ -95,17 +97,17 @@ def answer(
     else:
         return NotImplemented
     if type(found) is not _array:
-        return _given_out(found, models[0], limit)
+        return _given_out(found, models[0], limits)
     out = _itself(found, given, models)
-    return _laid_out(found, models[0], limit) if out is None else out
+    return _laid_out(found, models[0], limits) if out is None else out
 
 
 def answer_for_two(act: Callable[..., Any], x: Base, y: Base) -> Any:
     """As :func:`answer`, for two arrays."""
     settings, first, second = in_force(), x.layout, y.layout
-    limit = settings.replicate_below
+    limits = settings.cut_from
     ready = first.is_replicated and second.is_replicated
-    blocks = _two_blocks(x, y, limit) if ready and not settings.reproducible else None
+    blocks = _two_blocks(x, y, limits) if ready and not settings.reproducible else None
     if blocks is None:
         return NotImplemented
     a, b = blocks
@@ -113,10 +115,10 @@ def answer_for_two(act: Callable[..., Any], x: Base, y: Base) -> Any:
         return NotImplemented
     found = act(a, b)
     if type(found) is not _array:
-        return _given_out(found, x, limit)
+        return _given_out(found, x, limits)
     if found is a or found is b:
         return x if found is a else y
-    return _laid_out(found, x, limit)
+    return _laid_out(found, x, limits)
 
 
 def answer_for_one(
@@ -128,8 +130,8 @@ def answer_for_one(
 ) -> Any:
     """As :func:`answer`, for one array and arguments that are no arrays."""
     settings = in_force()
-    limit = settings.replicate_below
-    block = None if settings.reproducible else _block(x, limit, whole)
+    limits = settings.cut_from
+    block = None if settings.reproducible else _block(x, limits, whole)
     if block is None or (args and not _are_single(args)):
         return NotImplemented
     if not kwargs:
@@ -140,7 +142,7 @@ def answer_for_one(
         return NotImplemented
     if found is block:
         return x
-    return _given_out(found, x, limit)
+    return _given_out(found, x, limits)
 
 
 def _are_single(values: Iterable[Any]) -> bool:
@@ -153,7 +155,7 @@ def _are_single(values: Iterable[Any]) -> bool:
 
 
 def _bare(
-    values: Iterable[Any], models: list[Any], limit: int, whole: bool = False
+    values: Iterable[Any], models: list[Any], limits: Limits, whole: bool = False
 ) -> list[Any] | None:
     """Arguments with blocks in place of distributed arrays, which are added to `models`.
 
@@ -165,13 +167,13 @@ def _bare(
         if kind in PLAIN:
             given.append(value)
         elif isinstance(value, Base):
-            block = _block(value, limit, whole)
+            block = _block(value, limits, whole)
             if block is None or (models and value.mesh is not models[0].mesh):
                 return None
             models.append(value)
             given.append(block)
         elif kind in _SEQUENCES:
-            items = _bare(value, models, limit, whole)
+            items = _bare(value, models, limits, whole)
             if items is None:
                 return None
             given.append(kind(items))
@@ -180,7 +182,7 @@ def _bare(
     return given
 
 
-def _block(x: Base, limit: int, whole: bool) -> Any:
+def _block(x: Base, limits: Limits, whole: bool) -> Any:
     """The block of an array that is small, and that every rank has whole; None for others.
 
     It is an array of NumPy's, so that the array is on no device.
@@ -191,7 +193,7 @@ def _block(x: Base, limit: int, whole: bool) -> Any:
     block = x.block
     if (
         type(block) is _array
-        and block.nbytes < (limit, WIDER * limit)[block.ndim > 1]
+        and block.nbytes < limits[block.ndim > 1]
         and block.dtype.char in ELEMENTS
         and x.mesh.coords is not None
     ):
@@ -199,7 +201,7 @@ def _block(x: Base, limit: int, whole: bool) -> Any:
     return None
 
 
-def _two_blocks(x: Base, y: Base, limit: int) -> Any:
+def _two_blocks(x: Base, y: Base, limits: Limits) -> Any:
     """As :func:`_block`, for two arrays that every rank has whole: both blocks or None.
 
     Each question is written out, as there are loops that do little else.
@@ -208,7 +210,6 @@ def _two_blocks(x: Base, y: Base, limit: int) -> Any:
     if x.waits or y.waits or mesh is not y.mesh or mesh.coords is None:
         return None
     a, b = x.block, y.block
-    limits = limit, WIDER * limit  # of lines, and of arrays with more dimensions
     if (
         type(a) is type(b) is _array
         and a.nbytes < limits[a.ndim > 1]
@@ -273,9 +274,9 @@ def _itself(found: Array, given: list[Any], models: list[Any]) -> Any:
     return None
 
 
-def _laid_out(found: Array, model: Base, limit: int) -> Any:
+def _laid_out(found: Array, model: Base, limits: Limits) -> Any:
     """A NumPy array as a distributed one; NotImplemented if it is too large to stay whole."""
-    if found.nbytes >= (limit, WIDER * limit)[found.ndim > 1]:
+    if found.nbytes >= limits[found.ndim > 1]:
         return NotImplemented
     layout, shape = model.layout, found.shape
     result = _new(model.plain_type)  # also for a memory-mapped file
@@ -289,12 +290,12 @@ def _laid_out(found: Array, model: Base, limit: int) -> Any:
     return result
 
 
-def _given_out(found: Any, model: Base, limit: int) -> Any:
+def _given_out(found: Any, model: Base, limits: Limits) -> Any:
     """NumPy's result with distributed arrays in place of NumPy's; or NotImplemented, as above."""
     if type(found) is _array:
-        return _laid_out(found, model, limit)
+        return _laid_out(found, model, limits)
     if isinstance(found, (tuple, list)):
-        items = [_given_out(item, model, limit) for item in found]
+        items = [_given_out(item, model, limits) for item in found]
         large = any(item is NotImplemented for item in items)
         return NotImplemented if large else sequence_like(found, items)
     return found
@@ -322,16 +323,16 @@ def answer_to_two(ufunc: np.ufunc, x: Base, y: Base) -> Any:
     product = ufunc.signature is not None
     if (_multiplies if product else _grows)(first.shape, second.shape):
         return NotImplemented
-    limit = settings.replicate_below
-    blocks = _two_blocks(x, y, limit)
+    limits = settings.cut_from
+    blocks = _two_blocks(x, y, limits)
     if blocks is None:
         return NotImplemented
     found = ufunc(*blocks)
     if type(found) is not _array:
-        return _given_out(found, x, limit)
+        return _given_out(found, x, limits)
     if product and not (first.is_replicated and second.is_replicated):
         return NotImplemented  # where a product goes is for the contractions to say
-    return _laid_out(found, x, limit)
+    return _laid_out(found, x, limits)
 
 
 def answer_to_key(x: Base, key: Any) -> Any:
@@ -339,11 +340,11 @@ def answer_to_key(x: Base, key: Any) -> Any:
     if x.layout.replicas is None or not isinstance(key, Base) or key.layout.replicas is None:
         return NotImplemented
     settings = in_force()
-    limit = settings.replicate_below
-    block, index = _block(x, limit, whole=False), _block(key, limit, whole=False)
+    limits = settings.cut_from
+    block, index = _block(x, limits, whole=False), _block(key, limits, whole=False)
     if settings.reproducible or block is None or index is None or x.mesh is not key.mesh:
         return NotImplemented
-    return _given_out(block[index], x, limit)
+    return _given_out(block[index], x, limits)
 
 
 def _grows(a: Shape, b: Shape) -> bool:
