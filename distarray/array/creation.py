@@ -1,7 +1,7 @@
 """Making distributed arrays, from arrays or empty, and converting operands."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -29,6 +29,7 @@ __all__ = [
     "empty",
     "from_section",
     "given_by",
+    "grown_layout",
     "listed",
     "placed_layout",
     "reversed_dims",
@@ -49,6 +50,19 @@ def default_layout(shape: Sequence[int], itemsize: int, mesh: DeviceMesh) -> Lay
     if the first is too short to give every rank a part.
     """
     return _default_layout(tuple(shape), itemsize, mesh.shape, config.settings.cut_from)
+
+
+def grown_layout(
+    shape: Sequence[int], itemsize: int, mesh: DeviceMesh, operands: Iterable[Any]
+) -> Layout:
+    """The layout of what operands that every rank has broadcast to, which takes no message.
+
+    It is replicated unless it is larger than each of them: then it is laid out as a new array.
+    """
+    nbytes = itemsize * prod(shape)
+    if all(x.nbytes < nbytes for x in operands):
+        return default_layout(shape, itemsize, mesh)
+    return Layout.replicated(tuple(shape), mesh.shape)
 
 
 @lru_cache(maxsize=1024)

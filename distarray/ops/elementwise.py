@@ -61,7 +61,7 @@ def _blockwise(
         return apply_blockwise(function, inputs, (into,), where, **keywords)
     where = condition(where)
     check_shapes([x for x in (*inputs, where) if np.ndim(x)], (into,))
-    value = apply_blockwise(function, inputs, **keywords).full()
+    value = apply_blockwise(function, inputs, whole=True, **keywords).full()
     np.copyto(into, value, keywords.get("casting", "same_kind"), np.asarray(where))
     return into
 

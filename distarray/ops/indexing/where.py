@@ -133,7 +133,7 @@ def choose(
     def chosen(numbers: Array, *blocks: Array) -> Array:
         return np.choose(numbers, blocks, mode=mode)  # type: ignore[call-overload, no-any-return]
 
-    result = apply_blockwise(chosen, [index, *arrays])
+    result = apply_blockwise(chosen, [index, *arrays], whole=out is not None)
     if out is None:
         return finished(result, None)
     if out.shape != result.shape:
