@@ -16,6 +16,7 @@ import numpy as np
 from distarray.array.base import Base, sequence_like
 from distarray.config import in_force
 from distarray.layout import Layout
+from distarray.plan import broadcast_shapes
 from distarray.typing import Array, ArrayLike, Function, Shape
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "answer_to_ufunc",
     "bounded",
     "of_product",
+    "spreads",
     "writer",
 ]
 
@@ -57,6 +59,10 @@ _METHOD = type(np.ndarray.sum)
 _MOST, _VAST = 1 << 14, 1 << 22
 #: Functions whose operands may have any shapes, since there is no result.
 _writers: set[Callable[..., Any]] = set()
+#: Functions other than ufuncs whose operands broadcast.
+_spreading: set[Callable[..., Any]] = set()
+#: Bytes per element of the widest type but two.
+_WIDEST = 16
 #: Bytes per element of most types.
 _WIDE = 8
 _PLANE = (1, 2)
@@ -87,7 +93,7 @@ def answer(
         return NotImplemented
     models: list[Any] = []
     given = _bare([*args, *kwargs.values()] if kwargs else args, models, limits, whole)
-    if given is None or not models or (len(given) > 1 and not _takes(act, given)):
+    if given is None or not models or (len(given) > 1 and not _takes(act, given, limits)):
         return NotImplemented
     if not kwargs:
         found = act(*given)
@@ -111,7 +117,8 @@ def answer_for_two(act: Callable[..., Any], x: Base, y: Base) -> Any:
     if blocks is None:
         return NotImplemented
     a, b = blocks
-    if first.size * second.size > _VAST and first.shape != second.shape:
+    most = first.size * second.size
+    if most > _MOST and first.shape != second.shape and not _fits(act, [a, b], most, limits):
         return NotImplemented
     found = act(a, b)
     if type(found) is not _array:
@@ -221,7 +228,7 @@ def _two_blocks(x: Base, y: Base, limits: Limits) -> Any:
     return None
 
 
-def _takes(act: Callable[..., Any], given: list[Any]) -> bool:
+def _takes(act: Callable[..., Any], given: list[Any], limits: Limits) -> bool:
     """Whether NumPy can be called: its methods need an array, and the result must fit in memory."""
     if act in _writers:
         return True
@@ -232,7 +239,34 @@ def _takes(act: Callable[..., Any], given: list[Any]) -> bool:
         if type(value) is _array and value.shape != shape:
             shape = value.shape
             elements *= value.size
-    return elements <= _VAST
+    return elements <= _MOST or _fits(act, given, elements, limits)
+
+
+def _fits(act: Callable[..., Any], given: list[Any], most: int, limits: Limits) -> bool:
+    """Whether a result of at most so many elements is not made in vain: too large to stay whole."""
+    if isinstance(act, np.ufunc) or act in _spreading:
+        arrays = [value for value in given if type(value) is _array]
+        width = max([array.itemsize for array in arrays])
+        if width * _grown_size(tuple([array.shape for array in arrays])) >= limits[1]:
+            return False
+    return most <= _VAST
+
+
+@lru_cache(maxsize=1024)
+def _grown_size(shapes: tuple[Shape, ...]) -> int:
+    """The elements of what shapes broadcast to; 0 if it is no larger than one of them."""
+    try:
+        size = prod(broadcast_shapes(*shapes))
+    except ValueError:
+        return 0
+    return size if size > max(map(prod, shapes)) else 0
+
+
+def spreads(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The trait `small` of a row whose operands broadcast."""
+    own: Callable[..., Any] = getattr(function, "_implementation", function)
+    _spreading.add(own)
+    return own
 
 
 def writer(function: Function) -> Function:
@@ -321,9 +355,9 @@ def answer_to_two(ufunc: np.ufunc, x: Base, y: Base) -> Any:
     if settings.reproducible or not (first.is_whole and second.is_whole):
         return NotImplemented
     product = ufunc.signature is not None
-    if (_multiplies if product else _grows)(first.shape, second.shape):
-        return NotImplemented
     limits = settings.cut_from
+    if (_multiplies if product else _grows)(first.shape, second.shape, limits):
+        return NotImplemented
     blocks = _two_blocks(x, y, limits)
     if blocks is None:
         return NotImplemented
@@ -347,24 +381,14 @@ def answer_to_key(x: Base, key: Any) -> Any:
     return _given_out(block[index], x, limits)
 
 
-def _grows(a: Shape, b: Shape) -> bool:
-    """Whether shapes broadcast to one that may be much larger than both."""
+def _grows(a: Shape, b: Shape, limits: Limits) -> bool:
+    """Whether shapes broadcast to one larger than both, which may be too large to stay whole."""
     if a == b or a[len(a) - len(b) :] == b or b[len(b) - len(a) :] == a:
         return False
-    return _broadcast_is_large(a, b)
+    return _WIDEST * _grown_size((a, b)) >= limits[1]
 
 
-@lru_cache(maxsize=1024)
-def _broadcast_is_large(a: Shape, b: Shape) -> bool:
-    """Whether shapes broadcast to one of many elements; loops ask about the same ones again."""
-    if prod(a) * prod(b) <= _MOST:
-        return False
-    longer, common = (a if len(a) > len(b) else b), min(len(a), len(b))
-    lead = prod(longer[: len(longer) - common])
-    return lead * prod(map(max, a[len(a) - common :], b[len(b) - common :])) > _MOST
-
-
-def _multiplies(a: Shape, b: Shape) -> bool:
+def _multiplies(a: Shape, b: Shape, _: Limits) -> bool:
     """Whether operands are not vectors and matrices, or their product may be large."""
     if len(a) not in _PLANE or len(b) not in _PLANE:
         return True

@@ -210,6 +210,29 @@ def test_a_result_that_is_not_small_is_not_made_by_numpy(name):
 
 
 @pytest.mark.host
+def test_what_broadcasts_to_too_much_is_not_made_in_vain(monkeypatch):
+    mesh, made = DeviceMesh(ranks=[0]), []
+    monkeypatch.setattr(at_hand, "_spreading", set())
+
+    def added(*operands):
+        made.append(operands)
+        return np.add(*operands)
+
+    at_hand.spreads(added)
+    if mesh.coords is not None:
+        x = distribute(np.arange(200.0), mesh, src=None)
+        with nothing_is_watched(), config.override(replicate_below=2**17):
+            for call in (at_hand.answer_for_two, lambda f, *xs: at_hand.answer(f, xs, {})):
+                assert call(added, x[:, None], x) is NotImplemented
+                assert not made
+                assert_matches(
+                    call(added, x[:, None], x[:100]), np.add.outer(*[x.full()] * 2)[:, :100]
+                )
+                assert len(made) == 1
+                made.clear()
+
+
+@pytest.mark.host
 def test_what_is_written_may_have_any_size():
     """Operands whose shapes broadcast to nothing do not make a large result."""
     values, mesh = np.arange(5000.0), DeviceMesh(ranks=[0])
