@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array.base import Base, sequence_like
+from distarray.array.faults import FAULTS, Fault
 from distarray.config import in_force
 from distarray.layout import Layout
 from distarray.plan import broadcast_shapes
@@ -27,6 +28,7 @@ __all__ = [
     "answer_for_one",
     "answer_for_two",
     "answer_to_key",
+    "answer_to_method",
     "answer_to_two",
     "answer_to_ufunc",
     "bounded",
@@ -66,6 +68,11 @@ _WIDEST = 16
 #: Bytes per element of most types.
 _WIDE = 8
 _PLANE = (1, 2)
+_METHODS = frozenset({"reduce", "accumulate", "outer"})
+#: NumPy's own ufuncs of two operands, but for those whose folds it may get wrong.
+_FOLDING = frozenset(
+    [f for f in vars(np).values() if isinstance(f, np.ufunc) and (f.nin, f.signature) == (2, None)]
+) - set(FAULTS[Fault.FOLD].ufuncs)
 #: As `Settings.cut_from`.
 Limits = tuple[int, int]
 
@@ -179,6 +186,8 @@ def _bare(
                 return None
             models.append(value)
             given.append(block)
+        elif kind is tuple and _INTEGERS.issuperset(map(type, value)):
+            given.append(value)
         elif kind in _SEQUENCES:
             items = _bare(value, models, limits, whole)
             if items is None:
@@ -367,6 +376,20 @@ def answer_to_two(ufunc: np.ufunc, x: Base, y: Base) -> Any:
     if product and not (first.is_replicated and second.is_replicated):
         return NotImplemented  # where a product goes is for the contractions to say
     return _laid_out(found, x, limits)
+
+
+def answer_to_method(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """As :func:`answer`, for a method of a ufunc that gives a new array."""
+    if method not in _METHODS or ufunc not in _FOLDING or "out" in kwargs:
+        return NotImplemented
+    return answer(_outer(ufunc) if method == "outer" else getattr(ufunc, method), inputs, kwargs)
+
+
+@lru_cache(maxsize=64)
+def _outer(ufunc: np.ufunc) -> Callable[..., Any]:
+    return bounded(ufunc.outer, of_product)
 
 
 def answer_to_key(x: Base, key: Any) -> Any:
