@@ -9,16 +9,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from types import ModuleType
 from typing import Any, cast
 
-__all__ = ["WIDER", "Settings", "config", "in_force", "on_check"]
+__all__ = ["Settings", "config", "in_force", "on_check"]
 
 #: How many times as large as a line an array of two or more dimensions is when it is cut.
-WIDER = 2
-
+_WIDER = 2
 _CHOICES = {
     "device": ("cpu", "cuda"),
     "fallback": ("warn", "allow", "error"),
@@ -66,9 +65,15 @@ class Settings:
     blas_threads: bool = True
     #: Write shared files by MPI-IO; if off, every rank writes by itself, with ``pwrite``.
     mpi_io: bool = True
+    #: Bytes from which arrays are cut: lines, and those of two or more dimensions (`_WIDER`).
+    cut_from: tuple[int, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        limits = self.replicate_below, _WIDER * self.replicate_below
+        object.__setattr__(self, "cut_from", limits)  # found once, as loops ask for it
 
 
-_NAMES = tuple([field.name for field in fields(Settings)])
+_NAMES = tuple([entry.name for entry in fields(Settings) if entry.init])
 
 
 def _parse(kind: type, text: str) -> Any:
@@ -79,10 +84,10 @@ def _parse(kind: type, text: str) -> Any:
 
 def _from_environment() -> Settings:
     values = {}
-    for field in fields(Settings):
-        text = os.environ.get(f"DISTARRAY_{field.name.upper()}")
+    for name in _NAMES:
+        text = os.environ.get(f"DISTARRAY_{name.upper()}")
         if text is not None:
-            values[field.name] = _parse(type(getattr(Settings(), field.name)), text)
+            values[name] = _parse(type(getattr(Settings(), name)), text)
     _check(values)
     return Settings(**values)
 

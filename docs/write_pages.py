@@ -26,7 +26,7 @@ def settings() -> str:
     """Every setting with its environment variable, default and meaning."""
     said = ModuleAnalyzer.for_module("distarray.config").find_attr_docs()
     rows = []
-    for setting in fields(Settings):
+    for setting in [entry for entry in fields(Settings) if entry.init]:
         meaning = " ".join(said["Settings", setting.name]).strip()
         variable = f"``DISTARRAY_{setting.name.upper()}``"
         rows.append((f"``{setting.name}``", variable, f"``{setting.default!r}``", meaning))

@@ -12,6 +12,7 @@ from distarray.array.creation import (
     distribute,
     empty,
     from_section,
+    grown_layout,
     placed_layout,
     to_layout,
 )
@@ -45,6 +46,7 @@ __all__ = [
     "from_blocks",
     "from_local",
     "from_section",
+    "grown_layout",
     "implements",
     "implements_method",
     "placed_layout",

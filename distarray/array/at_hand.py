@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from distarray.array.base import Base, sequence_like
-from distarray.config import WIDER, in_force
+from distarray.array.faults import FAULTS, Fault
+from distarray.config import in_force
 from distarray.layout import Layout
+from distarray.plan import broadcast_shapes
 from distarray.typing import Array, ArrayLike, Function, Shape
 
 __all__ = [
@@ -26,10 +28,12 @@ __all__ = [
     "answer_for_one",
     "answer_for_two",
     "answer_to_key",
+    "answer_to_method",
     "answer_to_two",
     "answer_to_ufunc",
     "bounded",
     "of_product",
+    "spreads",
     "writer",
 ]
 
@@ -57,9 +61,20 @@ _METHOD = type(np.ndarray.sum)
 _MOST, _VAST = 1 << 14, 1 << 22
 #: Functions whose operands may have any shapes, since there is no result.
 _writers: set[Callable[..., Any]] = set()
+#: Functions other than ufuncs whose operands broadcast.
+_spreading: set[Callable[..., Any]] = set()
+#: Bytes per element of the widest type but two.
+_WIDEST = 16
 #: Bytes per element of most types.
 _WIDE = 8
 _PLANE = (1, 2)
+_METHODS = frozenset({"reduce", "accumulate", "outer"})
+#: NumPy's own ufuncs of two operands, but for those whose folds it may get wrong.
+_FOLDING = frozenset(
+    [f for f in vars(np).values() if isinstance(f, np.ufunc) and (f.nin, f.signature) == (2, None)]
+) - set(FAULTS[Fault.FOLD].ufuncs)
+#: As `Settings.cut_from`.
+Limits = tuple[int, int]
 
 
 def answer(
@@ -80,12 +95,12 @@ def answer(
         Whether operands may also be cut along mesh dimensions of size 1.
     """
     settings = in_force()
-    limit = settings.replicate_below
+    limits = settings.cut_from
     if settings.reproducible:
         return NotImplemented
     models: list[Any] = []
-    given = _bare([*args, *kwargs.values()] if kwargs else args, models, limit, whole)
-    if given is None or not models or (len(given) > 1 and not _takes(act, given)):
+    given = _bare([*args, *kwargs.values()] if kwargs else args, models, limits, whole)
+    if given is None or not models or (len(given) > 1 and not _takes(act, given, limits)):
         return NotImplemented
     if not kwargs:
         found = act(*given)
@@ -95,28 +110,29 @@ def answer(
     else:
         return NotImplemented
     if type(found) is not _array:
-        return _given_out(found, models[0], limit)
+        return _given_out(found, models[0], limits)
     out = _itself(found, given, models)
-    return _laid_out(found, models[0], limit) if out is None else out
+    return _laid_out(found, models[0], limits) if out is None else out
 
 
 def answer_for_two(act: Callable[..., Any], x: Base, y: Base) -> Any:
     """As :func:`answer`, for two arrays."""
     settings, first, second = in_force(), x.layout, y.layout
-    limit = settings.replicate_below
+    limits = settings.cut_from
     ready = first.is_replicated and second.is_replicated
-    blocks = _two_blocks(x, y, limit) if ready and not settings.reproducible else None
+    blocks = _two_blocks(x, y, limits) if ready and not settings.reproducible else None
     if blocks is None:
         return NotImplemented
     a, b = blocks
-    if first.size * second.size > _VAST and first.shape != second.shape:
+    most = first.size * second.size
+    if most > _MOST and first.shape != second.shape and not _fits(act, [a, b], most, limits):
         return NotImplemented
     found = act(a, b)
     if type(found) is not _array:
-        return _given_out(found, x, limit)
+        return _given_out(found, x, limits)
     if found is a or found is b:
         return x if found is a else y
-    return _laid_out(found, x, limit)
+    return _laid_out(found, x, limits)
 
 
 def answer_for_one(
@@ -128,8 +144,8 @@ def answer_for_one(
 ) -> Any:
     """As :func:`answer`, for one array and arguments that are no arrays."""
     settings = in_force()
-    limit = settings.replicate_below
-    block = None if settings.reproducible else _block(x, limit, whole)
+    limits = settings.cut_from
+    block = None if settings.reproducible else _block(x, limits, whole)
     if block is None or (args and not _are_single(args)):
         return NotImplemented
     if not kwargs:
@@ -140,7 +156,7 @@ def answer_for_one(
         return NotImplemented
     if found is block:
         return x
-    return _given_out(found, x, limit)
+    return _given_out(found, x, limits)
 
 
 def _are_single(values: Iterable[Any]) -> bool:
@@ -153,7 +169,7 @@ def _are_single(values: Iterable[Any]) -> bool:
 
 
 def _bare(
-    values: Iterable[Any], models: list[Any], limit: int, whole: bool = False
+    values: Iterable[Any], models: list[Any], limits: Limits, whole: bool = False
 ) -> list[Any] | None:
     """Arguments with blocks in place of distributed arrays, which are added to `models`.
 
@@ -165,13 +181,15 @@ def _bare(
         if kind in PLAIN:
             given.append(value)
         elif isinstance(value, Base):
-            block = _block(value, limit, whole)
+            block = _block(value, limits, whole)
             if block is None or (models and value.mesh is not models[0].mesh):
                 return None
             models.append(value)
             given.append(block)
+        elif kind is tuple and _INTEGERS.issuperset(map(type, value)):
+            given.append(value)
         elif kind in _SEQUENCES:
-            items = _bare(value, models, limit, whole)
+            items = _bare(value, models, limits, whole)
             if items is None:
                 return None
             given.append(kind(items))
@@ -180,7 +198,7 @@ def _bare(
     return given
 
 
-def _block(x: Base, limit: int, whole: bool) -> Any:
+def _block(x: Base, limits: Limits, whole: bool) -> Any:
     """The block of an array that is small, and that every rank has whole; None for others.
 
     It is an array of NumPy's, so that the array is on no device.
@@ -191,7 +209,7 @@ def _block(x: Base, limit: int, whole: bool) -> Any:
     block = x.block
     if (
         type(block) is _array
-        and block.nbytes < (limit, WIDER * limit)[block.ndim > 1]
+        and block.nbytes < limits[block.ndim > 1]
         and block.dtype.char in ELEMENTS
         and x.mesh.coords is not None
     ):
@@ -199,7 +217,7 @@ def _block(x: Base, limit: int, whole: bool) -> Any:
     return None
 
 
-def _two_blocks(x: Base, y: Base, limit: int) -> Any:
+def _two_blocks(x: Base, y: Base, limits: Limits) -> Any:
     """As :func:`_block`, for two arrays that every rank has whole: both blocks or None.
 
     Each question is written out, as there are loops that do little else.
@@ -208,7 +226,6 @@ def _two_blocks(x: Base, y: Base, limit: int) -> Any:
     if x.waits or y.waits or mesh is not y.mesh or mesh.coords is None:
         return None
     a, b = x.block, y.block
-    limits = limit, WIDER * limit  # of lines, and of arrays with more dimensions
     if (
         type(a) is type(b) is _array
         and a.nbytes < limits[a.ndim > 1]
@@ -220,7 +237,7 @@ def _two_blocks(x: Base, y: Base, limit: int) -> Any:
     return None
 
 
-def _takes(act: Callable[..., Any], given: list[Any]) -> bool:
+def _takes(act: Callable[..., Any], given: list[Any], limits: Limits) -> bool:
     """Whether NumPy can be called: its methods need an array, and the result must fit in memory."""
     if act in _writers:
         return True
@@ -231,7 +248,34 @@ def _takes(act: Callable[..., Any], given: list[Any]) -> bool:
         if type(value) is _array and value.shape != shape:
             shape = value.shape
             elements *= value.size
-    return elements <= _VAST
+    return elements <= _MOST or _fits(act, given, elements, limits)
+
+
+def _fits(act: Callable[..., Any], given: list[Any], most: int, limits: Limits) -> bool:
+    """Whether a result of at most so many elements is not made in vain: too large to stay whole."""
+    if isinstance(act, np.ufunc) or act in _spreading:
+        arrays = [value for value in given if type(value) is _array]
+        width = max([array.itemsize for array in arrays])
+        if width * _grown_size(tuple([array.shape for array in arrays])) >= limits[1]:
+            return False
+    return most <= _VAST
+
+
+@lru_cache(maxsize=1024)
+def _grown_size(shapes: tuple[Shape, ...]) -> int:
+    """The elements of what shapes broadcast to; 0 if it is no larger than one of them."""
+    try:
+        size = prod(broadcast_shapes(*shapes))
+    except ValueError:
+        return 0
+    return size if size > max(map(prod, shapes)) else 0
+
+
+def spreads(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The trait `small` of a row whose operands broadcast."""
+    own: Callable[..., Any] = getattr(function, "_implementation", function)
+    _spreading.add(own)
+    return own
 
 
 def writer(function: Function) -> Function:
@@ -273,9 +317,9 @@ def _itself(found: Array, given: list[Any], models: list[Any]) -> Any:
     return None
 
 
-def _laid_out(found: Array, model: Base, limit: int) -> Any:
+def _laid_out(found: Array, model: Base, limits: Limits) -> Any:
     """A NumPy array as a distributed one; NotImplemented if it is too large to stay whole."""
-    if found.nbytes >= (limit, WIDER * limit)[found.ndim > 1]:
+    if found.nbytes >= limits[found.ndim > 1]:
         return NotImplemented
     layout, shape = model.layout, found.shape
     result = _new(model.plain_type)  # also for a memory-mapped file
@@ -289,12 +333,12 @@ def _laid_out(found: Array, model: Base, limit: int) -> Any:
     return result
 
 
-def _given_out(found: Any, model: Base, limit: int) -> Any:
+def _given_out(found: Any, model: Base, limits: Limits) -> Any:
     """NumPy's result with distributed arrays in place of NumPy's; or NotImplemented, as above."""
     if type(found) is _array:
-        return _laid_out(found, model, limit)
+        return _laid_out(found, model, limits)
     if isinstance(found, (tuple, list)):
-        items = [_given_out(item, model, limit) for item in found]
+        items = [_given_out(item, model, limits) for item in found]
         large = any(item is NotImplemented for item in items)
         return NotImplemented if large else sequence_like(found, items)
     return found
@@ -320,18 +364,32 @@ def answer_to_two(ufunc: np.ufunc, x: Base, y: Base) -> Any:
     if settings.reproducible or not (first.is_whole and second.is_whole):
         return NotImplemented
     product = ufunc.signature is not None
-    if (_multiplies if product else _grows)(first.shape, second.shape):
+    limits = settings.cut_from
+    if (_multiplies if product else _grows)(first.shape, second.shape, limits):
         return NotImplemented
-    limit = settings.replicate_below
-    blocks = _two_blocks(x, y, limit)
+    blocks = _two_blocks(x, y, limits)
     if blocks is None:
         return NotImplemented
     found = ufunc(*blocks)
     if type(found) is not _array:
-        return _given_out(found, x, limit)
+        return _given_out(found, x, limits)
     if product and not (first.is_replicated and second.is_replicated):
         return NotImplemented  # where a product goes is for the contractions to say
-    return _laid_out(found, x, limit)
+    return _laid_out(found, x, limits)
+
+
+def answer_to_method(
+    ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """As :func:`answer`, for a method of a ufunc that gives a new array."""
+    if method not in _METHODS or ufunc not in _FOLDING or "out" in kwargs:
+        return NotImplemented
+    return answer(_outer(ufunc) if method == "outer" else getattr(ufunc, method), inputs, kwargs)
+
+
+@lru_cache(maxsize=64)
+def _outer(ufunc: np.ufunc) -> Callable[..., Any]:
+    return bounded(ufunc.outer, of_product)
 
 
 def answer_to_key(x: Base, key: Any) -> Any:
@@ -339,31 +397,21 @@ def answer_to_key(x: Base, key: Any) -> Any:
     if x.layout.replicas is None or not isinstance(key, Base) or key.layout.replicas is None:
         return NotImplemented
     settings = in_force()
-    limit = settings.replicate_below
-    block, index = _block(x, limit, whole=False), _block(key, limit, whole=False)
+    limits = settings.cut_from
+    block, index = _block(x, limits, whole=False), _block(key, limits, whole=False)
     if settings.reproducible or block is None or index is None or x.mesh is not key.mesh:
         return NotImplemented
-    return _given_out(block[index], x, limit)
+    return _given_out(block[index], x, limits)
 
 
-def _grows(a: Shape, b: Shape) -> bool:
-    """Whether shapes broadcast to one that may be much larger than both."""
+def _grows(a: Shape, b: Shape, limits: Limits) -> bool:
+    """Whether shapes broadcast to one larger than both, which may be too large to stay whole."""
     if a == b or a[len(a) - len(b) :] == b or b[len(b) - len(a) :] == a:
         return False
-    return _broadcast_is_large(a, b)
+    return _WIDEST * _grown_size((a, b)) >= limits[1]
 
 
-@lru_cache(maxsize=1024)
-def _broadcast_is_large(a: Shape, b: Shape) -> bool:
-    """Whether shapes broadcast to one of many elements; loops ask about the same ones again."""
-    if prod(a) * prod(b) <= _MOST:
-        return False
-    longer, common = (a if len(a) > len(b) else b), min(len(a), len(b))
-    lead = prod(longer[: len(longer) - common])
-    return lead * prod(map(max, a[len(a) - common :], b[len(b) - common :])) > _MOST
-
-
-def _multiplies(a: Shape, b: Shape) -> bool:
+def _multiplies(a: Shape, b: Shape, _: Limits) -> bool:
     """Whether operands are not vectors and matrices, or their product may be large."""
     if len(a) not in _PLANE or len(b) not in _PLANE:
         return True

@@ -1,7 +1,7 @@
 """Making distributed arrays, from arrays or empty, and converting operands."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -15,7 +15,7 @@ from distarray.array.movement import moved
 from distarray.array.registry import Objects, implements
 from distarray.array.storage import natural
 from distarray.comm import DeviceMesh, default_mesh, own_mesh
-from distarray.config import WIDER, config
+from distarray.config import config
 from distarray.errors import LayoutError, MeshError
 from distarray.layout import Fold, Layout, Placement, Replicate, Shard
 from distarray.plan import Route, plan_across, stays
@@ -29,6 +29,7 @@ __all__ = [
     "empty",
     "from_section",
     "given_by",
+    "grown_layout",
     "listed",
     "placed_layout",
     "reversed_dims",
@@ -48,14 +49,27 @@ def default_layout(shape: Sequence[int], itemsize: int, mesh: DeviceMesh) -> Lay
     dimensions) are replicated. Others are cut along their first dimension, or along the longest one
     if the first is too short to give every rank a part.
     """
-    return _default_layout(tuple(shape), itemsize, mesh.shape, config.settings.replicate_below)
+    return _default_layout(tuple(shape), itemsize, mesh.shape, config.settings.cut_from)
+
+
+def grown_layout(
+    shape: Sequence[int], itemsize: int, mesh: DeviceMesh, operands: Iterable[Any]
+) -> Layout:
+    """The layout of what operands that every rank has broadcast to, which takes no message.
+
+    It is replicated unless it is larger than each of them: then it is laid out as a new array.
+    """
+    nbytes = itemsize * prod(shape)
+    if all(x.nbytes < nbytes for x in operands):
+        return default_layout(shape, itemsize, mesh)
+    return Layout.replicated(tuple(shape), mesh.shape)
 
 
 @lru_cache(maxsize=1024)
 def _default_layout(
-    shape: tuple[int, ...], itemsize: int, mesh_shape: tuple[int, ...], limit: int
+    shape: tuple[int, ...], itemsize: int, mesh_shape: tuple[int, ...], limits: tuple[int, int]
 ) -> Layout:
-    if not shape or itemsize * prod(shape) < (limit if len(shape) == 1 else WIDER * limit):
+    if not shape or itemsize * prod(shape) < limits[len(shape) > 1]:
         return Layout.replicated(shape, mesh_shape)
     dim = 0 if shape[0] >= prod(mesh_shape) else shape.index(max(shape))
     return Layout.chunked(shape, mesh_shape, [Shard(dim)] * len(mesh_shape))

@@ -167,6 +167,10 @@ def call_ufunc(
     key: Any = ufunc if method == "__call__" else (ufunc, method)
     if key in FUNCTIONS:
         return call(key, *inputs, **kwargs)
+    if unwatched[0]:
+        found = at_hand.answer_to_method(ufunc, method, inputs, kwargs)
+        if found is not NotImplemented:
+            return found
     passed.number += 1
     if method == "__call__" and len(inputs) == ufunc.nin and "out" not in kwargs:
         passed.harmless += 1

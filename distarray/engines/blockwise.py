@@ -7,7 +7,6 @@ own part is not copied: see :mod:`distarray.engines.cells`.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -19,6 +18,7 @@ from distarray.array import (
     as_distarray,
     common_mesh,
     faults,
+    floaterrors,
     movement,
     single,
     temporaries,
@@ -26,25 +26,16 @@ from distarray.array import (
 )
 from distarray.array.pieces import Part, Pieces
 from distarray.array.portable import Adapted
-from distarray.array.probes import (
-    as_mask,
-    check_shapes,
-    check_writeable,
-    refuse_shapes,
-    result_types,
-)
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.engines.cells import Call, evaluate
+from distarray.engines.requests import NUMBERS, Request, working_layout
 from distarray.layout import Box, Coords, Layout
 from distarray.plan import plan_exchange, propagate, restrict
-from distarray.typing import Array, ArrayLike, DType, Shape
+from distarray.typing import Array, ArrayLike, Shape
 
 __all__ = ["apply_blockwise", "in_one_layout", "prepare"]
 
-_SCALARS = frozenset({bool, int, float, complex})
-#: Functions that NumPy is asked about when shapes do not broadcast: they may check types first.
-_ASKED = frozenset({operator.eq, operator.ne, np.clip, np.where, np.isclose})
 #: More pieces of one operand than this are put together before the call.
 _MOST_PIECES = 16
 
@@ -54,9 +45,12 @@ def apply_blockwise(
     inputs: Sequence[ArrayLike],
     outs: Sequence[DistArray | None] = (),
     where: ArrayLike | bool = True,
+    whole: bool = False,
     **keywords: Any,
 ) -> Any:
     """Call an elementwise NumPy function on distributed operands, broadcasting them.
+
+    What replicated operands broadcast to is cut if it is large: each rank computes its part.
 
     Parameters
     ----------
@@ -68,6 +62,8 @@ def apply_blockwise(
         Arrays for the results; the call is then made in their layout.
     where : array_like of bool
         As in a ufunc call.
+    whole : bool
+        Whether what replicated operands broadcast to is replicated, however large it is.
     **keywords
         For `function`.
 
@@ -87,8 +83,8 @@ def apply_blockwise(
         found = in_one_layout(inputs)
         if found is not None and found[1].shape and found[2].device_type == "cpu":
             return _wrapped(function(*found[0], **keywords), found[1], found[2])
-    request = _Request(function, inputs, outs, where, keywords)
-    layout = _working_layout(request)
+    request = Request(function, inputs, outs, where, keywords)
+    layout, grown = working_layout(request, whole)
     if request.is_bare and temporaries.is_late(function, request.arrays, layout):
         parts = [_late_part(x, layout) for x in request.operands]
         later = temporaries.put_off_in(function, request.operands, parts, layout)
@@ -97,9 +93,7 @@ def apply_blockwise(
         call = _bare_call(request, layout, parts)
     else:
         call = _call(request, layout)
-    fails_alone = _depends(request)
-    value = agreed(request.mesh.group, partial(evaluate, call)) if fails_alone else evaluate(call)
-    return _results(value, request, layout)
+    return _results(_evaluated(call, request, grown), request, layout)
 
 
 # -- operands of one layout ------------------------------------------------------------------------
@@ -121,7 +115,7 @@ def in_one_layout(operands: Iterable[Any]) -> tuple[list[Any], Layout, DeviceMes
             elif x.layout is not layout or x.mesh is not mesh:
                 return None
             x = x.block
-        elif kind not in _SCALARS:
+        elif kind not in NUMBERS:
             return None
         blocks.append(x)
     return None if layout is None else (blocks, layout, mesh)
@@ -136,86 +130,7 @@ def _wrapped(value: Any, layout: Layout, mesh: DeviceMesh) -> Any:
 # -- operands of any layout ------------------------------------------------------------------------
 
 
-class _Request:
-    """A call with its operands on one mesh; raises NumPy's errors about a mask and `outs`.
-
-    Attributes
-    ----------
-    operands : list of DistArray or number
-        The inputs.
-    mask : DistArray or None
-        The call's `where`.
-    arrays : list of DistArray
-        The distributed arrays among them.
-    given : list of DistArray
-        The arrays for results.
-    mesh : DeviceMesh
-        That of all.
-    """
-
-    __slots__ = ("arrays", "function", "given", "keywords", "mask", "mesh", "operands", "outs")
-
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        inputs: Sequence[ArrayLike],
-        outs: Sequence[DistArray | None],
-        where: ArrayLike | bool,
-        keywords: dict[str, Any],
-    ) -> None:
-        self.function, self.outs, self.keywords = function, outs, keywords
-        self.mesh = mesh = common_mesh(*inputs, *outs, where)
-        self.operands: list[Any] = [
-            x if type(x) in _SCALARS else as_distarray(x, mesh) for x in inputs
-        ]
-        self.arrays = [x for x in self.operands if isinstance(x, DistArray)]
-        self.mask: DistArray | None = None
-        if where is not True:
-            self.mask = as_mask(where, mesh)
-            self.arrays.append(self.mask)
-        self.given = [out for out in outs if out is not None]
-        check_writeable(self.given)
-
-    @property
-    def is_bare(self) -> bool:
-        """Whether the call is one of operands alone."""
-        return not self.keywords and not self.outs and self.mask is None
-
-    def result_types(self) -> list[DType]:
-        """Data types of the results; raises what NumPy raises about those of the operands."""
-        is_unmixed = len(self.arrays) == len(self.operands) and type(self.function) is np.ufunc
-        if self.is_bare and is_unmixed:
-            return _ufunc_types(self.function, tuple([x.dtype for x in self.arrays]))
-        return result_types(self.function, self.operands, self.outs, self.keywords)
-
-
-@lru_cache(maxsize=1024)
-def _ufunc_types(ufunc: np.ufunc, dtypes: tuple[DType, ...]) -> list[DType]:
-    return result_types(ufunc, [np.empty(0, dtype) for dtype in dtypes], (), {})
-
-
-def _working_layout(request: _Request) -> Layout:
-    """The layout to compute in: that of the `outs`, or the one for which least has to move."""
-    try:
-        if request.given:
-            check_shapes(request.arrays, request.given)
-        return _chosen_layout([*request.given, *request.arrays])
-    except ValueError:
-        if isinstance(request.function, np.ufunc) or request.function in _ASKED:
-            refuse_shapes(request.function, request.operands, request.outs, request.keywords)
-        raise
-
-
-def _chosen_layout(arrays: Sequence[DistArray]) -> Layout:
-    first = arrays[0].layout
-    for x in arrays:
-        if x.layout is not first:
-            layouts, sizes = [x.layout for x in arrays], [x.itemsize for x in arrays]
-            return propagate(tuple(layouts), tuple(sizes)).result
-    return first
-
-
-def _call(request: _Request, layout: Layout) -> Call:
+def _call(request: Request, layout: Layout) -> Call:
     """This rank's call, with the parts of the operands that other ranks send.
 
     NumPy's errors are raised before anything is sent, on all ranks.
@@ -230,14 +145,14 @@ def _call(request: _Request, layout: Layout) -> Call:
     return Call(_callee(request), parts, mask, outs, shape, dtypes, request.keywords)
 
 
-def _bare_call(request: _Request, layout: Layout, parts: Sequence[Any]) -> Call:
+def _bare_call(request: Request, layout: Layout, parts: Sequence[Any]) -> Call:
     """This rank's call, of operands alone, whose parts are there or blocks of arrays."""
     blocks = [x.block if isinstance(x, DistArray) else x for x in parts]
     shape = layout.local_shape(request.mesh.coords)
     return Call(_callee(request), blocks, None, [], shape, request.result_types(), {})
 
 
-def _is_asked(request: _Request, layout: Layout) -> bool:
+def _is_asked(request: Request, layout: Layout) -> bool:
     """Whether NumPy is asked for the data types of the results before the call.
 
     Where all arrays have one layout, the call itself raises on all ranks; but CuPy refuses less.
@@ -250,7 +165,7 @@ def _is_asked(request: _Request, layout: Layout) -> bool:
     return bool(request.given) and any(out.layout is not layout for out in request.given)
 
 
-def _callee(request: _Request) -> Callable[..., Any]:
+def _callee(request: Request) -> Callable[..., Any]:
     """The function as it takes blocks, and blocks for results."""
     function = request.function
     if request.mesh.device_type != "cpu":
@@ -258,7 +173,7 @@ def _callee(request: _Request) -> Callable[..., Any]:
     return faults.DETOURS.get(function, function) if isinstance(function, np.ufunc) else function
 
 
-def _target(out: DistArray, request: _Request, layout: Layout) -> Array:
+def _target(out: DistArray, request: Request, layout: Layout) -> Array:
     """A block to compute into: an `out`'s own, or a fresh one if that lies otherwise.
 
     With a mask not all elements will be written: a fresh one begins with those of `out`.
@@ -270,7 +185,19 @@ def _target(out: DistArray, request: _Request, layout: Layout) -> Array:
     return fresh
 
 
-def _depends(request: _Request) -> bool:
+def _evaluated(call: Call, request: Request, grown: bool) -> Any:
+    """The blocks of the results; what one rank alone raises is raised on all.
+
+    `grown`: every rank has all operands, so that nobody else looks after floating-point errors.
+    """
+    if _depends(request):
+        return agreed(request.mesh.group, partial(evaluate, call))
+    if grown and floaterrors.raises():
+        return floaterrors.agreed(request.mesh, evaluate, call)
+    return evaluate(call)
+
+
+def _depends(request: Request) -> bool:
     """Whether a rank may fail by itself, for elements that it holds.
 
     An object may lack the operation; converted to a string, or from one, an element may be too
@@ -282,7 +209,7 @@ def _depends(request: _Request) -> bool:
     return bool(request.given) and any(out.block.dtype.kind in "SU" for out in request.given)
 
 
-def _results(value: Any, request: _Request, layout: Layout) -> Any:
+def _results(value: Any, request: Request, layout: Layout) -> Any:
     """The blocks of the results as arrays, those of `outs` among them."""
     mesh, outs = request.mesh, request.outs
     if not outs:
@@ -296,7 +223,7 @@ def _results(value: Any, request: _Request, layout: Layout) -> Any:
     return found if isinstance(value, tuple) else found[0]
 
 
-def _gives_scalar(request: _Request) -> bool:
+def _gives_scalar(request: Request) -> bool:
     """Whether NumPy's result for 0-d operands is a scalar; CuPy's always is an array."""
     if isinstance(request.function, np.ufunc):
         return True
@@ -323,7 +250,7 @@ def prepare(*inputs: ArrayLike) -> tuple[list[Any], Layout, DeviceMesh]:
     Numbers stay as they are; blocks still broadcast against one another.
     """
     mesh = common_mesh(*inputs)
-    operands = [x if type(x) in _SCALARS else as_distarray(x, mesh) for x in inputs]
+    operands = [x if type(x) in NUMBERS else as_distarray(x, mesh) for x in inputs]
     arrays = [x for x in operands if isinstance(x, DistArray)]
     layouts, sizes = tuple([x.layout for x in arrays]), tuple([x.itemsize for x in arrays])
     result = propagate(layouts, sizes).result

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import prod
 from operator import index
 from typing import Any
 
@@ -14,13 +13,12 @@ from distarray.array import (
     DistArray,
     as_distarray,
     common_mesh,
-    default_layout,
+    grown_layout,
     implements,
     to_layout,
     wrap,
 )
 from distarray.array.probes import hollow
-from distarray.config import config
 from distarray.layout import Cut, Layout
 from distarray.plan import broadcast_shapes
 from distarray.typing import ArrayLike, ShapeLike
@@ -87,10 +85,7 @@ def stretched(x: DistArray, shape: tuple[int, ...]) -> DistArray:
 def _stretched_layout(x: DistArray, shape: tuple[int, ...]) -> Layout:
     """The layout of the result: that of `x`, unless `x` is replicated and only the result large."""
     if x.layout.is_replicated:
-        nbytes = x.itemsize * prod(shape)
-        if x.nbytes < nbytes >= config.replicate_below:
-            return default_layout(shape, x.itemsize, x.mesh)
-        return Layout.replicated(shape, x.mesh.shape)
+        return grown_layout(shape, x.itemsize, x.mesh, [x])
     return _kept_layout(x.layout, shape)
 
 

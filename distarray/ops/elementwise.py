@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array.at_hand import spreads
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import check_shapes, condition, result_types
 from distarray.engines.blockwise import apply_blockwise
@@ -61,7 +62,7 @@ def _blockwise(
         return apply_blockwise(function, inputs, (into,), where, **keywords)
     where = condition(where)
     check_shapes([x for x in (*inputs, where) if np.ndim(x)], (into,))
-    value = apply_blockwise(function, inputs, **keywords).full()
+    value = apply_blockwise(function, inputs, whole=True, **keywords).full()
     np.copyto(into, value, keywords.get("casting", "same_kind"), np.asarray(where))
     return into
 
@@ -69,7 +70,7 @@ def _blockwise(
 # -- limits and rounding -------------------------------------------------------------------------
 
 
-@implements(np.clip, at=True)
+@implements(np.clip, at=True, small=spreads(np.clip))
 def clip(
     a: ArrayLike,
     a_min: ArrayLike = _NO_VALUE,
@@ -338,7 +339,7 @@ def astype(
 # -- comparisons of whole arrays -----------------------------------------------------------------
 
 
-@implements(np.isclose, at=True)
+@implements(np.isclose, at=True, small=spreads(np.isclose))
 def isclose(
     a: ArrayLike,
     b: ArrayLike,

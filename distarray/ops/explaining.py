@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray
+from distarray.array import DistArray, grown_layout
 from distarray.array.explaining import settling
 from distarray.array.probes import tiny
 from distarray.comm.ledger import size_text
@@ -119,14 +119,17 @@ def _elementwise(title: str, ufunc: Any, operands: Sequence[Any]) -> Explanation
     every: list[Any] = [*arrays, *whole]
     sizes = [x.dtype.itemsize for x in every]
     layouts += [Layout.replicated(x.shape, mesh_shape) for x in whole]
-    plan = propagate(tuple(layouts), tuple(sizes))
-    for number, (have, want) in enumerate(zip(layouts, plan.operands, strict=True), 1):
-        steps.append(explain_move(have, want, sizes[number - 1], f"operand {number}"))
     made: Any = ufunc(
         *[tiny(x.shape, x.dtype) if isinstance(x, DistArray) else x for x in operands]
     )
     itemsize = (made[0] if isinstance(made, tuple) else made).dtype.itemsize
-    return Explanation(title, steps, plan.result, itemsize, size_text)
+    plan = propagate(tuple(layouts), tuple(sizes))
+    result = plan.result
+    if plan.may_be_cut:
+        result = grown_layout(result.shape, itemsize, arrays[0].mesh, every)
+    for number, (have, want) in enumerate(zip(layouts, plan.operands, strict=True), 1):
+        steps.append(explain_move(have, want, sizes[number - 1], f"operand {number}"))
+    return Explanation(title, steps, result, itemsize, size_text)
 
 
 def _product(title: str, ufunc: Any, a: DistArray, b: DistArray) -> Explanation:

@@ -213,7 +213,7 @@ def _into_numpy(
         inputs = _as_wide(inputs, next(out.shape for out in outs if out is not None))
     # With a mask NumPy also reads the elements of an `out`, whose text may not be a number.
     masked = where if is_masked and any(o is not None for o in ours) else True
-    value = apply_blockwise(ufunc, inputs, ours, masked, **kwargs)
+    value = apply_blockwise(ufunc, inputs, ours, masked, whole=True, **kwargs)
     values = value if isinstance(value, tuple) else (value,)
     _copy_to_numpy(outs, values, kwargs.get("casting", "same_kind"), where)
     found = [value if out is None else out for out, value in zip(outs, values, strict=True)]

@@ -17,10 +17,22 @@ __all__ = ["Propagation", "broadcast_shapes", "propagate", "restrict", "shape_te
 
 
 class Propagation(NamedTuple):
-    """Layouts of an elementwise operation: of its result, and of each operand during it."""
+    """Layouts of an elementwise operation.
+
+    Attributes
+    ----------
+    result : Layout
+        Of its result.
+    operands : tuple of Layout
+        Of each operand during it.
+    may_be_cut : bool
+        Whether every rank has all operands, and the result has more elements than each: if it is
+        large, every rank makes a part of it, without a message.
+    """
 
     result: Layout
     operands: tuple[Layout, ...]
+    may_be_cut: bool
 
 
 def shape_text(shape: Sequence[int]) -> str:
@@ -81,7 +93,8 @@ def propagate(layouts: tuple[Layout, ...], itemsizes: tuple[int, ...]) -> Propag
         candidates = _candidates(layouts, shape)
         costs = [_cost(layouts, itemsizes, candidate) for candidate in candidates]
         best = candidates[costs.index(min(costs))]
-    return Propagation(best, tuple([restrict(best, layout.shape) for layout in layouts]))
+    grows = best.is_replicated and best.size > max([layout.size for layout in layouts])
+    return Propagation(best, tuple([restrict(best, layout.shape) for layout in layouts]), grows)
 
 
 def _cost(

@@ -31,6 +31,10 @@ CALLS = {
     "an array of NumPy's first": lambda lay: np.dot(PLANE, lay(LINE)),
     "a ufunc": lambda lay: np.hypot(lay(LINE), lay(PLANE)),
     "a ufunc of two results": lambda lay: np.divmod(lay(PLANE), 2.5),
+    "a fold of a ufunc": lambda lay: np.maximum.reduce(lay(PLANE), axis=(0, 1)),
+    "a scan of a ufunc": lambda lay: np.multiply.accumulate(lay(PLANE), axis=1),
+    "all pairs": lambda lay: np.add.outer(lay(LINE), lay(PLANE)),
+    "all pairs with an array of NumPy's": lambda lay: np.subtract.outer(LINE, lay(LINE)),
     "a product": lambda lay: lay(PLANE) @ lay(LINE),
     "numbers": lambda lay: lay(LINE) @ lay(LINE),
     "broadcast": lambda lay: np.subtract(lay(LINE)[:, None], lay(LINE)),
@@ -207,6 +211,29 @@ def test_a_result_that_is_not_small_is_not_made_by_numpy(name):
         assert isinstance(called(8), DistArray)
         assert called(3000) is NotImplemented
         assert all(x is NotImplemented for x in made)
+
+
+@pytest.mark.host
+def test_what_broadcasts_to_too_much_is_not_made_in_vain(monkeypatch):
+    mesh, made = DeviceMesh(ranks=[0]), []
+    monkeypatch.setattr(at_hand, "_spreading", set())
+
+    def added(*operands):
+        made.append(operands)
+        return np.add(*operands)
+
+    at_hand.spreads(added)
+    if mesh.coords is not None:
+        x = distribute(np.arange(200.0), mesh, src=None)
+        with nothing_is_watched(), config.override(replicate_below=2**17):
+            for call in (at_hand.answer_for_two, lambda f, *xs: at_hand.answer(f, xs, {})):
+                assert call(added, x[:, None], x) is NotImplemented
+                assert not made
+                assert_matches(
+                    call(added, x[:, None], x[:100]), np.add.outer(*[x.full()] * 2)[:, :100]
+                )
+                assert len(made) == 1
+                made.clear()
 
 
 @pytest.mark.host

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, to_layout, wrap
+from distarray.array import DistArray, floaterrors, to_layout, wrap
 from distarray.config import config
 from distarray.engines.contracting.exact import exact_contraction
 from distarray.engines.contracting.execution import execute
@@ -45,6 +45,17 @@ def contract(
     the result, and two more small allreduces; for products element by element that are summed,
     such as those of vectors, the products as a temporary.
     """
+    if floaterrors.raises() and _is_divided(program, operands):
+        return floaterrors.agreed(operands[0].mesh, _carry_out, program, operands, out)
+    return _carry_out(program, operands, out)
+
+
+def _is_divided(program: Program, operands: Sequence[DistArray]) -> bool:
+    """Whether ranks that have all operands make parts of the result, whose errors others miss."""
+    return not program.plan.local.is_whole and all(x.layout.is_replicated for x in operands)
+
+
+def _carry_out(program: Program, operands: Sequence[DistArray], out: DistArray | None) -> DistArray:
     if not program.rounds or not config.settings.reproducible:
         return execute(program, operands, out)
     if _is_sum_of_products(program.spec):

@@ -33,7 +33,7 @@ def _apply_or_raise(
 
     found = apply_blockwise(guarded, operands)
     error = errors[0] if errors else None
-    if any(not x.layout.is_replicated for x in operands):
+    if not (found[0] if results > 1 else found).layout.is_replicated:
         agree(operands[0].mesh.group, error)
     elif error is not None:
         raise error

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, movement
+from distarray.array.at_hand import spreads
 from distarray.array.base import is_number
 from distarray.array.one_rank import Alone
 from distarray.array.probes import check_cast, condition, refuse_shapes
@@ -24,7 +25,7 @@ __all__ = ["choose", "copyto", "select", "where"]
 _MISSING: Any = object()
 
 
-@implements(np.where, computes=False)
+@implements(np.where, computes=False, small=spreads(np.where))
 def where(condition: ArrayLike, x: ArrayLike = _MISSING, y: ArrayLike = _MISSING, /) -> Any:
     """Elements of `x` where a condition holds, else of `y`; without both, :func:`numpy.nonzero`.
 
@@ -133,7 +134,7 @@ def choose(
     def chosen(numbers: Array, *blocks: Array) -> Array:
         return np.choose(numbers, blocks, mode=mode)  # type: ignore[call-overload, no-any-return]
 
-    result = apply_blockwise(chosen, [index, *arrays])
+    result = apply_blockwise(chosen, [index, *arrays], whole=out is not None)
     if out is None:
         return finished(result, None)
     if out.shape != result.shape:
