@@ -60,6 +60,7 @@ def prepare() -> Any:
         from distarray.runner.files import FILES
 
         FILES.install()  # before NumPy is imported, which keeps references to `open`
+        import_module("distarray.ops.random")  # here each import is faster than in a program
     return import_module("distarray.notebook.cells")
 
 

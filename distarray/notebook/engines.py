@@ -20,13 +20,15 @@ __all__ = ["Engines", "default_ranks", "join", "start"]
 P = ParamSpec("P")
 #: Seconds that engines may take to start.
 PATIENCE = 120.0
-#: One process with threads, instead of ten processes, for a handful of engines.
-_CONTROLLER = [
-    "--log-level=40",
-    "--IPController.use_threads=True",
-    "--IPController.broadcast_scheduler_depth=0",
-]
+#: Milliseconds between two heartbeats, of which an engine has to answer two before it counts as
+#: there; and for how long it may miss them, by the controller's and by its own reckoning.
+_BEAT, _SILENCE = 250, 120_000
 _PROGRAM = [sys.executable, "-m", "distarray.notebook.engine"]
+_ENGINE = [
+    "--IPEngine.enable_nanny=False",
+    f"--IPEngine.max_heartbeat_misses={_SILENCE // (_BEAT + 500)}",  # it looks that much later
+    "--log-level=40",
+]
 #: The characters of a job's output that are shown when it has ended.
 _TAIL = 4000
 #: Lines by which MPICH's launcher frames what it says.
@@ -156,7 +158,7 @@ def start(ranks: int) -> Engines:
         n=ranks,
         cluster_id=f"distarray-{os.getpid()}-{os.urandom(4).hex()}",
         controller_ip="*" if in_job else "",
-        controller_args=_CONTROLLER,
+        controller_args=_controller_arguments(ranks),
         send_engines_connection_env=False,  # they start beside the controller, and await its file
         log_level=40,
         delay=0.0,
@@ -164,7 +166,7 @@ def start(ranks: int) -> Engines:
     config = cluster.config
     config.MPIEngineSetLauncher.mpi_cmd = _launcher(ranks)
     config.MPIEngineSetLauncher.engine_cmd = _PROGRAM
-    config.MPIEngineSetLauncher.engine_args = ["--IPEngine.enable_nanny=False", "--log-level=40"]
+    config.MPIEngineSetLauncher.engine_args = _ENGINE
     config.IPEngine.enable_nanny = False
     config.LocalControllerLauncher.controller_cmd = [*_PROGRAM, "controller"]
     config.BaseLauncher.environment = _environment(ranks)
@@ -176,6 +178,21 @@ def start(ranks: int) -> Engines:
     except BaseException:
         _end(cluster)
         raise
+
+
+def _controller_arguments(ranks: int) -> list[str]:
+    """One process with threads, instead of ten processes, whose engines register soon.
+
+    Where there are many, hearts beat less often: one process hears all of them.
+    """
+    beat = max(_BEAT, ranks)
+    return [
+        "--log-level=40",
+        "--IPController.use_threads=True",
+        "--IPController.broadcast_scheduler_depth=0",
+        f"--HeartMonitor.period={beat}",
+        f"--HeartMonitor.max_heartmonitor_misses={_SILENCE // beat}",
+    ]
 
 
 def _wait(cluster: Cluster, client: Client, ranks: int) -> None:
