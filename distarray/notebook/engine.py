@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["KERNEL", "main", "prepare"]
+__all__ = ["KERNEL", "call", "main", "prepare"]
 
 #: The variable that has the number of the kernel's process.
 KERNEL = "DISTARRAY_KERNEL"
@@ -48,8 +48,13 @@ def _began(process: str) -> str:
     return "" if words[0] in "ZX" else words[19]
 
 
+def call(name: str, *args: object) -> Any:
+    """Call a function of `cells`, which the kernel names: it does not import that itself."""
+    return getattr(prepare(), name)(*args)
+
+
 def prepare() -> Any:
-    """What the kernel calls on an engine, the module `cells`.
+    """The module `cells`, imported after what has to be replaced before.
 
     Raises
     ------

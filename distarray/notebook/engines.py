@@ -6,18 +6,16 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 import ipyparallel
 
-from distarray.notebook.engine import KERNEL
+from distarray.notebook.engine import KERNEL, call
 from distarray.notebook.shapes import Client, Cluster, Pending
 
 __all__ = ["Engines", "default_ranks", "join", "start"]
 
-P = ParamSpec("P")
 #: Seconds that engines may take to start.
 PATIENCE = 120.0
 #: Milliseconds between two heartbeats, of which an engine has to answer two before it counts as
@@ -57,7 +55,7 @@ class Engines:
         self._client = client
         self._owned = owned
         try:
-            facts = client[:].apply_async(_join).get_dict(PATIENCE)
+            facts = client[:].apply_async(call, "join").get_dict(PATIENCE)
         except Exception as error:
             raise RuntimeError(f"the engines cannot be ranks: {error}") from None
         #: What each rank has told about itself.
@@ -76,14 +74,14 @@ class Engines:
         """The number of ranks."""
         return len(self.facts)
 
-    def call(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Pending:
-        """Call a function on all ranks; the pending results, in the order of the ranks."""
-        pending: Pending = self._all.apply_async(function, *args, **kwargs)
+    def call(self, name: str, *args: object) -> Pending:
+        """Call a function of `cells` on all ranks; the pending results, in their order."""
+        pending: Pending = self._all.apply_async(call, name, *args)
         return pending
 
-    def call_first(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Pending:
-        """Call a function on rank 0, which sends nothing."""
-        pending: Pending = self._first.apply_async(function, *args, **kwargs)
+    def call_first(self, name: str, *args: object) -> Pending:
+        """Call a function of `cells` on rank 0, which sends nothing."""
+        pending: Pending = self._first.apply_async(call, name, *args)
         return pending
 
     def outputs(self, pending: Pending) -> list[dict[str, Any]]:
@@ -128,12 +126,6 @@ def _end(cluster: Cluster) -> None:
     for path in Path(cluster.profile_dir).glob(f"log/*{cluster.cluster_id}*"):
         with contextlib.suppress(OSError):
             path.unlink()
-
-
-def _join() -> Any:
-    from distarray.notebook.engine import prepare
-
-    return prepare().join()
 
 
 def default_ranks() -> int:
