@@ -14,6 +14,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from distarray.notebook.shapes import Argument
+
 __all__ = ["KERNEL", "call", "main", "prepare"]
 
 #: The variable that has the number of the kernel's process.
@@ -48,7 +50,7 @@ def _began(process: str) -> str:
     return "" if words[0] in "ZX" else words[19]
 
 
-def call(name: str, *args: object) -> Any:
+def call(name: str, *args: Argument) -> Any:
     """Call a function of `cells`, which the kernel names: it does not import that itself."""
     return getattr(prepare(), name)(*args)
 

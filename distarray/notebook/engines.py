@@ -12,7 +12,7 @@ from typing import Any
 import ipyparallel
 
 from distarray.notebook.engine import KERNEL, call
-from distarray.notebook.shapes import Client, Cluster, Pending
+from distarray.notebook.shapes import Argument, Client, Cluster, Pending
 
 __all__ = ["Engines", "default_ranks", "join", "start"]
 
@@ -74,12 +74,12 @@ class Engines:
         """The number of ranks."""
         return len(self.facts)
 
-    def call(self, name: str, *args: object) -> Pending:
+    def call(self, name: str, *args: Argument) -> Pending:
         """Call a function of `cells` on all ranks; the pending results, in their order."""
         pending: Pending = self._all.apply_async(call, name, *args)
         return pending
 
-    def call_first(self, name: str, *args: object) -> Pending:
+    def call_first(self, name: str, *args: Argument) -> Pending:
         """Call a function of `cells` on rank 0, which sends nothing."""
         pending: Pending = self._first.apply_async(call, name, *args)
         return pending

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from distarray.notebook import engines
 from distarray.notebook.outputs import MARK
-from distarray.notebook.shapes import Pending, Shell
+from distarray.notebook.shapes import Argument, Pending, Shell
 from distarray.notebook.stopping import SIGNAL
 
 __all__ = ["RanksError", "Session"]
@@ -175,7 +175,7 @@ class Session:
         self._restart("a rank has ended, and the others with it.")
         raise _error("RankLost", "a rank has ended", f"RankLost: a rank has ended\n{words}")
 
-    def _result(self, name: str, *args: object) -> Any:
+    def _result(self, name: str, *args: Argument) -> Any:
         """What a function of `cells` returns on rank 0."""
         pending = self.engines().call(name, *args)
         while not pending.ready():
