@@ -22,6 +22,7 @@ __all__ = [
     "Trace",
     "check_allowed",
     "forbid_communication",
+    "is_forbidden",
     "listening",
     "note",
     "record",
@@ -98,6 +99,8 @@ class Trace:
     ----------
     events : list of Event
         In the order in which they happened.
+    asks_where : bool
+        Whether they are to know the line of the program, which takes a while to find.
 
     Examples
     --------
@@ -113,6 +116,7 @@ class Trace:
     """
 
     __slots__ = ("_over", "events")
+    asks_where = True
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -233,6 +237,11 @@ def note(text: Note) -> Iterator[None]:
         _note.reset(token)
 
 
+def is_forbidden() -> bool:
+    """Whether communication is forbidden here."""
+    return watching > 0 and _forbidden.get()
+
+
 def check_allowed(kind: str, nbytes: int, text: Note = None) -> None:
     """Raise if communication is forbidden here, before anything has been sent.
 
@@ -245,7 +254,7 @@ def check_allowed(kind: str, nbytes: int, text: Note = None) -> None:
     text : Note
         Their purpose.
     """
-    if watching and _forbidden.get():
+    if is_forbidden():
         purpose = f" ({text})" if text is not None else ""
         raise CommunicationForbidden(
             f"{kind}{purpose} would send {size_text(nbytes)} from this rank inside "
@@ -269,7 +278,8 @@ def record(
     if traces:
         words = "" if text is None else str(text)
         route: Any = text if hasattr(text, "src") else None
-        event = Event(kind, int(nbytes), messages, peers, words, user_line(), away, route)
+        where = user_line() if any(book.asks_where for book in traces) else ""
+        event = Event(kind, int(nbytes), messages, peers, words, where, away, route)
         for book in traces:
             if not book._over:
                 book.events.append(event)

@@ -77,8 +77,8 @@ class Transport(ABC):
 
     @property
     def guarded(self) -> bool:
-        """Whether messages may be forbidden here; then ranks that send nothing check it, too."""
-        return ledger.watching > 0 or get_ident() != self.talker.thread
+        """Whether messages are forbidden here; then ranks that send nothing check it, too."""
+        return ledger.is_forbidden() or get_ident() != self.talker.thread
 
     def check_exchange(self, nbytes: int, note: Note) -> None:
         """Raise CommunicationForbidden if `exchange` would, even if this rank sends nothing."""

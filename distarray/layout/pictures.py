@@ -25,7 +25,8 @@ __all__ = [
 ]
 
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
-EMPTY, LINE, INK = "#eeeeee", "#ffffff", "#555555"
+#: The ink is the text's around the picture, which is light where the page is dark.
+EMPTY, LINE, INK = "#eeeeee", "#ffffff", "currentColor"
 #: Ranks whose blocks are drawn one by one.
 _MOST = 1024
 #: The longer side of a picture, and the least and greatest of the other one.
@@ -153,7 +154,7 @@ class _Frame:
         left, top, wide, high = self._place(box)
         return (
             f'<rect x="{left + 1:.1f}" y="{top + 1:.1f}" width="{max(wide - 2, 1):.1f}" '
-            f'height="{max(high - 2, 1):.1f}" fill="none" stroke="#000000" stroke-width="2"/>'
+            f'height="{max(high - 2, 1):.1f}" fill="none" stroke="{INK}" stroke-width="2"/>'
         )
 
     def labels(self, names: Sequence[str]) -> list[str]:
@@ -201,7 +202,7 @@ def mesh_svg(
         if row < shown_rows and column < shown_columns:
             parts.append(
                 f'<rect x="{column * cell + 1:g}" y="{17 + row * high:g}" width="{cell - 2:g}" '
-                f'height="{high - 2:g}" fill="none" stroke="#000000" stroke-width="2"/>'
+                f'height="{high - 2:g}" fill="none" stroke="{INK}" stroke-width="2"/>'
             )
     dims = [f"{name}=" for name in names] if names else [""] * len(shape)
     text = " x ".join([f"{name}{length}" for name, length in zip(dims, shape, strict=True)])

@@ -253,7 +253,7 @@ def _install(shell: Shell) -> Rank:
     imports.install(Path.cwd())
     libraries.install()
     chance.join(answers)
-    tracebacks.install(False)
+    tracebacks.install(False, way="")
     config.print_gathered = True
     imports.program_builtins.__dict__.update(input=_refuse_input)
     shell.set_hook("show_in_pager", lambda shell, page, *about: _print_page(page), 0)

@@ -14,7 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["KERNEL", "main", "prepare"]
+from distarray.notebook.shapes import Argument
+
+__all__ = ["KERNEL", "call", "main", "prepare"]
 
 #: The variable that has the number of the kernel's process.
 KERNEL = "DISTARRAY_KERNEL"
@@ -48,8 +50,13 @@ def _began(process: str) -> str:
     return "" if words[0] in "ZX" else words[19]
 
 
+def call(name: str, *args: Argument) -> Any:
+    """Call a function of `cells`, which the kernel names: it does not import that itself."""
+    return getattr(prepare(), name)(*args)
+
+
 def prepare() -> Any:
-    """What the kernel calls on an engine, the module `cells`.
+    """The module `cells`, imported after what has to be replaced before.
 
     Raises
     ------
@@ -60,6 +67,7 @@ def prepare() -> Any:
         from distarray.runner.files import FILES
 
         FILES.install()  # before NumPy is imported, which keeps references to `open`
+        import_module("distarray.ops.random")  # here each import is faster than in a program
     return import_module("distarray.notebook.cells")
 
 

@@ -6,27 +6,27 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ParamSpec
+from typing import Any
 
 import ipyparallel
 
-from distarray.notebook.engine import KERNEL
-from distarray.notebook.shapes import Client, Cluster, Pending
+from distarray.notebook.engine import KERNEL, call
+from distarray.notebook.shapes import Argument, Client, Cluster, Pending
 
 __all__ = ["Engines", "default_ranks", "join", "start"]
 
-P = ParamSpec("P")
 #: Seconds that engines may take to start.
 PATIENCE = 120.0
-#: One process with threads, instead of ten processes, for a handful of engines.
-_CONTROLLER = [
-    "--log-level=40",
-    "--IPController.use_threads=True",
-    "--IPController.broadcast_scheduler_depth=0",
-]
+#: Milliseconds between two heartbeats, of which an engine has to answer two before it counts as
+#: there; and for how long it may miss them, by the controller's and by its own reckoning.
+_BEAT, _SILENCE = 250, 120_000
 _PROGRAM = [sys.executable, "-m", "distarray.notebook.engine"]
+_ENGINE = [
+    "--IPEngine.enable_nanny=False",
+    f"--IPEngine.max_heartbeat_misses={_SILENCE // (_BEAT + 500)}",  # it looks that much later
+    "--log-level=40",
+]
 #: The characters of a job's output that are shown when it has ended.
 _TAIL = 4000
 #: Lines by which MPICH's launcher frames what it says.
@@ -55,7 +55,7 @@ class Engines:
         self._client = client
         self._owned = owned
         try:
-            facts = client[:].apply_async(_join).get_dict(PATIENCE)
+            facts = client[:].apply_async(call, "join").get_dict(PATIENCE)
         except Exception as error:
             raise RuntimeError(f"the engines cannot be ranks: {error}") from None
         #: What each rank has told about itself.
@@ -74,14 +74,14 @@ class Engines:
         """The number of ranks."""
         return len(self.facts)
 
-    def call(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Pending:
-        """Call a function on all ranks; the pending results, in the order of the ranks."""
-        pending: Pending = self._all.apply_async(function, *args, **kwargs)
+    def call(self, name: str, *args: Argument) -> Pending:
+        """Call a function of `cells` on all ranks; the pending results, in their order."""
+        pending: Pending = self._all.apply_async(call, name, *args)
         return pending
 
-    def call_first(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Pending:
-        """Call a function on rank 0, which sends nothing."""
-        pending: Pending = self._first.apply_async(function, *args, **kwargs)
+    def call_first(self, name: str, *args: Argument) -> Pending:
+        """Call a function of `cells` on rank 0, which sends nothing."""
+        pending: Pending = self._first.apply_async(call, name, *args)
         return pending
 
     def outputs(self, pending: Pending) -> list[dict[str, Any]]:
@@ -128,12 +128,6 @@ def _end(cluster: Cluster) -> None:
             path.unlink()
 
 
-def _join() -> Any:
-    from distarray.notebook.engine import prepare
-
-    return prepare().join()
-
-
 def default_ranks() -> int:
     """How many ranks are started if nobody says: the job's tasks, or a rank for each core."""
     for name in ("DISTARRAY_RANKS", "SLURM_NTASKS", "SLURM_NPROCS"):
@@ -156,7 +150,7 @@ def start(ranks: int) -> Engines:
         n=ranks,
         cluster_id=f"distarray-{os.getpid()}-{os.urandom(4).hex()}",
         controller_ip="*" if in_job else "",
-        controller_args=_CONTROLLER,
+        controller_args=_controller_arguments(ranks),
         send_engines_connection_env=False,  # they start beside the controller, and await its file
         log_level=40,
         delay=0.0,
@@ -164,7 +158,7 @@ def start(ranks: int) -> Engines:
     config = cluster.config
     config.MPIEngineSetLauncher.mpi_cmd = _launcher(ranks)
     config.MPIEngineSetLauncher.engine_cmd = _PROGRAM
-    config.MPIEngineSetLauncher.engine_args = ["--IPEngine.enable_nanny=False", "--log-level=40"]
+    config.MPIEngineSetLauncher.engine_args = _ENGINE
     config.IPEngine.enable_nanny = False
     config.LocalControllerLauncher.controller_cmd = [*_PROGRAM, "controller"]
     config.BaseLauncher.environment = _environment(ranks)
@@ -176,6 +170,21 @@ def start(ranks: int) -> Engines:
     except BaseException:
         _end(cluster)
         raise
+
+
+def _controller_arguments(ranks: int) -> list[str]:
+    """One process with threads, instead of ten processes, whose engines register soon.
+
+    Where there are many, hearts beat less often: one process hears all of them.
+    """
+    beat = max(_BEAT, ranks)
+    return [
+        "--log-level=40",
+        "--IPController.use_threads=True",
+        "--IPController.broadcast_scheduler_depth=0",
+        f"--HeartMonitor.period={beat}",
+        f"--HeartMonitor.max_heartmonitor_misses={_SILENCE // beat}",
+    ]
 
 
 def _wait(cluster: Cluster, client: Client, ranks: int) -> None:

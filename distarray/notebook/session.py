@@ -4,17 +4,16 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, NoReturn, ParamSpec
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from distarray.notebook import engines
 from distarray.notebook.outputs import MARK
-from distarray.notebook.shapes import Pending, Shell
+from distarray.notebook.shapes import Argument, Pending, Shell
 from distarray.notebook.stopping import SIGNAL
 
 __all__ = ["RanksError", "Session"]
 
-P = ParamSpec("P")
 #: Seconds after an interrupt until the ranks are to stop wherever they are, and until they are
 #: ended if that has not helped either.
 _SOON, _LATEST = 3.0, 6.0
@@ -83,7 +82,7 @@ class Session:
             return
         place = tempfile.mkdtemp(prefix=".distarray-ranks-", dir=".")
         try:
-            kept = self._result(_save, f"{place}/state")
+            kept = self._result("save", f"{place}/state")
         except BaseException:
             shutil.rmtree(place, ignore_errors=True)
             raise
@@ -91,7 +90,7 @@ class Session:
         self._ranks = ranks
         try:
             self.engines()
-            self._result(_load, f"{place}/state", kept["found"], kept["sources"])
+            self._result("load", f"{place}/state", kept["found"], kept["sources"])
         except BaseException:
             _say(f"the checkpoint of the variables is in {place}/state")
             raise
@@ -121,7 +120,7 @@ class Session:
             If it fails.
         """
         count = self._shell.displayhook.prompt_count
-        pending = self.engines().call(_run, source, count)
+        pending = self.engines().call("run", source, count)
         told = self._wait(pending)
         for note in told.notes:
             _say(note)
@@ -176,9 +175,9 @@ class Session:
         self._restart("a rank has ended, and the others with it.")
         raise _error("RankLost", "a rank has ended", f"RankLost: a rank has ended\n{words}")
 
-    def _result(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
-        """What a function returns on rank 0."""
-        pending = self.engines().call(function, *args, **kwargs)
+    def _result(self, name: str, *args: Argument) -> Any:
+        """What a function of `cells` returns on rank 0."""
+        pending = self.engines().call(name, *args)
         while not pending.ready():
             pending.wait(_LOOK)
             if not self.engines().are_there():
@@ -199,7 +198,7 @@ class Session:
         NameError
             If the ranks do not have one of the names.
         """
-        found: dict[str, Any] = self._result(_pull, list(names))
+        found: dict[str, Any] = self._result("pull", list(names))
         missing = [name for name in names if name not in found]
         if missing:
             raise NameError(f"the ranks have no {', '.join(missing)}")
@@ -210,7 +209,7 @@ class Session:
         if self._engines is None:
             return []
         try:
-            found: list[tuple[int, str]] = self._engines.call_first(_complete, text, position).get(
+            found: list[tuple[int, str]] = self._engines.call_first("complete", text, position).get(
                 _COMPLETIONS
             )[0]
         except Exception:  # too late, or no rank: no completions
@@ -285,37 +284,3 @@ def _error(name: str, value: str, text: str) -> RanksError:
 def _say(text: str) -> None:
     sys.stderr.write(f"distarray: {text}\n")
     sys.stderr.flush()
-
-
-# What the engines call: functions by which they find `distarray.notebook.cells`, which the kernel
-# does not import.
-
-
-def _run(source: str, count: int) -> Any:
-    from distarray.notebook import cells
-
-    return cells.run(source, count)
-
-
-def _complete(text: str, position: int) -> Any:
-    from distarray.notebook import cells
-
-    return cells.complete(text, position)
-
-
-def _pull(names: list[str]) -> Any:
-    from distarray.notebook import cells
-
-    return cells.pull(names)
-
-
-def _save(path: str) -> Any:
-    from distarray.notebook import cells
-
-    return cells.save(path)
-
-
-def _load(path: str, found: dict[str, tuple[str, str]], sources: dict[str, str]) -> None:
-    from distarray.notebook import cells
-
-    cells.load(path, found, sources)

@@ -1,9 +1,12 @@
 """What is used of IPython and ipyparallel, which are loaded only with the extension."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
-__all__ = ["Client", "Cluster", "Context", "Pending", "Shell"]
+__all__ = ["Argument", "Client", "Cluster", "Context", "Pending", "Shell"]
+
+#: What the kernel hands to functions of the ranks.
+Argument: TypeAlias = str | int | list[str] | dict[str, str] | dict[str, tuple[str, str]]
 
 
 class Shell(Protocol):

@@ -61,10 +61,13 @@ class Route(NamedTuple):
     dst: Layout
 
     def __str__(self) -> str:
-        views = "" if self.src.is_canonical and self.dst.is_canonical else " (views)"
-        return (
-            f"{list(self.src.placements)} -> {list(self.dst.placements)} of {self.src.shape}{views}"
-        )
+        return _words(self.src, self.dst)
+
+
+@lru_cache(maxsize=1024)
+def _words(src: Layout, dst: Layout) -> str:
+    views = "" if src.is_canonical and dst.is_canonical else " (views)"
+    return f"{list(src.placements)} -> {list(dst.placements)} of {src.shape}{views}"
 
 
 class Exchange(NamedTuple):

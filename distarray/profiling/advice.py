@@ -21,7 +21,7 @@ _OFTEN, _ENOUGH = 0.7, 8
 #: Shares of the seconds at a line from which on it waits, or talks; and does hardly anything else.
 _MUCH, _MOST = 0.4, 0.7
 #: Seconds of computing from which on it is said that ranks differ; more where they are sampled.
-_SURE, _SURE_IF_SAMPLED = 0.005, 0.1
+_SURE, _SURE_IF_SAMPLED = 0.005, 0.25
 
 _ROUTE = re.compile(r"\[(.*)\] -> \[(.*)\] of (\(.*\))")
 

@@ -2,7 +2,7 @@
 
 Since Python 3.12 the interpreter tells of the lines of chosen functions, which are the program's
 own; the library's and all others run as always. Before, it could only be asked to tell of
-everything, which takes many times as long: there a thread looks every few milliseconds.
+everything, which takes many times as long: there a thread looks now and then.
 """
 
 import os
@@ -19,8 +19,9 @@ from distarray.profiling.statements import line_of
 
 __all__ = ["Follower", "follow", "is_counted"]
 
-#: Seconds between two looks at the beginning, and at most; and their share of the time so far.
-_SHORTEST, _LONGEST, _SHARE = 1e-2, 2e-2, 1e-2
+#: Seconds between two looks at the beginning, and at most; and their share of the time so far. A
+#: look takes a moment of this rank and, where ranks wait for one another, of the others as well.
+_SHORTEST, _LONGEST, _SHARE = 1e-2, 4e-2, 4e-2
 #: The interpreter's interface for tools, and numbers of tools that are not taken by custom.
 _monitoring: Any = getattr(sys, "monitoring", None)
 _NUMBERS = (2, 3, 4)

@@ -41,7 +41,8 @@ tr:nth-child(even) td {{ background: #f7f7f7; }}
 .compute {{ background: {COMPUTING}; }} .send {{ background: {SENDING}; }}
 .wait {{ background: {WAITING}; }}
 .arrays {{ display: flex; flex-wrap: wrap; gap: 2em; }}
-figure {{ margin: 0; }} figcaption {{ margin-bottom: .4em; }}
+h1, h2, li, figcaption {{ overflow-wrap: anywhere; }}
+figure {{ margin: 0; max-width: 100%; overflow-x: auto; }} figcaption {{ margin-bottom: .4em; }}
 li {{ margin: .5em 0; }} code {{ font-family: ui-monospace, monospace; }}
 .quiet {{ color: #777; }}
 """
@@ -117,10 +118,19 @@ def _line(row: Row, longest: float) -> str:
         size_text(row.most("temporary")),
         size_text(row.most("peak")),
     ]
-    where = place_of(*row.line) + "  " if row.line.number else ""
-    text = escape(where + row.text)
     first = _cells([time_text(row.seconds), _bar(shares, longest, 100)])
-    return f'<tr>{first}<td class="code" title="{text}">{text}</td>{_cells(cells)}</tr>'
+    return f"<tr>{first}{_code(row)}{_cells(cells)}</tr>"
+
+
+def _code(row: Row) -> str:
+    """A line of the program in a table: the file's name alone, whose path is in the hint."""
+    if not row.line.number:
+        return f'<td class="code">{escape(row.text)}</td>'
+    where, text = place_of(*row.line), escape(row.text)
+    return (
+        f'<td class="code" title="{escape(where)}  {text}">'
+        f"{escape(where.rpartition('/')[2])}  {text}</td>"
+    )
 
 
 def _bar(shares: Iterable[float], longest: float, width: int) -> str:
@@ -147,8 +157,7 @@ def _by_rank(report: Report) -> Iterator[str]:
     for row in report.rows[:25]:
         compute, send, wait = row.computing, row.sending, row.waiting
         cells = [f"{compute[p]:.3f} / {send[p]:.3f} / {wait[p]:.3f}" for p in places]
-        where = place_of(*row.line) + "  " if row.line.number else ""
-        yield f"<tr>{_cells(cells)}<td class='code'>{escape(where + row.text)}</td></tr>"
+        yield f"<tr>{_cells(cells)}{_code(row)}</tr>"
     yield "</table></div>"
 
 
@@ -171,7 +180,8 @@ def _gathers(report: Report) -> Iterator[str]:
     found = [(row, note) for row in report.rows for note in row.gathers]
     if not found:
         return
-    yield "<h2>Gathered</h2><table><tr><th>times</th><th>received by all ranks</th>"
+    yield '<h2>Gathered</h2><div class="wide"><table><tr>'
+    yield "<th>times</th><th>received by all ranks</th>"
     yield '<th class="code">what, and by whom</th><th class="code">line</th></tr>'
     for row, (text, often, nbytes) in found[:40]:
         where = place_of(*row.line) if row.line.number else "outside of the program's lines"
@@ -179,7 +189,7 @@ def _gathers(report: Report) -> Iterator[str]:
             f"<tr><td>{often:,}</td><td>{size_text(nbytes)}</td>"
             f'<td class="code">{escape(text)}</td><td class="code">{escape(where)}</td></tr>'
         )
-    yield "</table>"
+    yield "</table></div>"
 
 
 def _arrays(arrays: list[Seen]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from distarray.array.movement import FEW
 from distarray.comm import Group, ledger
 from distarray.comm.ledger import Event
 from distarray.comm.stopwatch import Talk, talking_since
-from distarray.comm.user_lines import is_library, is_ours, user_frames
+from distarray.comm.user_lines import is_library, is_ours, known, passage
 from distarray.profiling import memory
 from distarray.profiling.measured import Line, Moves, Part, Totals
 from distarray.profiling.spans import Spans
@@ -33,9 +33,14 @@ _SPREAD = 0x9E3779B1
 
 def program_line(frame: FrameType | None) -> Line:
     """The program's line that a frame runs for."""
-    for here in user_frames(frame):
-        if not (is_library(here) or is_ours(here.f_code.co_filename)):
-            return line_of(here.f_code.co_filename, here.f_lineno)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        ours = known.get(name)  # as `is_house`, whose call would take most of the time
+        if not (passage(name) if ours is None else ours):
+            path = frame.f_code.co_filename
+            if not (is_library(frame) or is_ours(path)):
+                return line_of(path, frame.f_lineno)
+        frame = frame.f_back
     return ELSEWHERE
 
 
@@ -65,6 +70,8 @@ class Recorder(ledger.Trace):
         Where the program is.
     """
 
+    asks_where = False
+
     def __init__(self, group: Group, counted: bool, line: Line) -> None:
         super().__init__()
         self.events = _Ear(self)  # type: ignore[assignment]
@@ -73,7 +80,9 @@ class Recorder(ledger.Trace):
         self._line_spans, self._talk_spans, self._most = Spans(most // 2), Spans(most // 2), most
         self.part = Part(group.rank, group.size, counted)
         self.current = line
+        #: The conversation that has begun, and at which line.
         self._event: Event | None = None
+        self._where = line
         self._mask = 0
         self._groups: dict[int, tuple[Group, int, tuple[int, ...]]] = {}
         self._numbers: dict[int, int] = {}
@@ -129,7 +138,7 @@ class Recorder(ledger.Trace):
         if event.kind == "library":
             totals.note(event.note, 0)
         else:
-            self._event = event
+            self._event, self._where = event, line
             collective = event.kind != "exchange"
             if collective:
                 totals.collectives += event.messages
@@ -153,7 +162,8 @@ class Recorder(ledger.Trace):
 
     def talked(self, talk: Talk) -> None:
         """Take note of a conversation that has ended."""
-        line, event, length = self._here(), self._event, talk.stop - talk.start
+        event, length = self._event, talk.stop - talk.start
+        line = self._here() if event is None else self._where
         self._event = None
         totals = self.of(line)
         totals.talking += length

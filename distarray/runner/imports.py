@@ -9,6 +9,8 @@ frame's builtins `belongs_to_program` tells whose code is running.
 import builtins
 import importlib
 import importlib.util
+import os
+import stat
 import sys
 import sysconfig
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -32,6 +34,7 @@ __all__ = [
 
 _real_import = builtins.__import__
 _real_import_module = importlib.import_module
+_real_lstat = os.lstat
 
 #: The builtins of the program's frames; filled by `install`.
 program_builtins = ModuleType("builtins", builtins.__doc__)
@@ -206,6 +209,8 @@ class ProgramFinder(MetaPathFinder):
         #: Libraries that may lie below the program's directory (a virtual environment, ourselves).
         self.libraries = {path for path in library if path != self.home}
         self.libraries.add(Path(__file__).resolve().parent.parent)
+        #: The directories that modules have been found in, and whether they are the program's.
+        self._directories: dict[str, bool] = {}
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -214,15 +219,26 @@ class ProgramFinder(MetaPathFinder):
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is None or type(spec.loader) is not SourceFileLoader:
             return spec
-        if spec.origin and self.is_program(fullname, Path(spec.origin)):
+        if spec.origin and self.is_program(fullname, spec.origin):
             spec.loader = ProgramLoader(fullname, spec.origin)
         return spec
 
-    def is_program(self, fullname: str, origin: Path) -> bool:
+    def is_program(self, fullname: str, origin: str) -> bool:
         """Whether a module belongs to the program rather than to a library."""
         if fullname.partition(".")[0] in self.packages:
             return True
-        parents = origin.resolve().parents
+        if stat.S_ISLNK(_real_lstat(origin).st_mode):
+            return self._is_below_home(Path(origin).resolve().parent)
+        directory = os.path.dirname(origin)
+        found = self._directories.get(directory)
+        if found is None:
+            found = self._is_below_home(Path(directory).resolve())
+            self._directories[directory] = found
+        return found
+
+    def _is_below_home(self, directory: Path) -> bool:
+        """Whether a directory is the program's, and not that of a library below it."""
+        parents = [directory, *directory.parents]
         if self.home not in parents or any(library in parents for library in self.libraries):
             return False
         below = parents[: parents.index(self.home)]

@@ -21,12 +21,22 @@ _BETWEEN = (os.path.dirname(np.__file__) + os.sep,) + tuple(
     [str(module.__file__) for module in (contextlib, functools, threading)]
 )
 _full = False
+#: How the user gets to see the frames that are folded.
+_way = " (--full-traceback shows them)"
 
 
-def install(full: bool) -> None:
-    """Have the tracebacks of this job folded, of those in threads too; `full` shows all frames."""
-    global _full
-    _full = full
+def install(full: bool, way: str = _way) -> None:
+    """Have the tracebacks of this job folded, of those in threads too.
+
+    Parameters
+    ----------
+    full : bool
+        Show all frames instead.
+    way : str
+        What is said of the way to see them, after how many they are.
+    """
+    global _full, _way
+    _full, _way = full, way
     hooks.written = written
 
 
@@ -64,10 +74,7 @@ class _Stack(traceback.StackSummary):
         if not isinstance(frame_summary, _Fold):
             return super().format_frame_summary(frame_summary, **style)
         count = frame_summary.lineno
-        return (
-            f"  ... {count} frame{'s' * (count != 1)} inside distarray "
-            "(--full-traceback shows them)\n"
-        )
+        return f"  ... {count} frame{'s' * (count != 1)} inside distarray{_way}\n"
 
 
 def _folded(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:

@@ -6,6 +6,7 @@ import threading
 import numpy as np
 import pytest
 
+from distarray import comm
 from distarray.comm import forbid_communication, ledger, trace
 from distarray.comm.agree import agree
 from distarray.errors import CommunicationForbidden, DistArrayError
@@ -109,3 +110,17 @@ def test_agreement(world, ranks):
         group.barrier()
 
     world.run(ranks, program)
+
+
+def test_only_what_forbids_guards():
+    """A trace or a profile leaves the program the ways that it has without."""
+
+    def program(group):
+        found = [group.guarded]
+        with ledger.trace():
+            found.append(group.guarded)
+            with ledger.forbid_communication():
+                found.append(group.guarded)
+        return [*found, group.guarded]
+
+    assert comm.run_threads(1, program) == [[False, False, True, False]]

@@ -14,12 +14,12 @@ from tests.notebook.kernels import settings
 pytest.importorskip("ipyparallel")
 
 PROGRAM = """\
-from distarray.notebook import engines, session, stopping
+from distarray.notebook import engines, stopping
 
 ranks = engines.start(engines.default_ranks())
 source = "import distarray\\nsize = distarray.default_mesh().size()\\nif size == 1: size = 1 / 0"
-print(ranks.size, [told.name for told in ranks.call(session._run, source, 1).get()])
-pending = ranks.call(session._run, "step = 0\\nwhile True: step += 1", 2)
+print(ranks.size, [told.name for told in ranks.call("run", source, 1).get()])
+pending = ranks.call("run", "step = 0\\nwhile True: step += 1", 2)
 pending.wait(1)
 ranks.interrupt(stopping.SIGNAL)
 print([told.name for told in pending.get(60)])

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from distarray.comm import run_threads
 from distarray.numpy import random
+from distarray.runner.imports import ProgramFinder
 from launching import compare, on_ranks, write_script
 
 LIBRARY = """
@@ -161,3 +162,25 @@ def test_random_numbers_are_the_same_on_any_number_of_ranks(tmp_path):
         return f"DistArray {x[::100, 7]} {p[::30_000]} {state.rand()}\n"
 
     assert done.out == run_threads(1, drawn)[0]
+
+
+def test_whose_a_module_is(tmp_path):
+    library, home = tmp_path / "lib", tmp_path / "home"
+    beside = write_script(home, "", "beside.py")
+    installed = write_script(home / "venv" / "site-packages", "", "installed.py")
+    write_script(library, "", "elsewhere.py")
+    (home / "link.py").symlink_to(library / "elsewhere.py")
+    (library / "mine.py").symlink_to(beside)
+    (tmp_path / "other").symlink_to(home)
+    finder = ProgramFinder(home, ["named"])
+    for origin, wanted in (
+        (beside, True),
+        (home / "link.py", False),
+        (library / "elsewhere.py", False),
+        (library / "mine.py", True),
+        (tmp_path / "other" / "beside.py", True),
+        (installed, False),
+        (Path(__file__), False),
+    ):
+        assert finder.is_program("module", str(origin)) is wanted, origin
+    assert finder.is_program("named.part", str(library / "elsewhere.py"))
