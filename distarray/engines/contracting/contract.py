@@ -44,9 +44,12 @@ def contract(
     ----
     That of the plan: one exchange for each operand that has to move (one a panel if it is large),
     and one allreduce or reduce-scatter (one a part) if a summed label is cut. With
-    ``config.reproducible``, for numbers that round, about ten times the arithmetic and the size of
-    the result, and two more small allreduces; for products element by element that are summed,
-    such as those of vectors, the products as a temporary.
+    ``config.reproducible``, for numbers that round, operands that are cut along a summed label move
+    to the next boundary of tiles, and of what is folded every rank sends up to
+    ``2 * log2(summands / 512)`` times as much. For products element by element that are summed,
+    such as those of vectors, the products are a temporary. What is no product of matrices, and what
+    is on a GPU, takes about twenty times the arithmetic, ten times the size of the result, and two
+    more small allreduces.
     """
     if not program.rounds or not config.settings.reproducible:
         return execute(program, operands, out)

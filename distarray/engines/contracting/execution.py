@@ -49,10 +49,7 @@ def execute(
         layout = whole or plan.result
         block = mesh.xp.zeros(layout.local_shape(None), dtype)
         return wrap(mesh.scalar(block) if program.scalar else block, layout, mesh)
-    if program.direct and sums is None:
-        block = program.kernel([x.block for x in operands], dtype, target)
-    else:
-        block = _multiplied(program, operands, target, sums or InAnyOrder(program))
+    block = _multiplied(program, operands, target, sums)
     if not program.direct and not program.spec.out:
         block = mesh.scalar(block) if program.scalar else mesh.asarray(block)
     if whole is not None:
@@ -61,10 +58,13 @@ def execute(
 
 
 def _multiplied(
-    program: Program, operands: Sequence[DistArray], target: Array | None, sums: Sums
+    program: Program, operands: Sequence[DistArray], target: Array | None, sums: Sums | None
 ) -> Array:
     """This rank's block of the result, in `target` if that is an array."""
     plan, dtype, mesh = program.plan, program.dtype, operands[0].mesh
+    if program.direct and sums is None:
+        return program.kernel([x.block for x in operands], dtype, target)
+    sums = sums or InAnyOrder(program)
     if program.panels is not None:
         block = _folded(program, sums, _by_panels(program, operands, program.panels, sums), mesh)
     else:

@@ -151,10 +151,11 @@ class _Panel(NamedTuple):
     def node(self, start: int, stop: int, into: Array) -> None:
         """The sum of a node of the tree of summands."""
         tree = self.tiling.tree
+        left, right = self.tiling.left, self.tiling.right
         batch = self.a.shape[1] * max(len(self.a), len(self.b))
-        leaf = self.tiling.summands * (self.tiling.left.tile + self.b.shape[4]) * batch
-        vector = min(self.tiling.left.tile, self.tiling.right.tile) == 1
-        most = max(1 if vector else 4, _STRETCH // leaf)
+        leaf = self.tiling.summands * (left.tile + self.b.shape[4]) * batch
+        several = self.a.shape[4] > left.tile and self.b.shape[4] > right.tile
+        most = max(4 if several else 1, _STRETCH // leaf)
         if stop - start <= tree.chunk * most:
             self._tiles(slice(start - self.origin[0], stop - self.origin[0]), into)
             return

@@ -91,34 +91,41 @@ class Tiling(NamedTuple):
 @lru_cache(maxsize=1024)
 def tiling_of(spec: Contraction, sizes: Sizes) -> Tiling | None:
     """The tiles of a contraction; None if it is not a product of two (stacks of) matrices."""
+    kinds = _kinds(spec)
+    if kinds is None:
+        return None
+    rows, columns, stack, summed = kinds
+    depth = _longest(summed, spec)
+    inner = tuple([label for label in summed if label != depth])
+    several = _size(inner, spec)
+    grain = _grain(spec.extents[depth], several, sizes.depth)
+    grains = [0 if label in inner else 1 for label in range(len(spec.extents))]
+    grains[depth] = grain
+    # The columns of a vector's tile lie in rows of memory: long ones are copied faster.
+    width = 8 * sizes.columns if _size(rows, spec) == 1 else sizes.columns
+    return Tiling(
+        _side(rows, spec, sizes.rows, grain * several),
+        _side(columns, spec, width, grain * several),
+        tuple(stack),
+        depth,
+        inner,
+        Tree(spec.extents[depth], 0, grain),
+        grain * several,
+        tuple(grains),
+    )
+
+
+def _kinds(spec: Contraction) -> list[list[int]] | None:
+    """The labels of rows, columns and stacks, and those summed over, of a product of matrices."""
     if len(spec.terms) != 2:
         return None
     a, b = [[label for label in term if label >= 0] for term in spec.terms]
     stack = [label for label in spec.out if label in a and label in b]
     summed = [label for label in a if label in b and label not in spec.out]
     rows, columns = [[x for x in spec.out if x in term and x not in stack] for term in (a, b)]
+    # A label that one operand alone sums over is of no kind.
     used = 2 * len(stack) + 2 * len(summed) + len(rows) + len(columns)
-    if not summed or used < len(a) + len(b):  # a label that one operand alone sums over is not used
-        return None
-    depth = _longest(summed, spec)
-    inner = tuple([label for label in summed if label != depth])
-    grain = _grain(spec.extents[depth], prod([spec.extents[label] for label in inner]), sizes.depth)
-    summands = grain * prod([spec.extents[label] for label in inner])
-    grains = [0 if label in inner else 1 for label in range(len(spec.extents))]
-    grains[depth] = grain
-    # The columns of a vector's tile lie in rows of memory: long ones are copied faster.
-    is_vector = prod([spec.extents[label] for label in rows]) == 1
-    width = 8 * sizes.columns if is_vector else sizes.columns
-    return Tiling(
-        _side(rows, spec, sizes.rows, summands),
-        _side(columns, spec, width, summands),
-        tuple(stack),
-        depth,
-        inner,
-        Tree(spec.extents[depth], 0, grain),
-        summands,
-        tuple(grains),
-    )
+    return [rows, columns, stack, summed] if summed and used == len(a) + len(b) else None
 
 
 def _side(labels: Sequence[int], spec: Contraction, most: int, summands: int) -> Side:
@@ -126,12 +133,16 @@ def _side(labels: Sequence[int], spec: Contraction, most: int, summands: int) ->
     if not labels:
         return Side((), (), 1)
     edge = _longest(labels, spec)
-    extent, room = spec.extents[edge], _MOST // summands
+    extent, room = spec.extents[edge], _MOST // max(1, summands)
     most = max(min(most, 8 * room + 8), min(extent // 32, room))
     tile = max(1, extent)
     if extent > most:  # full registers of the processor: a multiple of 8
         tile = min(most, -(-_even(extent, most) // 8) * 8)
     return Side(tuple([label for label in labels if label != edge]), (edge,), tile)
+
+
+def _size(labels: Sequence[int], spec: Contraction) -> int:
+    return prod([spec.extents[label] for label in labels])
 
 
 def _longest(labels: Sequence[int], spec: Contraction) -> int:
