@@ -23,6 +23,7 @@ CALLS = [
     (lambda a, b: np.einsum("ij,k->i", a, b), ((4, 6), (5,))),
     (lambda a, b: np.einsum("ij->j", a), ((9, 31), (1,))),
     (np.vdot, ((40,), (40,))),
+    (np.vecdot, ((3, 40), (3, 40))),
     (np.inner, ((3, 40), (40,))),
     (lambda a, b: np.tensordot(a, b, 2), ((3, 4, 5), (4, 5, 2))),
 ]

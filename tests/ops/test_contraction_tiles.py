@@ -1,6 +1,7 @@
 """Products under ``config.reproducible`` that cross the edges of tiles: the bits of one rank."""
 
 from contextlib import contextmanager
+from functools import cache
 
 import numpy as np
 import pytest
@@ -30,12 +31,13 @@ CALLS = [
     (np.matmul, lambda m, k, n: ((m, k), (k,))),
     (np.matmul, lambda m, k, n: ((k,), (k, n))),
     (np.matmul, lambda m, k, n: ((2, m, k), (3, 1, k, n))),
-    (np.vecmat, lambda m, k, n: ((n, k), (k, m))),
     (np.tensordot, lambda m, k, n: ((m, k, 5), (k, 5, n))),
     (lambda a, b: np.einsum("kij,lkj->li", a, b), lambda m, k, n: ((k, m, 3), (n, k, 3))),
     (lambda a, b: np.einsum("kb,bk->b", a, b), lambda m, k, n: ((k, m), (m, k))),
     (lambda a, b: np.einsum("ij,ji->", a, b), lambda m, k, n: ((m, k), (k, m))),
 ]
+if hasattr(np, "vecmat"):  # NumPy 2.2's
+    CALLS.append((np.vecmat, lambda m, k, n: ((n, k), (k, m))))
 
 
 @contextmanager
@@ -121,14 +123,21 @@ def test_the_mesh_does_not_show(world, data):
         check(found, expected, call, values)
 
 
-@pytest.mark.parametrize("shape", [(193, 2100, 130), (400, 700, 97), (97, 3, 1), (1, 1300, 300)])
-@pytest.mark.parametrize("dtype", ["f8", "f4", "c16"])
-def test_real_tiles(world, ranks, shape, dtype):
+@cache
+def real(shape, dtype):
+    """Operands of these lengths, and their product on one rank, which is as exact as NumPy's."""
     m, k, n = shape
     rng = np.random.default_rng(k)
     values = [numbers(rng, (m, k), dtype), numbers(rng, (k, n), dtype)]
-    expected = alone(np.matmul, values)
-    check(expected, expected, np.matmul, values)
+    found = alone(np.matmul, values)
+    check(found, found, np.matmul, values)
+    return values, found
+
+
+@pytest.mark.parametrize("shape", [(193, 2100, 130), (400, 700, 97), (97, 3, 1), (1, 1300, 300)])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "c16"])
+def test_real_tiles(world, ranks, shape, dtype):
+    values, expected = real(shape, dtype)
     ways = [(Shard(0), Replicate()), (Replicate(), Shard(1)), (Shard(1), Shard(0)), (Shard(0),) * 2]
 
     def program(group):

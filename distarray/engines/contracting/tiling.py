@@ -110,7 +110,7 @@ def tiling_of(spec: Contraction, sizes: Sizes) -> Tiling | None:
         depth,
         inner,
         Tree(spec.extents[depth], 0, grain),
-        grain * several,
+        max(1, grain * several),
         tuple(grains),
     )
 
