@@ -43,6 +43,13 @@ class Group:
         calls.note(self, "allreduce", None)
 group = Group()
 """
+#: A product with the same bits on any number of ranks.
+REPEATABLE = """
+from distarray.config import config
+def repeatable(a, b):
+    with config.override(reproducible=True):
+        return a @ b
+"""
 COLUMNS = {
     "distarray": "a.redistribute(placements=[Shard(1)])",
     "heat": "ht.resplit(a, 1)",
@@ -170,6 +177,14 @@ CASES = [
         "matmul 2048²",
         "a, b = place(rng.random((n, n))), place(rng.random((n, n)))",
         everywhere("a @ b") | {"numpy-2": "a @ b"},
+        {"n": 2048},
+        {"n": 16},
+        messages="p - 1",
+    ),
+    Case(
+        "matmul 2048², reproducible",
+        "a, b = place(rng.random((n, n))), place(rng.random((n, n)))\n" + REPEATABLE,
+        {"numpy": "a @ b", "distarray": "repeatable(a, b)"},
         {"n": 2048},
         {"n": 16},
         messages="p - 1",

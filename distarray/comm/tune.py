@@ -3,7 +3,7 @@
 import ctypes
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 from types import ModuleType
@@ -42,7 +42,7 @@ _USER_CHOICES = (
 
 _limiting = Lock()
 _limited = 0
-_limit: Any = None
+_before: Sequence[tuple[Any, int]] = []
 _controller: Any = None
 
 _started = False
@@ -151,7 +151,23 @@ def blas_threads(count: int) -> None:
         import threadpoolctl
     except ImportError:
         return
-    threadpoolctl.threadpool_limits(count, user_api="blas")
+    libraries = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
+    _set_threads([(library, count) for library in libraries])
+
+
+def _set_threads(counts: Sequence[tuple[Any, int]]) -> None:
+    """Let each library use so many threads, whichever thread calls this.
+
+    Of a library that has one pool for all threads, threadpoolctl obeys only the thread that came
+    first, from version 3.8 on, and leaves others without a word.
+    """
+    for library, count in counts:
+        let_go = getattr(library, "clear_controlling_thread", None)
+        if let_go is not None:
+            let_go(force=True)
+        library.set_num_threads(count)
+        if let_go is not None:
+            let_go(force=True)
 
 
 @contextmanager
@@ -161,30 +177,33 @@ def one_blas_thread() -> Iterator[None]:
     Needs threadpoolctl, as :func:`blas_threads` does. If ranks are threads of one process, the last
     one to leave the block lifts the limit.
     """
-    global _limited, _limit
+    global _limited, _before
     with _limiting:
         _limited += 1
         if _limited == 1:
-            _limit = _limiter()
+            _before = [(library, library.num_threads) for library in _libraries()]
+        _set_threads([(library, 1) for library, _ in _before])
     try:
         yield
     finally:
         with _limiting:
             _limited -= 1
-            if not _limited and _limit is not None:
-                _limit.restore_original_limits()
+            # With OpenMP each thread has a limit of its own, else all have one.
+            own = [(x, n) for x, n in _before if getattr(x, "threading_layer", "") == "openmp"]
+            _set_threads(own if _limited else _before)
 
 
-def _limiter() -> Any:
-    """A limit of one thread, in force until it is lifted; None without threadpoolctl."""
+def _libraries() -> Sequence[Any]:
+    """The loaded BLAS libraries; none without threadpoolctl."""
     global _controller
     try:
         import threadpoolctl
     except ImportError:
-        return None
-    if _controller is None:
-        _controller = threadpoolctl.ThreadpoolController()  # looks for libraries: a millisecond
-    return _controller.limit(limits=1, user_api="blas")
+        return []
+    if _controller is None:  # it looks for libraries: a millisecond
+        _controller = threadpoolctl.ThreadpoolController().select(user_api="blas")
+    found: Sequence[Any] = _controller.lib_controllers
+    return found
 
 
 def use_own_gpu(cupy: ModuleType) -> None:

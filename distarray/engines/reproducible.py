@@ -13,6 +13,7 @@ such form: the ranks along the axis take turns (:mod:`distarray.engines.chains`)
 long as on one rank.
 """
 
+import functools
 from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
@@ -29,9 +30,10 @@ from distarray.plan import Tree
 from distarray.plan.summation import CHUNK
 from distarray.typing import Array, ArrayLike
 
-__all__ = ["in_order_dtype", "ordered_sum", "reduce"]
+__all__ = ["Held", "added_up", "in_order_dtype", "join", "ordered_sum", "reduce", "scattered"]
 
 NoValue: Any = np._NoValue
+NOTE = "sum in order"
 
 
 def reduce(
@@ -143,8 +145,8 @@ def _cut_first(
 # -- trees -------------------------------------------------------------------------------------
 
 
-class _Held(NamedTuple):
-    """A range of summands, and the values of its pieces: an array (pieces, before, after)."""
+class Held(NamedTuple):
+    """A range of summands and the values of its pieces, along the first dimension of an array."""
 
     start: int
     stop: int
@@ -169,24 +171,71 @@ def _along(data: Array, tree: Tree, cut: Cut, inner: int, mesh: DeviceMesh) -> A
     """
     if cut.parts == 1:
         return _node(tree, data)
+    part = mesh.subgroup(cut.mesh_dims).rank
+    bounds = [bound * inner for bound in cut.interval(part)]
+    return added_up(_held(tree, data, *bounds), tree, cut, mesh, inner)
+
+
+def added_up(held: Held, tree: Tree, cut: Cut, mesh: DeviceMesh, inner: int = 1) -> Array:
+    """The whole sum, on all ranks that have a part of the summands.
+
+    Parameters
+    ----------
+    held : Held
+        This rank's part.
+    tree : Tree
+        Of all summands.
+    cut : Cut
+        Which of them are whose, in units of `inner`.
+    mesh : DeviceMesh
+        The mesh.
+    inner : int
+        Summands in an index of the cut.
+    """
     group = mesh.subgroup(cut.mesh_dims)  # whose ranks are the blocks of the cut
     order = range(group.size)[:: -1 if cut.step < 0 else 1]
-    bounds = [cut.interval(group.rank)[side] * inner for side in (0, 1)]
-    total = _joined(_held(tree, data, *bounds), tree, cut, inner, group, order)
-    return group.broadcast(total, order[0], "sum in order") if total.size else total
+    found = _brought_together(held, tree, cut, inner, group, order)
+    return group.broadcast(found, order[0], NOTE) if found.size else found
 
 
-def _held(tree: Tree, data: Array, start: int, stop: int) -> _Held:
+def scattered(
+    parts: Sequence[Held], tree: Tree, bounds: Sequence[tuple[int, int]], group: Group
+) -> Array:
+    """This rank's part of the whole sum, as a reduce-scatter leaves it.
+
+    Parameters
+    ----------
+    parts : sequence of Held
+        For each rank of the group this rank's pieces of that rank's part of the sum.
+    tree : Tree
+        Of all summands.
+    bounds : sequence of (int, int)
+        Which of them are whose.
+    group : Group
+        The ranks that have summands.
+    """
+    shape = parts[group.rank].values.shape[1:]
+    lines = group.alltoall_varied([part.values.reshape(-1) for part in parts], NOTE)
+    if not tree.length or not prod(shape):
+        return np.zeros(shape, lines[0].dtype)
+    pairs = zip(bounds, lines, strict=True)
+    held = [Held(start, stop, line.reshape(-1, *shape)) for (start, stop), line in pairs]
+    held.sort(key=lambda part: (part.start, part.stop))
+    whole: Array = functools.reduce(functools.partial(join, tree), held).values[0]
+    return whole
+
+
+def _held(tree: Tree, data: Array, start: int, stop: int) -> Held:
     """The values of the pieces of this rank's range."""
     values = [np.empty((0, data.shape[0], data.shape[2]), data.dtype)]
     for piece in tree.pieces(start, stop):
         part = data[:, piece.start - start : piece.stop - start]
         values.append(_node(tree, part)[None] if piece.is_node else part.transpose(1, 0, 2))
-    return _Held(start, stop, np.concatenate(values))
+    return Held(start, stop, np.concatenate(values))
 
 
-def _joined(
-    held: _Held, tree: Tree, cut: Cut, inner: int, group: Group, order: Sequence[int]
+def _brought_together(
+    held: Held, tree: Tree, cut: Cut, inner: int, group: Group, order: Sequence[int]
 ) -> Array:
     """The whole sum on the first rank in order; on the others an array for it."""
     place, size, step = order.index(group.rank), group.size, 1
@@ -194,7 +243,7 @@ def _joined(
     while step < size:
         if place % (2 * step):
             if held.values.size:
-                group.exchange([(order[place - step], held.values)], [], "sum in order")
+                group.exchange([(order[place - step], held.values)], [], NOTE)
             return np.empty(rest, kind)
         if place + step < size:
             peer, last = order[place + step], order[min(place + 2 * step, size) - 1]
@@ -202,13 +251,13 @@ def _joined(
             count = sum([piece.values for piece in tree.pieces(start, stop)])
             theirs = np.empty((count, *rest), kind)
             if theirs.size:
-                group.exchange([], [(peer, theirs)], "sum in order")
-            held = _join(tree, held, _Held(start, stop, theirs))
+                group.exchange([], [(peer, theirs)], NOTE)
+            held = join(tree, held, Held(start, stop, theirs))
         step *= 2
     return held.values[0] if tree.length else np.zeros(rest, kind)
 
 
-def _join(tree: Tree, left: _Held, right: _Held) -> _Held:
+def join(tree: Tree, left: Held, right: Held) -> Held:
     """Two neighbouring ranges put together: the values of the pieces of both as one range."""
     if left.start == left.stop or right.start == right.stop:
         return right if left.start == left.stop else left
@@ -219,13 +268,13 @@ def _join(tree: Tree, left: _Held, right: _Held) -> _Held:
         else known.summands(piece.start, piece.stop)
         for piece in tree.pieces(left.start, right.stop)
     ]
-    return _Held(left.start, right.stop, np.concatenate(values))
+    return Held(left.start, right.stop, np.concatenate(values))
 
 
 class _Known:
     """The sums of nodes, and summands of leaves, that two neighbouring ranges bring."""
 
-    def __init__(self, tree: Tree, *sides: _Held) -> None:
+    def __init__(self, tree: Tree, *sides: Held) -> None:
         self._tree = tree
         self._nodes: dict[tuple[int, int], Array] = {}
         self._loose: list[tuple[int, Array]] = []

@@ -152,6 +152,28 @@ class Cut(NamedTuple):
         offset, stride = self.offset + start * self.step, self.step * step if extent > 1 else 1
         return Cut(extent, self.mesh_dims, self.radix, self.base, offset, stride, self.bounds)
 
+    def rounded(self, grain: int) -> "Cut":
+        """The cut with its boundaries at the nearest multiples of `grain`, or at the end.
+
+        Examples
+        --------
+        >>> from distarray.layout import Cut
+        >>> cut = Cut.chunked(10, (0,), (3,)).rounded(3)
+        >>> [cut.interval(part) for part in range(cut.parts)]
+        [(0, 3), (3, 9), (9, 10)]
+        """
+        order = range(self.parts)[:: -1 if self.step < 0 else 1]
+        before = [self.interval(part)[0] for part in order[1:]]
+        after = [min((start + grain // 2) // grain * grain, self.extent) for start in before]
+        if after == before:
+            return self
+        bounds = (0, *after, self.extent)
+        if self.step > 0:
+            return Cut(self.extent, self.mesh_dims, self.radix, self.extent, bounds=bounds)
+        bounds = tuple([self.extent - bound for bound in reversed(bounds)])
+        last = self.extent - 1
+        return Cut(self.extent, self.mesh_dims, self.radix, self.extent, last, -1, bounds)
+
     def _base_interval(self, part: int) -> Interval:
         if self.bounds is not None:
             return self.bounds[part], self.bounds[part + 1]

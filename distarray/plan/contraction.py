@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 Labels = tuple[int, ...]
+Grains = tuple[int, ...]
 
 #: Bytes that a link carries in the time of one multiplication and addition.
 _BYTES_A_PRODUCT = 0.2
@@ -51,11 +52,14 @@ class Contraction:
         The labels of the result. One that no operand carries is made by the kernel, and not cut.
     extents : tuple of int
         The extent of each label.
+    conjugated : bool
+        Whether the complex conjugates of the first operand's elements are multiplied.
     """
 
     terms: tuple[Labels, ...]
     out: Labels
     extents: tuple[int, ...]
+    conjugated: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -97,6 +101,7 @@ def plan_contraction(
     itemsizes: tuple[int, ...],
     out_itemsize: int,
     small: int,
+    grains: Grains = (),
 ) -> ContractionPlan:
     """The cheapest way to contract operands of given layouts.
 
@@ -112,6 +117,9 @@ def plan_contraction(
         Bytes per element of the result.
     small : int
         Bytes below which a result is whole on every rank, unless operands are cut already.
+    grains : tuple of int
+        For each label the numbers of which boundaries of its cut are multiples; 0: it is not cut.
+        By default any label is cut anywhere.
 
     Returns
     -------
@@ -121,7 +129,7 @@ def plan_contraction(
     lowest = float("inf")
     mesh_shape = layouts[0].mesh_shape
     least = prod(spec.extents) / prod(mesh_shape) * _BYTES_A_PRODUCT
-    for cuts in _candidates(spec, layouts, out_itemsize, small):
+    for cuts in _candidates(spec, layouts, out_itemsize, small, grains or (1,) * len(spec.extents)):
         plan = _planned(spec, layouts, itemsizes, out_itemsize, small, cuts)
         cost = _cost(spec, plan, mesh_shape, out_itemsize)
         if cost < lowest:
@@ -136,13 +144,20 @@ def plan_contraction(
 
 
 def _candidates(
-    spec: Contraction, layouts: Sequence[Layout], out_itemsize: int, small: int
+    spec: Contraction, layouts: Sequence[Layout], out_itemsize: int, small: int, grains: Grains
 ) -> Iterator[tuple[Cut, ...]]:
     """The cuts of all labels, for each assignment of labels to mesh dimensions."""
-    known = _known_cuts(spec, layouts)
+    known = _known_cuts(spec, layouts, grains)
     mesh_shape = layouts[0].mesh_shape
     is_small = prod(spec.shape) * out_itemsize < small
-    choices = [_choices(spec, known, m, size, is_small) for m, size in enumerate(mesh_shape)]
+    choices = [
+        [
+            label
+            for label in _choices(spec, known, m, size, is_small)
+            if label is None or grains[label]
+        ]
+        for m, size in enumerate(mesh_shape)
+    ]
     while prod([len(choice) for choice in choices]) > _MOST_CHOICES:
         max(choices, key=len).pop()
     for assignment in product(*choices):
@@ -151,7 +166,10 @@ def _candidates(
             if label is not None:
                 placed.setdefault(label, []).append(mesh_dim)
         labels = list(placed)
-        variants = [_variants(spec, known, label, placed[label], mesh_shape) for label in labels]
+        variants = [
+            _variants(spec, known, label, placed[label], mesh_shape, grains[label])
+            for label in labels
+        ]
         for cuts in product(*variants):
             chosen = [Cut.whole(extent) for extent in spec.extents]
             for label, cut in zip(labels, cuts, strict=True):
@@ -159,12 +177,14 @@ def _candidates(
             yield tuple(chosen)
 
 
-def _known_cuts(spec: Contraction, layouts: Sequence[Layout]) -> list[tuple[int, Cut]]:
-    """(label, cut) of every dimension that is cut now, in the order of the operands."""
+def _known_cuts(
+    spec: Contraction, layouts: Sequence[Layout], grains: Grains
+) -> list[tuple[int, Cut]]:
+    """(label, cut) of every dimension that is cut now and may be, in the order of the operands."""
     found: dict[tuple[int, Cut], None] = {}
     for labels, layout in zip(spec.terms, layouts, strict=True):
         for label, cut in zip(labels, layout.cuts, strict=True):
-            if cut.mesh_dims and label >= 0:
+            if cut.mesh_dims and label >= 0 and grains[label]:
                 found[label, cut] = None
     return list(found)
 
@@ -191,12 +211,15 @@ def _variants(
     label: int,
     mesh_dims: Sequence[int],
     mesh_shape: tuple[int, ...],
+    grain: int,
 ) -> list[Cut]:
     """Ways to cut a label along mesh dimensions: as operands already are, and canonically."""
     found = [c for lab, c in known if lab == label and sorted(c.mesh_dims) == list(mesh_dims)]
     radix = tuple([mesh_shape[m] for m in mesh_dims])
     canonical = Cut.chunked(spec.extents[label], tuple(mesh_dims), radix)
-    return list(dict.fromkeys((*found, canonical)))
+    return list(
+        dict.fromkeys([cut if grain == 1 else cut.rounded(grain) for cut in (*found, canonical)])
+    )
 
 
 # -- the plan and the cost of a candidate -------------------------------------------------------
@@ -295,6 +318,7 @@ def panels_of(
     layouts: tuple[Layout, ...],
     itemsizes: tuple[int, ...],
     limit: int,
+    grains: Grains = (),
 ) -> Panels | None:
     """Panels, if an operand would need more bytes on a rank than `limit` and than it has now.
 
@@ -311,11 +335,12 @@ def panels_of(
         return None
     largest = max(excess, key=lambda position: excess[position])
     for large in (list(excess), [largest]):
-        label = _panel_label(spec, plan, large)
+        label = _panel_label(spec, plan, large, grains)
         if label is not None:
             extent = spec.extents[label]
             count = min(max([excess[position] for position in large]), extent)
             width = -(-extent // count)
+            width = -(-width // grains[label]) * grains[label] if grains else width
             ends = [(start, min(start + width, extent)) for start in range(0, extent, width)]
             return Panels(label, tuple(ends))
     return None
@@ -349,11 +374,13 @@ def parts_of(
     return max(1, min(-(-size // room), _longest(plan.result.cuts[dim])))
 
 
-def _panel_label(spec: Contraction, plan: ContractionPlan, large: Sequence[int]) -> int | None:
+def _panel_label(
+    spec: Contraction, plan: ContractionPlan, large: Sequence[int], grains: Grains
+) -> int | None:
     """The longest uncut label that all the large operands carry; labels of the result first."""
     carried = []
     for label, cut in enumerate(plan.cuts):
-        worth = cut.parts == 1 and cut.extent > 1
+        worth = cut.parts == 1 and cut.extent > 1 and (not grains or grains[label] > 0)
         if worth and all(label in spec.terms[position] for position in large):
             carried.append(label)
     if not carried:

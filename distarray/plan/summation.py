@@ -4,9 +4,9 @@ A tree is a property of the number of summands alone, so that the bits of a sum 
 holds which of them. Its nodes are ranges of indices. A rank's range is made of whole nodes, whose
 sums it computes, and at its two ends of parts of leaves, which it hands on as they are.
 
-Two trees: that of NumPy's own pairwise sum along memory, and one of chunks of rows for sums over
+Three trees: that of NumPy's own pairwise sum along memory; one of chunks of rows for sums over
 dimensions that come before others, where NumPy adds one row after the other, which no two ranks
-can do at the same time.
+can do at the same time; and one of the chunks whose products BLAS sums.
 """
 
 from collections.abc import Iterator
@@ -49,16 +49,19 @@ class Tree(NamedTuple):
     length : int
         The number of summands.
     width : int
-        Of NumPy's pairwise sum: the real numbers in a summand, 1 or 2. Of chunks of rows: 0.
+        Of NumPy's pairwise sum: the real numbers in a summand, 1 or 2. Of chunks: 0.
+    chunk : int
+        The summands of a leaf, if these are chunks.
     """
 
     length: int
     width: int
+    chunk: int = CHUNK
 
     def is_leaf(self, start: int, stop: int) -> bool:
         """Whether a node is not divided."""
         count = stop - start
-        return count * self.width <= _BLOCK if self.width else count <= CHUNK
+        return count * self.width <= _BLOCK if self.width else count <= self.chunk
 
     def middle(self, start: int, stop: int) -> int:
         """Where a node that is no leaf is divided."""
@@ -66,8 +69,8 @@ class Tree(NamedTuple):
         if self.width:
             half = count * self.width // 2
             return start + (half - half % _LANES) // self.width
-        chunks = -(-count // CHUNK)
-        return start + CHUNK * (1 << ((chunks - 1).bit_length() - 1))
+        chunks = -(-count // self.chunk)
+        return start + self.chunk * (1 << ((chunks - 1).bit_length() - 1))
 
     def pieces(self, start: int, stop: int) -> list[Piece]:
         """The pieces that a range of summands consists of, in order: about 2 log2(length)."""

@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 import sys
+import threading
 import types
 
 import pytest
@@ -55,6 +56,35 @@ def test_blas_threads_are_set():
         assert all(lib["num_threads"] == 1 for lib in blas)
     finally:
         tune.blas_threads(max(before.values(), default=1))
+
+
+def test_any_thread_limits_blas():
+    """Also where another thread has set the number before: ranks may be threads of one process."""
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    blas = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
+    before = [library.num_threads for library in blas]
+    inside, leave, seen = threading.Barrier(2, timeout=60), threading.Event(), {}
+
+    def work(name):
+        with tune.one_blas_thread():
+            inside.wait()
+            if name == "second":
+                assert leave.wait(60)
+            seen[name] = [library.num_threads for library in blas]
+
+    try:
+        tune.blas_threads(2)
+        threads = [threading.Thread(target=work, args=(name,)) for name in ("first", "second")]
+        for thread in threads:
+            thread.start()
+        threads[0].join()
+        leave.set()
+        threads[1].join()
+        seen["after"] = [library.num_threads for library in blas]
+    finally:
+        tune.blas_threads(max(before, default=1))
+    assert seen["first"] == seen["second"] == [1] * len(blas)
+    assert seen["after"] == [2] * len(blas)
 
 
 def test_the_arena_is_kept_on_glibc():

@@ -52,6 +52,21 @@ def test_a_view_stays_where_its_base_is(chain):
                 assert view.owner(i) == base.owner(index)
 
 
+@given(cuts(), st.integers(1, 7))
+def test_rounding_moves_boundaries_to_the_nearest_multiples(chain, grain):
+    cut = chain[-1][0]
+    rounded = cut.rounded(grain)
+    before, after = [[c.interval(part) for part in range(c.parts)] for c in (cut, rounded)]
+    assert sum(stop - start for start, stop in after) == cut.extent
+    for old, new in zip(before, after, strict=True):
+        for was, bound in zip(old, new, strict=True):
+            assert bound % grain == 0 or bound == cut.extent
+            if was not in (0, cut.extent) and cut.parts > 1:
+                assert abs(bound - was) <= grain / 2 or bound == cut.extent
+    for index in range(cut.extent):
+        assert index in range(*after[rounded.owner(index)])
+
+
 @given(cuts(), st.integers(0, 20), st.integers(0, 20))
 def test_owners_are_those_whose_blocks_meet_the_range(chain, start, stop):
     cut = chain[-1][0]

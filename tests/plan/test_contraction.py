@@ -112,6 +112,26 @@ def test_stretched_dimensions_are_whole():
     assert plan.operands[1] is layouts[1]
 
 
+def test_summed_labels_are_cut_at_multiples():
+    spec = matrices(8, 10_000, 8)
+    layouts = [
+        Layout.chunked((8, 10_000), (3,), [Shard(1)]),
+        Layout.chunked((10_000, 8), (3,), [Shard(0)]),
+    ]
+    summed = ({0, 1, 2} - set(spec.out)).pop()
+    grains = [1, 1, 1]
+    grains[summed] = 512
+    plan = plan_contraction(spec, tuple(layouts), (8, 8), 8, SMALL, tuple(grains))
+    cut = plan.cuts[summed]
+    assert plan.pending == (0,)
+    assert [cut.interval(part) for part in range(3)] == [(0, 3584), (3584, 6656), (6656, 10_000)]
+    grains[summed] = 0
+    plan = plan_contraction(spec, tuple(layouts), (8, 8), 8, SMALL, tuple(grains))
+    assert plan.cuts[summed].parts == 1 and not plan.pending
+    panels = panels_of(spec, plan, tuple(layouts), (8, 8), 1000, tuple(grains))
+    assert panels is None or panels.label != summed
+
+
 def test_a_label_of_the_kernel_is_never_cut():
     spec = Contraction(((0, 1), (1, 2)), (0, 2, 3), (2, 9_000_000, 2, 64))
     layouts = tuple(Layout.replicated(s, (8,)) for s in ((2, 9_000_000), (9_000_000, 2)))

@@ -1,4 +1,7 @@
-"""Contractions with the same bits on every mesh: ``config.reproducible``.
+"""Contractions with the same bits on every mesh that are no products of matrices, or on a GPU.
+
+Under ``config.reproducible`` other products are made of tiles, which is much faster
+(:mod:`distarray.engines.contracting.tiling`).
 
 Floating-point operands are cut into slices of so few bits that products of slices are integers,
 whose sum over all summands is exact in any order, on any number of ranks, by any BLAS (Ozaki,

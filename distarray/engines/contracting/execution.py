@@ -12,25 +12,35 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, movement, wrap
-from distarray.array.portable import as_array
 from distarray.comm import DeviceMesh
 from distarray.engines.contracting.program import Program
-from distarray.layout import Fold, Layout, view_layout
-from distarray.plan import ContractionPlan, Panels, Route, divided_dim
+from distarray.engines.contracting.sums import InAnyOrder, Sums, peers
+from distarray.layout import Interval, Layout, view_layout
+from distarray.plan import ContractionPlan, Panels, divided_dim
 from distarray.typing import Array
 
 __all__ = ["execute"]
 
-Key = tuple[slice, ...]
+Key = tuple[Any, ...]
 
 
 def execute(
-    program: Program, operands: Sequence[DistArray], out: DistArray | None = None
+    program: Program,
+    operands: Sequence[DistArray],
+    out: DistArray | None = None,
+    sums: Sums | None = None,
 ) -> DistArray:
     """Carry out a contraction, whatever ``config.reproducible`` is.
 
-    The parameters, the result and the cost are those of
+    The other parameters, the result and the cost are those of
     :func:`~distarray.engines.contracting.contract.contract`.
+
+    Parameters
+    ----------
+    program, operands, out
+        The contraction.
+    sums : Sums, optional
+        How products are made and added up; with the program's kernel and in any order by default.
     """
     plan, dtype, mesh = program.plan, program.dtype, operands[0].mesh
     target = None if out is None or not _takes(out, plan, dtype) else out.block
@@ -39,7 +49,7 @@ def execute(
         layout = whole or plan.result
         block = mesh.xp.zeros(layout.local_shape(None), dtype)
         return wrap(mesh.scalar(block) if program.scalar else block, layout, mesh)
-    block = _multiplied(program, operands, target)
+    block = _multiplied(program, operands, target, sums)
     if not program.direct and not program.spec.out:
         block = mesh.scalar(block) if program.scalar else mesh.asarray(block)
     if whole is not None:
@@ -47,19 +57,23 @@ def execute(
     return wrap(block, whole or plan.result, mesh)
 
 
-def _multiplied(program: Program, operands: Sequence[DistArray], target: Array | None) -> Array:
+def _multiplied(
+    program: Program, operands: Sequence[DistArray], target: Array | None, sums: Sums | None
+) -> Array:
     """This rank's block of the result, in `target` if that is an array."""
-    plan, kernel, dtype, mesh = program.plan, program.kernel, program.dtype, operands[0].mesh
-    if program.direct:
-        return kernel([x.block for x in operands], dtype, target)
+    plan, dtype, mesh = program.plan, program.dtype, operands[0].mesh
+    if program.direct and sums is None:
+        return program.kernel([x.block for x in operands], dtype, target)
+    sums = sums or InAnyOrder(program)
     if program.panels is not None:
-        block = _folded(program, _by_panels(program, operands, program.panels), mesh)
+        block = _folded(program, sums, _by_panels(program, operands, program.panels, sums), mesh)
     else:
         blocks = [_brought(x, want) for x, want in zip(operands, plan.operands, strict=True)]
         if program.parts > 1:
-            block = _by_parts(program, blocks, mesh)
+            block = _by_parts(program, blocks, mesh, sums)
         else:
-            block = _folded(program, kernel(blocks, program.work, target), mesh)
+            made = sums.product(blocks, _box(plan, mesh), target)
+            block = _folded(program, sums, made, mesh)
     return block if block.dtype == dtype else block.astype(dtype)
 
 
@@ -79,63 +93,63 @@ def _brought(x: DistArray, want: Layout) -> Array:
     return movement.moved(x.block, x.layout, want, x.mesh)
 
 
-def _by_panels(program: Program, operands: Sequence[DistArray], panels: Panels) -> Array:
+def _by_panels(
+    program: Program, operands: Sequence[DistArray], panels: Panels, sums: Sums
+) -> Array:
     """The product in stretches of one label; the operands move one stretch at a time."""
-    mesh = operands[0].mesh
-    kernel, spec, plan, dtype = program.kernel, program.spec, program.plan, program.work
-    label = panels.label
+    mesh, spec, plan, label = operands[0].mesh, program.spec, program.plan, panels.label
     whole: dict[int, Array] = {}
     for position, (x, labels) in enumerate(zip(operands, spec.terms, strict=True)):
         if label not in labels:
             whole[position] = _brought(x, plan.operands[position])
-    shape = plan.local.local_shape(mesh.coords)
-    total: Array = mesh.xp.zeros(shape, dtype)
+    box = _box(plan, mesh)
+    total: Any = None
+    if label in spec.out:
+        total = sums.room(plan.local.local_shape(mesh.coords), box, mesh)
     for stretch in panels.stretches:
-        blocks = []
-        for position, x in enumerate(operands):
-            if position in whole:
-                blocks.append(whole[position])
-            else:
-                dim = spec.terms[position].index(label)
-                blocks.append(_panel(x, plan.operands[position], dim, stretch))
+        blocks = [
+            whole[n] if n in whole else _panel(program, operands, n, label, stretch)
+            for n in range(len(operands))
+        ]
+        here = (*box[:label], stretch, *box[label + 1 :])
         if label in spec.out:
-            part = total[_at(spec.out, label, slice(*stretch))]
-            made = kernel(blocks, dtype, part)
+            part = total[(..., *_at(spec.out, label, slice(*stretch)))]
+            made = sums.product(blocks, here, part)
             if made is not part:
                 part[...] = made
         else:
-            total += kernel(blocks, dtype, None)
-    return total
+            made = sums.product(blocks, here, None)
+            total = made if total is None else sums.joined(total, made, stretch)
+    found: Array = total
+    return found
 
 
-def _panel(x: DistArray, want: Layout, dim: int, stretch: tuple[int, int]) -> Array:
-    """One stretch of a dimension of the operand, in the layout that the plan wants."""
+def _panel(
+    program: Program, operands: Sequence[DistArray], number: int, label: int, stretch: Interval
+) -> Array:
+    """One stretch of a label of an operand, in the layout that the plan wants."""
+    x, want = operands[number], program.plan.operands[number]
+    dim = program.spec.terms[number].index(label)
     start, stop = stretch
     entries: list[Any] = [(0, 1, extent) for extent in x.shape]
     entries[dim] = (start, 1, stop - start)
     return _brought(x.sliced(tuple(entries)), view_layout(want, tuple(entries)))
 
 
-def _folded(program: Program, block: Array, mesh: DeviceMesh) -> Array:
+def _box(plan: ContractionPlan, mesh: DeviceMesh) -> tuple[Interval, ...]:
+    """For each label the indices of it that this rank multiplies."""
+    assert mesh.coords is not None
+    return tuple([cut.interval(cut.part(mesh.coords)) for cut in plan.cuts])
+
+
+def _folded(program: Program, sums: Sums, block: Array, mesh: DeviceMesh) -> Array:
     """This rank's part of the sum of all contributions."""
     plan = program.plan
     if not plan.pending:
-        return block
-    block = as_array(block)
+        return sums.alone(block)
     if plan.result.cuts == plan.local.cuts:
-        group, route = mesh.subgroup(plan.pending), Route(plan.local, plan.result)
-        return group.allreduce(block, _fold(program), route)
-    return _scattered(program, [block[key] for key in _keys(plan, mesh)], mesh)
-
-
-def _scattered(program: Program, contributions: Sequence[Array], mesh: DeviceMesh) -> Array:
-    """This rank's part of the sum of contributions, one for each rank of the fold."""
-    group, plan = mesh.subgroup(program.plan.pending), program.plan
-    return group.reduce_scatter(contributions, _fold(program), Route(plan.local, plan.result))
-
-
-def _fold(program: Program) -> Fold:
-    return Fold.ANY if program.work.kind == "b" else Fold.SUM
+        return sums.everywhere(block, mesh)
+    return sums.scattered([block[(..., *key)] for key in _keys(plan, mesh)], mesh)
 
 
 def _keys(plan: ContractionPlan, mesh: DeviceMesh) -> list[Key]:
@@ -143,38 +157,36 @@ def _keys(plan: ContractionPlan, mesh: DeviceMesh) -> list[Key]:
     assert mesh.coords is not None
     origin = plan.local.section(mesh.coords)
     keys = []
-    for number in np.ndindex(tuple([mesh.shape[m] for m in plan.pending])):
-        coords = list(mesh.coords)
-        for mesh_dim, coordinate in zip(plan.pending, number, strict=True):
-            coords[mesh_dim] = coordinate
-        section = plan.result.section(tuple(coords))
-        pairs = zip(section, origin, strict=True)
+    for coords in peers(plan.pending, mesh):
+        pairs = zip(plan.result.section(coords), origin, strict=True)
         keys.append(tuple([slice(a - o, b - o) for (a, b), (o, _) in pairs]))
     return keys
 
 
-def _by_parts(program: Program, blocks: Sequence[Array], mesh: DeviceMesh) -> Array:
+def _by_parts(program: Program, blocks: Sequence[Array], mesh: DeviceMesh, sums: Sums) -> Array:
     """The product computed and folded in parts, so that it is never whole on a rank.
 
     Each part takes an equal piece of every rank's share of the result.
     """
-    plan, spec = program.plan, program.spec
+    plan, spec, box = program.plan, program.spec, _box(program.plan, mesh)
     dim = divided_dim(plan)
+    label, origin = spec.out[dim], box[spec.out[dim]][0]
     total: Array = mesh.xp.empty(plan.result.local_shape(mesh.coords), program.work)
     filled = 0
     for part in range(program.parts):
         made = []
         for key in _keys(plan, mesh):
             start, length = key[dim].start, key[dim].stop - key[dim].start
-            stretch = [start + length * n // program.parts for n in (part, part + 1)]
+            low, high = [start + length * n // program.parts for n in (part, part + 1)]
             rows = [
-                block[_at(term, spec.out[dim], slice(*stretch))]
+                block[_at(term, label, slice(low, high))]
                 for block, term in zip(blocks, spec.terms, strict=True)
             ]
-            made.append(program.kernel(rows, program.work, None))
-        mine = _scattered(program, made, mesh)
+            here = (*box[:label], (origin + low, origin + high), *box[label + 1 :])
+            made.append(sums.product(rows, here, None))
+        mine = sums.scattered(made, mesh)
         stop = filled + mine.shape[dim]
-        total[_at(spec.out, spec.out[dim], slice(filled, stop))] = mine
+        total[_at(spec.out, label, slice(filled, stop))] = mine
         filled = stop
     return total
 

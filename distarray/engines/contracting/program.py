@@ -81,9 +81,10 @@ def _program(
     scalar: bool,
     small: int,
     panel_bytes: int,
+    grains: tuple[int, ...],
 ) -> Program:
-    plan = plan_contraction(spec, layouts, itemsizes, dtype.itemsize, small)
-    panels = panels_of(spec, plan, layouts, itemsizes, panel_bytes)
+    plan = plan_contraction(spec, layouts, itemsizes, dtype.itemsize, small, grains)
+    panels = panels_of(spec, plan, layouts, itemsizes, panel_bytes, grains)
     # Contributions in half precision could overflow where their sum does not.
     work = np.dtype(np.float32) if dtype == np.float16 and plan.pending else dtype
     alone = prod(plan.result.mesh_shape) == 1
@@ -121,6 +122,7 @@ def program_for(
     dtype: np.dtype[Any],
     scalar: bool = True,
     small: int | None = None,
+    grains: tuple[int, ...] = (),
 ) -> Program:
     """The program of a contraction of operands of these layouts; does not communicate.
 
@@ -138,7 +140,10 @@ def program_for(
         Whether a 0-d result is a scalar, as most of NumPy's functions return.
     small : int, optional
         Bytes below which a result is replicated; `config.replicate_below` by default.
+    grains : tuple of int
+        As of :func:`~distarray.plan.plan_contraction`.
     """
     itemsizes = tuple([given.itemsize for given in dtypes])
     small = config.settings.replicate_below if small is None else small
-    return _program(kernel, spec, tuple(layouts), itemsizes, dtype, scalar, small, PANEL_BYTES)
+    known = (kernel, spec, tuple(layouts), itemsizes, dtype, scalar, small)
+    return _program(*known, PANEL_BYTES, grains)

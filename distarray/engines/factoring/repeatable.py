@@ -2,8 +2,8 @@
 
 The rounding of a factorization depends on its division into blocks, and in LAPACK on the number of
 threads. Every rank therefore factors a copy of a matrix, with one thread; each matrix of a stack is
-factored by one rank. Products of matrices need no copies, since their sums do not depend on the
-order (:mod:`distarray.engines.contracting.exact`).
+factored by one rank. Products of matrices need no copies: they are made of tiles
+(:mod:`distarray.engines.contracting.tiling`).
 """
 
 from collections.abc import Callable, Sequence

@@ -16,7 +16,7 @@ from distarray.array.portable import take
 from distarray.comm.group import Group
 from distarray.config import config
 from distarray.engines.indexing.located import Located
-from distarray.engines.indexing.owners import Rows, grouped_by_owner
+from distarray.engines.indexing.owners import Rows, grouped_by_owner, positions_by_owner
 from distarray.layout import Cut, Layout
 from distarray.typing import Array
 
@@ -196,11 +196,11 @@ def grouped_by_others(rows: Rows, flat: Sequence[Array]) -> tuple[Array, Array, 
     Those of others are ordered by owner and then by position; of its own a rank sends none, and
     none are counted.
     """
-    order, counts = grouped_by_owner(rows.owners(flat), rows.size)
-    first = sum(counts[: rows.rank])
-    stop = first + counts[rows.rank]
-    others = np.concatenate([order[:first], order[stop:]])
-    return order[first:stop], others, [*counts[: rows.rank], 0, *counts[rows.rank + 1 :]]
+    found = positions_by_owner(rows.owners(flat), rows.size)
+    own, found[rows.rank] = found[rows.rank], found[rows.rank][:0]
+    counts = [len(positions) for positions in found]
+    some = [positions for positions in found if len(positions)]
+    return own, some[0] if len(some) == 1 else np.concatenate(found), counts
 
 
 def swap(group: Group, parts: Sequence[Array], landing: Array, counts: Sequence[int]) -> None:

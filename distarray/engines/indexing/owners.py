@@ -14,7 +14,7 @@ from distarray.engines.indexing.mask_in_block import from_linear
 from distarray.layout import Coords, Cut, Layout
 from distarray.typing import Array, Shape
 
-__all__ = ["Rows", "grouped_by_owner"]
+__all__ = ["Rows", "grouped_by_owner", "positions_by_owner"]
 
 #: Up to this many blocks, comparing with each boundary is cheaper than a binary search.
 _FEW = 16
@@ -203,10 +203,18 @@ def _ranks_of_parts(cut: Cut, mesh_dims: tuple[int, ...], radix: tuple[int, ...]
     return np.array(numbers, np.intp)
 
 
+def positions_by_owner(owners: Array, ranks: int) -> list[Array]:
+    """For each owner the positions in `owners` of what it owns, ascending."""
+    if ranks <= _FEW:
+        return [np.flatnonzero(owners == rank) for rank in range(ranks)]
+    order, counts = grouped_by_owner(owners, ranks)
+    return np.split(order, np.cumsum(counts[:-1]))
+
+
 def grouped_by_owner(owners: Array, ranks: int) -> tuple[Array, list[int]]:
     """Positions in `owners` ordered by owner and then by position, and how many each owns."""
     if ranks <= _FEW:
-        found = [np.flatnonzero(owners == rank) for rank in range(ranks)]
+        found = positions_by_owner(owners, ranks)
         return np.concatenate(found), [len(positions) for positions in found]
     counts = np.bincount(owners, minlength=ranks).tolist()
     return np.argsort(owners.astype(np.min_scalar_type(ranks)), kind="stable"), counts

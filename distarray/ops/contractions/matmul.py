@@ -35,6 +35,9 @@ _AXES = ("axes", "axis", "keepdims")
 #: Keywords that change nothing but the dtype of the result, or nothing at all.
 _OTHERS = ("casting", "order", "dtype", "subok", "signature")
 
+#: Those that multiply the complex conjugates of the first operand's elements.
+_CONJUGATING = ("vecdot", "vecmat")
+
 #: Core dimensions of the operands and of the result, as letters.
 _CORES: dict[np.ufunc, tuple[str, str, str]] = {np.matmul: ("nk", "km", "nm")}
 for _name, _letters in (
@@ -169,7 +172,8 @@ def _spec(ufunc: np.ufunc, a: tuple[int, ...], b: tuple[int, ...]) -> Contractio
         labels = [lead + d if n == stack[lead + d] else -1 for d, n in enumerate(shape)]
         terms.append((*labels, *[number[letter] for letter in letters]))
     result = (*range(len(stack)), *[number[letter] for letter in made])
-    return Contraction(tuple(terms), result, (*stack, *core.values()))
+    extents = (*stack, *core.values())
+    return Contraction(tuple(terms), result, extents, ufunc.__name__ in _CONJUGATING)
 
 
 def _delivered(

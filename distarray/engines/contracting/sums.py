@@ -1,0 +1,153 @@
+"""How the products of a contraction are made and added up: in any order, or in that of a tree.
+
+:mod:`distarray.engines.contracting.execution` decides which blocks are multiplied when; a
+:class:`Sums` multiplies them, and adds up what several blocks, and several ranks, contribute.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from distarray.array.portable import as_array
+from distarray.comm import DeviceMesh
+from distarray.engines.contracting.program import Program
+from distarray.engines.contracting.tiles import tiled_product
+from distarray.engines.contracting.tiling import Tiling
+from distarray.engines.reproducible import Held, added_up, join, scattered
+from distarray.layout import Coords, Fold, Interval
+from distarray.plan import Route
+from distarray.typing import Array, Shape
+
+__all__ = ["InAnyOrder", "InOrder", "Sums", "peers"]
+
+Box = Sequence[Interval]
+
+
+class Sums(Protocol):
+    """What multiplies blocks and adds contributions.
+
+    A contribution is an array of the result's dimensions, which may have others before them.
+    """
+
+    def room(self, shape: Shape, box: Box, mesh: DeviceMesh) -> Array:
+        """Memory for the contribution of blocks with these indices of each label."""
+
+    def product(self, blocks: Sequence[Array], box: Box, into: Array | None) -> Array:
+        """The contribution of blocks; in `into`, if that is given and this is faster."""
+
+    def joined(self, first: Array, second: Array, stretch: Interval) -> Array:
+        """Two contributions as one: of all before a stretch of the summed label, and of that."""
+
+    def alone(self, contribution: Array) -> Array:
+        """The sum, if there is one contribution."""
+
+    def everywhere(self, contribution: Array, mesh: DeviceMesh) -> Array:
+        """The sum of the contributions of the ranks, on all of them."""
+
+    def scattered(self, contributions: Sequence[Array], mesh: DeviceMesh) -> Array:
+        """This rank's part of the sum; each rank has a contribution to every rank's part."""
+
+
+class InAnyOrder(NamedTuple):
+    """Products by the program's kernel, added up by MPI."""
+
+    program: Program
+
+    def room(self, shape: Shape, box: Box, mesh: DeviceMesh) -> Array:
+        """Memory for a result."""
+        found: Array = mesh.xp.zeros(shape, self.program.work)
+        return found
+
+    def product(self, blocks: Sequence[Array], box: Box, into: Array | None) -> Array:
+        """The product of blocks."""
+        return self.program.kernel(blocks, self.program.work, into)
+
+    def joined(self, first: Array, second: Array, stretch: Interval) -> Array:
+        """The sum of both, in the first if that is an array."""
+        first += second
+        return first
+
+    def alone(self, contribution: Array) -> Array:
+        """The contribution itself."""
+        return contribution
+
+    def everywhere(self, contribution: Array, mesh: DeviceMesh) -> Array:
+        """One allreduce."""
+        plan = self.program.plan
+        group, route = mesh.subgroup(plan.pending), Route(plan.local, plan.result)
+        return group.allreduce(as_array(contribution), self._fold, route)
+
+    def scattered(self, contributions: Sequence[Array], mesh: DeviceMesh) -> Array:
+        """One reduce-scatter."""
+        plan = self.program.plan
+        group, route = mesh.subgroup(plan.pending), Route(plan.local, plan.result)
+        return group.reduce_scatter([as_array(c) for c in contributions], self._fold, route)
+
+    @property
+    def _fold(self) -> Fold:
+        return Fold.ANY if self.program.work.kind == "b" else Fold.SUM
+
+
+class InOrder(NamedTuple):
+    """Products tile by tile, added up by a tree: the same bits on every mesh.
+
+    The first dimension of a contribution is the pieces of the tree that it consists of.
+    """
+
+    program: Program
+    tiling: Tiling
+
+    @property
+    def _work(self) -> np.dtype[Any]:
+        """The data type to add in: halves are added in single precision."""
+        return np.promote_types(self.program.dtype, np.float32)
+
+    def room(self, shape: Shape, box: Box, mesh: DeviceMesh) -> Array:
+        """Memory for the pieces."""
+        pieces = self.tiling.tree.pieces(*box[self.tiling.depth])
+        return np.empty((len(pieces), *shape), self._work)
+
+    def product(self, blocks: Sequence[Array], box: Box, into: Array | None) -> Array:
+        """The pieces of the product."""
+        return tiled_product(self.program.spec, self.tiling, blocks, box, self._work)
+
+    def joined(self, first: Array, second: Array, stretch: Interval) -> Array:
+        """The pieces of both."""
+        middle, stop = stretch
+        return join(self.tiling.tree, Held(0, middle, first), Held(middle, stop, second)).values
+
+    def alone(self, contribution: Array) -> Array:
+        """The one piece."""
+        if len(contribution):
+            whole: Array = contribution[0]
+            return whole
+        return np.zeros(contribution.shape[1:], contribution.dtype)
+
+    def everywhere(self, contribution: Array, mesh: DeviceMesh) -> Array:
+        """Pieces to another rank for each doubling of the ranks, and a broadcast."""
+        cut, tree = self.program.plan.cuts[self.tiling.depth], self.tiling.tree
+        return added_up(Held(*self._bounds(mesh.coords), contribution), tree, cut, mesh)
+
+    def scattered(self, contributions: Sequence[Array], mesh: DeviceMesh) -> Array:
+        """One exchange of the pieces of each rank's part."""
+        own, group = self._bounds(mesh.coords), mesh.subgroup(self.program.plan.pending)
+        parts = [Held(*own, contribution) for contribution in contributions]
+        bounds = [self._bounds(coords) for coords in peers(self.program.plan.pending, mesh)]
+        return scattered(parts, self.tiling.tree, bounds, group)
+
+    def _bounds(self, coords: Coords | None) -> Interval:
+        """The summands of the rank at these coordinates."""
+        assert coords is not None
+        cut = self.program.plan.cuts[self.tiling.depth]
+        return cut.interval(cut.part(coords))
+
+
+def peers(pending: Sequence[int], mesh: DeviceMesh) -> Iterator[Coords]:
+    """The coordinates of the ranks whose contributions this rank's are added to, in their order."""
+    assert mesh.coords is not None
+    for number in np.ndindex(tuple([mesh.shape[m] for m in pending])):
+        coords = list(mesh.coords)
+        for mesh_dim, coordinate in zip(pending, number, strict=True):
+            coords[mesh_dim] = coordinate
+        yield tuple(coords)

@@ -1,0 +1,239 @@
+"""Products of blocks, tile by tile: the same bits wherever the arrays are cut.
+
+Each tile is one call of BLAS, with operands of the same shape, in memory of the same order and
+alignment, on one thread, for which they are copied. Where a rank has only some rows or columns of
+a tile, others are repeated in the place of those that it lacks, which raise no floating-point error
+of their own; where summands end, both operands are filled up with zeros.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from distarray.engines.contracting.tiling import Side, Tiling
+from distarray.plan import Contraction
+from distarray.typing import Array
+
+__all__ = ["tiled_product"]
+
+#: Boundaries of buffers, in bytes: BLAS may treat numbers before the first one in another way.
+_ALIGNMENT = 64
+#: About how many numbers are copied for tiles, and for a batch of small matrices, at a time.
+_STRETCH = _BATCH = 1 << 17
+#: Rows, and columns, of which results are held at a time.
+_PANEL = (4096, 1024)
+
+Interval = tuple[int, int]
+
+
+def tiled_product(
+    spec: Contraction,
+    tiling: Tiling,
+    blocks: Sequence[Array],
+    box: Sequence[Interval],
+    dtype: np.dtype[Any],
+) -> Array:
+    """The product of this rank's blocks, in pieces of the tree of sums.
+
+    Parameters
+    ----------
+    spec : Contraction
+        The labels.
+    tiling : Tiling
+        The tiles.
+    blocks : sequence of array
+        Of both operands, on the host.
+    box : sequence of (int, int)
+        For each label the indices that the blocks have.
+    dtype : dtype
+        The data type to multiply and add in.
+
+    Returns
+    -------
+    array
+        The pieces' sums, along a first dimension before those of the result.
+    """
+    left, right, depth = tiling.left, tiling.right, box[tiling.depth]
+    a, b = blocks
+    a = np.conjugate(a) if spec.conjugated and a.dtype.kind == "c" else a
+    factors = [
+        _arranged(block, term, side, tiling)
+        for block, term, side in zip((a, b), spec.terms, (left, right), strict=True)
+    ]
+    rows, columns = [box[side.edge[0]] if side.edge else (0, 1) for side in (left, right)]
+    pieces = tiling.tree.pieces(*depth)
+    (r, stack, _, _, m), (c, _, _, _, n) = [factor.shape for factor in factors]
+    result = np.empty((len(pieces), r, c, stack, m, n), dtype)
+    for key in _panels(tiling, result.shape, rows, columns):
+        into = result[(slice(None), *key)]
+        panel = _Panel(
+            tiling,
+            factors[0][key[0], key[2], ..., key[3]],
+            factors[1][key[1], key[2], ..., key[4]],
+            (depth[0], rows[0] + key[3].start, columns[0] + key[4].start),
+            dtype,
+        )
+        for number, piece in enumerate(pieces):
+            panel.node(piece.start, piece.stop, into[number])
+    return _in_order(result, spec, tiling, box)
+
+
+def _arranged(block: Array, term: Sequence[int], side: Side, tiling: Tiling) -> Array:
+    """A factor as (others, stack, depth, inner, edge), of one dimension each."""
+    block = block[tuple([0 if label < 0 else slice(None) for label in term])]
+    labels = [label for label in term if label >= 0]
+    groups = (side.others, tiling.stack, (tiling.depth,), tiling.inner, side.edge)
+    block = block.transpose([labels.index(label) for group in groups for label in group])
+    extent = dict(zip([label for group in groups for label in group], block.shape, strict=True))
+    return block.reshape([prod([extent[label] for label in group]) for group in groups])
+
+
+def _in_order(result: Array, spec: Contraction, tiling: Tiling, box: Sequence[Interval]) -> Array:
+    """The product of factors so arranged with the dimensions of the result."""
+    left, right = tiling.left, tiling.right
+    made = (*left.others, *right.others, *tiling.stack, *left.edge, *right.edge)
+    shape = [box[label][1] - box[label][0] for label in made]
+    order = [1 + made.index(label) for label in spec.out]
+    return result.reshape(len(result), *shape).transpose(0, *order)
+
+
+def _panels(
+    tiling: Tiling, shape: Sequence[int], rows: Interval, columns: Interval
+) -> Iterator[tuple[slice, ...]]:
+    """Keys of parts of the product, each small enough for what is copied for it."""
+    left, right, (_, r, c, stack, _, _) = tiling.left, tiling.right, shape
+    leaf = tiling.summands * (left.tile + right.tile)
+    several, counts = max(1, _BATCH // leaf), []
+    for extent in (stack, c, r):
+        counts.append(max(1, min(extent, several)))
+        several //= counts[-1]
+    edges = [
+        [part for _, part in _cells(interval, max(1, most // side.tile) * side.tile)]
+        for interval, most, side in zip((rows, columns), _PANEL, (left, right), strict=True)
+    ]
+    whole = zip((r, c, stack), reversed(counts), strict=True)
+    batches = [[slice(k, k + n) for k in range(0, extent, n)] for extent, n in whole]
+    yield from product(*batches, *edges)
+
+
+def _cells(interval: Interval, size: int) -> Iterator[tuple[int, slice]]:
+    """The cells of a grid that an interval meets: its offset in each, and which part of it."""
+    start, stop = interval
+    for first in range(start // size * size, stop if start < stop else 0, size):
+        low = max(first, start)
+        yield low - first, slice(low - start, min(first + size, stop) - start)
+
+
+class _Panel(NamedTuple):
+    """Factors of a part of the product, as (stack, depth, inner, edge) after a first dimension.
+
+    Attributes
+    ----------
+    tiling : Tiling
+        The tiles.
+    a, b : array
+        The factors.
+    origin : (int, int, int)
+        Their first index of depth, row and column.
+    dtype : dtype
+        The data type to compute in.
+    """
+
+    tiling: Tiling
+    a: Array
+    b: Array
+    origin: tuple[int, int, int]
+    dtype: np.dtype[Any]
+
+    def node(self, start: int, stop: int, into: Array) -> None:
+        """The sum of a node of the tree of summands."""
+        tree = self.tiling.tree
+        left, right = self.tiling.left, self.tiling.right
+        batch = self.a.shape[1] * max(len(self.a), len(self.b))
+        leaf = self.tiling.summands * (left.tile + self.b.shape[4]) * batch
+        several = self.a.shape[4] > left.tile and self.b.shape[4] > right.tile
+        most = max(4 if several else 1, _STRETCH // leaf)
+        if stop - start <= tree.chunk * most:
+            self._tiles(slice(start - self.origin[0], stop - self.origin[0]), into)
+            return
+        middle = tree.middle(start, stop)
+        self.node(start, middle, into)
+        rest = np.empty_like(into)
+        self.node(middle, stop, rest)
+        into += rest
+
+    def _tiles(self, stretch: slice, into: Array) -> None:
+        """The sum of some leaves, tile by tile."""
+        tiling, (_, row, column) = self.tiling, self.origin
+        a, b = self.a[:, :, stretch], self.b[:, :, stretch]
+        rows = list(_cells((row, row + a.shape[4]), tiling.left.tile))
+        columns = list(_cells((column, column + b.shape[4]), tiling.right.tile))
+        made = (
+            _filled(b[..., part], offset, tiling.right.tile, tiling, self.dtype, False)
+            for offset, part in columns
+        )
+        right = made if len(rows) == 1 else list(made)  # those of one row are used once
+        room = self._room(-(-a.shape[2] // tiling.tree.chunk))
+        for offset, part in rows:
+            left = _filled(a[..., part], offset, tiling.left.tile, tiling, self.dtype, True)
+            there = slice(offset, offset + part.stop - part.start)
+            for (first, across), factor in zip(columns, right, strict=True):
+                found = _summed(left, factor, room)
+                stop = first + across.stop - across.start
+                into[..., part, across] = found[..., there, first:stop]
+
+    def _room(self, leaves: int) -> Array:
+        """Memory for the products of so many leaves of one tile."""
+        tiles = self.tiling.left.tile, self.tiling.right.tile
+        counts = (len(self.a), len(self.b), self.a.shape[1], leaves)
+        return _room(counts, prod(tiles), self.dtype).reshape(*counts, *tiles)
+
+
+def _filled(
+    source: Array, offset: int, tile: int, tiling: Tiling, dtype: np.dtype[Any], turned: bool
+) -> Array:
+    """A factor's part of a row or column of tiles, filled up: (others, stack, leaves, matrices)."""
+    others, stack, count, inner, width = source.shape
+    grain = tiling.tree.chunk
+    leaves, (full, rest) = -(-count // grain), divmod(count, grain)
+    room = _room((others, stack, leaves), tile * grain * inner, dtype)
+    if turned:
+        room = room.reshape(others, stack, leaves, tile, grain, inner)
+        whole = room.transpose(0, 1, 2, 4, 5, 3)
+    else:
+        room = whole = room.reshape(others, stack, leaves, grain, inner, tile)
+    into = whole[..., offset : offset + width]
+    shape = (others, stack, full, grain, inner, width)
+    into[:, :, :full] = source[:, :, : full * grain].reshape(shape)
+    if rest:
+        into[:, :, full, :rest] = source[:, :, full * grain :]
+        whole[:, :, full, rest:] = 0
+    whole[..., :offset] = into[..., :1]
+    whole[..., offset + width :] = into[..., -1:]
+    if turned:
+        return room.reshape(others, stack, leaves, tile, grain * inner)
+    return room.reshape(others, stack, leaves, grain * inner, tile)
+
+
+def _room(counts: tuple[int, ...], size: int, dtype: np.dtype[Any]) -> Array:
+    """Memory for matrices of so many numbers, each of which begins at a boundary."""
+    unit = max(1, _ALIGNMENT // dtype.itemsize)
+    padded = -(-size // unit) * unit
+    memory = np.empty(prod(counts) * padded + unit, dtype)
+    first = -memory.ctypes.data % _ALIGNMENT // dtype.itemsize
+    line = memory[first : first + prod(counts) * padded]
+    return line.reshape(*counts, padded)[..., :size]
+
+
+def _summed(a: Array, b: Array, room: Array) -> Array:
+    """The products of the matrices of leaves, added up as the tree says."""
+    leaves = a.shape[2]
+    np.matmul(a[:, None], b, out=room)
+    step = 1
+    while step < leaves:
+        room[:, :, :, : leaves - step : 2 * step] += room[:, :, :, step :: 2 * step]
+        step *= 2
+    return room[:, :, :, 0]
