@@ -256,13 +256,14 @@ class _Averager:
 
     def watch(self) -> None:
         """Put hooks on parameters that have become trainable, and fill the buckets anew."""
-        for parameter in self.parameters:
-            if parameter.requires_grad and id(parameter) not in self.watched:
-                self.watched.add(id(parameter))
-                if self.fold == "sum":  # the mean of these is the sum
-                    parameter.register_hook(self._scaled)
-                parameter.register_post_accumulate_grad_hook(self.arrived)
-        self._fill_buckets()
+        with plainly():
+            for parameter in self.parameters:
+                if parameter.requires_grad and id(parameter) not in self.watched:
+                    self.watched.add(id(parameter))
+                    if self.fold == "sum":  # the mean of these is the sum
+                        parameter.register_hook(self._scaled)
+                    parameter.register_post_accumulate_grad_hook(self.arrived)
+            self._fill_buckets()
 
     def _scaled(self, grad: Tensor | None) -> Tensor | None:
         return None if grad is None else grad * self.group.size

@@ -57,7 +57,7 @@ class Entry:
     ) -> None:
         self.owners, self.parameter, self.within = owners, parameter, within
         self.around: Placed | None = None
-        self.shape = tuple(parameter.shape)
+        self.shape = tuple(local_of(parameter).shape)
         self.rows: tuple[int, ...] = ()
         self.counts = (1,) + (0,) * (size - 1)
         if self.shape:
@@ -92,7 +92,7 @@ class Entry:
 
     def zeros(self) -> Tensor:
         """The gradient of a rank that has none."""
-        return self.parameter.new_zeros(self.shape)
+        return local_of(self.parameter).new_zeros(self.shape)
 
     def contribution(self, rank: int) -> Tensor:
         """This rank's contribution when the parameter is gathered, flat."""
