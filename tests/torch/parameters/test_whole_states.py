@@ -206,7 +206,7 @@ def test_what_other_libraries_write(world, ranks, tmp_path):
             }
             state.set_model_state_dict(model, other.state_dict())
             assert same(model, other)
-            with pytest.raises(RuntimeError, match="x.full_tensor"):
+            with pytest.raises(RuntimeError, match=r"x\.full_tensor"):
                 safe.save(model.state_dict())
             written = {
                 name: x.full_tensor() if isinstance(x, dt.DistTensor) else x
