@@ -191,8 +191,8 @@ def test_averages_of_a_model(world, ranks, layout):
 
 
 @pytest.mark.counts(lambda n: n > 1)
-def test_what_other_libraries_write(world, ranks, tmp_path):
-    """torch's distributed checkpoints' states, safetensors: the whole, or the line that gives it."""
+def test_what_other_libraries_write(world, ranks):
+    """torch's states of models, safetensors: the whole, or the line that gives it."""
     state = pytest.importorskip("torch.distributed.checkpoint.state_dict")
     safe = pytest.importorskip("safetensors.torch")
     start, other = made(), filled(made(), seed=8)
