@@ -193,7 +193,7 @@ def main(device, options):
     if mesh.rank == 0:
         alone = train(model_of(len(letters), 0, device, dtype), text, options, device)
         title = f"{mesh.shape[0]} x {mesh.shape[1]} ranks (dp x tp)"
-        here = sum(p.numel() for p in model.parameters())
+        here = sum(p.to_local().numel() for p in model.parameters())
         apart = max(abs(a - b) / b for a, b in zip(spread, alone, strict=True))
         print(f"{len(text)} characters, {len(letters)} different ones; {title}")
         print(f"parameters on this rank: {here}")

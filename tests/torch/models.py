@@ -46,14 +46,19 @@ def close(found, wanted, device="cpu"):
     return found.shape == wanted.shape and torch.allclose(found, wanted, **tolerance(device))
 
 
+def local_of(tensor):
+    """This rank's part as a plain tensor; plain ones as they are."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
 def same_gradients(model, reference, device="cpu"):
     """Whether every rank has its own part of the gradients that one process finds."""
     state = dt.module_state(model)
     mine = dict(model.named_parameters())
     for name, parameter in reference.named_parameters():
-        layout, gradient = state[name].layout, mine[name].grad
+        layout, gradient = state[name].layout, local_of(mine[name].grad)
         section = tuple([slice(*s) for s in layout.section(state[name].mesh.coords)])
-        wanted = parameter.grad.reshape(layout.shape)[section].reshape(mine[name].shape)
+        wanted = parameter.grad.reshape(layout.shape)[section].reshape(local_of(mine[name]).shape)
         if gradient is None:
             gradient = torch.zeros_like(wanted)
             if wanted.numel():

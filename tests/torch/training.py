@@ -11,6 +11,7 @@ import torch
 import distarray as da
 import distarray.torch as dt
 from tests.everywhere import line
+from tests.torch.models import local_of
 
 nn = torch.nn
 
@@ -116,5 +117,7 @@ class Feed(nn.Module):
 def full_gradient(p, module, name, group):
     """A divided parameter's gradient, whole."""
     layout = dt.module_state(module)[name].layout
-    array = da.DistArray.from_local(p.grad.numpy(), line(group), layout.placements, layout.shape)
+    array = da.DistArray.from_local(
+        local_of(p.grad).numpy(), line(group), layout.placements, layout.shape
+    )
     return array.full()

@@ -34,8 +34,7 @@ def checked_tensor(t: Tensor, call: str) -> Any:
     Returns
     -------
     Tensor
-        `t` itself; an asynchronous collective's result is waited for, and this rank's part of a
-        parameter is a plain tensor.
+        `t` itself; an asynchronous collective's result is waited for.
 
     Raises
     ------
@@ -46,7 +45,11 @@ def checked_tensor(t: Tensor, call: str) -> Any:
         raise TypeError(f"{call}: a torch.Tensor is wanted, not {type(t).__name__}")
     if type(t).__name__ == "AsyncCollectiveTensor":
         t = t.wait()
-    t = local_of(t)
+    if local_of(t) is not t:
+        raise TypeError(
+            f"{call}: a parameter that is distributed already; p.to_array() is the array over its "
+            "memory, p.to_local() this rank's part, p.full_tensor() the whole"
+        )
     if hasattr(t, "_local_tensor"):
         raise TypeError(
             f"{call}: a DTensor has no memory of its own; from_dtensor(t) makes a DistArray of it, "

@@ -19,9 +19,9 @@ from distarray.torch.collectives.passes import uncompiled
 from distarray.torch.modules.dropout import install_dropout, share_random_numbers
 from distarray.torch.modules.layers import install, mark
 from distarray.torch.parameters.checks import agree_on_parameters, check_parameters
-from distarray.torch.parameters.distribute import place_rest
+from distarray.torch.parameters.distribute import adopt, place_rest
 from distarray.torch.parameters.placed import placed_of
-from distarray.torch.tensor.dist_tensor import DistTensor
+from distarray.torch.tensor.between_modules import is_distributed
 
 __all__ = ["distribute_module"]
 
@@ -97,6 +97,7 @@ def distribute_module(
     if partition_fn is not None:
         for name, part in list(module.named_modules()):
             partition_fn(name, part, mesh)
+    adopt(module)
     place_rest(module, mesh, src_data_rank)
     for part in module.modules():
         install(part, mesh)
@@ -161,7 +162,7 @@ def _compare(
         return
     total = 0
     for leaf in tree_leaves((args, kwargs)):
-        if isinstance(leaf, DistTensor):
+        if is_distributed(leaf):
             total = zlib.crc32(repr(leaf.dist_layout).encode(), total)
         elif isinstance(leaf, torch.Tensor):
             block = np.ascontiguousarray(movable(leaf.detach()))

@@ -18,8 +18,7 @@ from distarray.layout import Layout
 from distarray.torch.collectives.conversations import verify_replicas
 from distarray.torch.collectives.passes import uncompiled
 from distarray.torch.tensor.activations import Activation, laid_out
-from distarray.torch.tensor.between_modules import given, taken
-from distarray.torch.tensor.dist_tensor import DistTensor
+from distarray.torch.tensor.between_modules import given, is_distributed, taken
 from distarray.torch.tensor.streams import mask, next_seed
 
 __all__ = [
@@ -71,7 +70,7 @@ def install_dropout(module: Module, mesh: DeviceMesh) -> None:
 def _forward(module: Module, mesh: DeviceMesh, input: Tensor | Activation) -> Tensor | Activation:
     if not module.training or module.p == 0:
         return input
-    if isinstance(input, DistTensor):
+    if is_distributed(input):
         return given(parallel_dropout(module, taken(input)))
     verify_replicas(mesh.group, input, "dropout")
     whole = Layout.replicated(tuple(input.shape), mesh.shape)

@@ -23,7 +23,7 @@ from distarray.torch.collectives.passes import uncompiled
 from distarray.torch.parameters.distribute import used
 from distarray.torch.parameters.placed import placed_of
 from distarray.torch.tensor.activations import Activation, laid_out
-from distarray.torch.tensor.between_modules import given, taken
+from distarray.torch.tensor.between_modules import given, is_distributed, taken
 from distarray.torch.tensor.dist_tensor import DistTensor
 
 __all__ = [
@@ -306,10 +306,10 @@ def _by_rule(
     module: Module, rule: Rule, mesh: DeviceMesh, whole: Callable[..., Any] | None, input: Tensor
 ) -> Any:
     """A layer by its rule; a plain tensor counts as replicated, and gives a plain one."""
-    if whole is not None and not isinstance(input, DistTensor):
+    if whole is not None and not is_distributed(input):
         return whole(input)
     with plainly():
-        if isinstance(input, DistTensor):
+        if is_distributed(input):
             return given(rule(module, taken(input)))
         verify_replicas(mesh.group, input, type(module).__name__)
         layout = Layout.replicated(tuple(input.shape), mesh.shape)
@@ -321,7 +321,7 @@ def _with_whole_parameters(
     module: Module, forward: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Any:
     def plain(x: Any) -> Any:
-        return x.full_tensor() if isinstance(x, DistTensor) else x
+        return x.full_tensor() if is_distributed(x) else x
 
     with ExitStack() as stack:
         for part in [module, *_read_by(module)]:
@@ -341,8 +341,11 @@ def whole_parameters(module: Module, apart: Sequence[int] = ()) -> Iterator[None
         Mesh dimensions along which the ranks compute with different data, so that their gradients
         are summed.
     """
-    names = []
+    names, computed = [], {n: x for n, x in vars(module).items() if type(x) is DistTensor}
     try:
+        for name, x in computed.items():  # by a hook, of parameters that are cut
+            grads = [_SUM if m in apart else Replicate() for m in range(x.mesh.ndim)]
+            module.__dict__[name] = x.full_tensor(grad_placements=grads)
         for name, placed in placed_of(module).items():
             if module._parameters.get(name) is None:
                 continue
@@ -355,3 +358,4 @@ def whole_parameters(module: Module, apart: Sequence[int] = ()) -> Iterator[None
     finally:
         for name in names:
             del module.__dict__[name]
+        module.__dict__.update(computed)

@@ -15,9 +15,9 @@ from distarray.layout import Cut, Fold, Layout, Shard
 from distarray.torch.collectives import conversations as talk
 from distarray.torch.collectives.borders import reduce_from
 from distarray.torch.collectives.passes import uncompiled
-from distarray.torch.parameters.elementwise import Args, Func, Kwargs
+from distarray.torch.parameters.functions import Args, Func, Kwargs
 from distarray.torch.tensor.activations import Activation, laid_out
-from distarray.torch.tensor.between_modules import given, taken
+from distarray.torch.tensor.between_modules import given, is_distributed, taken
 from distarray.torch.tensor.dist_tensor import DistTensor
 
 __all__ = ["loss_parallel", "parallel_cross_entropy"]
@@ -339,7 +339,7 @@ class _SplitClasses(_Mode):  # type: ignore[misc]
         kwargs = dict(kwargs or {})
         if func is functional.cross_entropy:
             logits = kwargs.pop("input") if "input" in kwargs else args[0]
-            if isinstance(logits, DistTensor):
+            if is_distributed(logits):
                 return _cross_entropy(func, (logits, *args[1:]), kwargs)
             if self._mesh is not None:
                 dim = 1 if logits.ndim > 1 else 0

@@ -12,7 +12,7 @@ from distarray.torch.collectives.passes import uncompiled
 from distarray.torch.modules.handing import ParallelStyle, annotated, handed_out
 from distarray.torch.tensor.activations import Activation
 from distarray.torch.tensor.between_modules import given as handed
-from distarray.torch.tensor.dist_tensor import DistTensor
+from distarray.torch.tensor.between_modules import is_distributed
 
 __all__ = ["PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput"]
 
@@ -27,7 +27,7 @@ def _each(value: PerArgument) -> tuple[Placement | None, ...]:
 def _moved(
     x: Any, mesh: DeviceMesh, given: Placement | None, wanted: Placement | None, local: bool
 ) -> Any:
-    if given is None and not isinstance(x, DistTensor):
+    if given is None and not is_distributed(x):
         return x
     x = annotated(x, mesh, given)
     if not isinstance(x, Activation):

@@ -10,7 +10,7 @@ the same step.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import torch
 from torch import Tensor
@@ -235,8 +235,9 @@ class _Averager:
         self.mesh, self.group = mesh, mesh.group
         self.fold, self.bucket_bytes = fold, bucket_bytes
         self.buffers = Buffers(module, mesh.group, every=True) if broadcast_buffers else None
-        self.parameters = list(module.parameters())
-        self.watched: set[int] = set()
+        self.module = ref(module)
+        self.find()
+        self.watched: dict[int, Tensor] = {}
         self.buckets: list[_Bucket] = []
         self.bucket_of: dict[int, _Bucket] = {}
         self.paused = 0
@@ -248,6 +249,17 @@ class _Averager:
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Averager":
         return self  # its hooks do nothing in a copy of the module, which is no replica
 
+    def find(self) -> None:
+        """Find the module's parameters, and the places where they stand."""
+        module = self.module()
+        assert module is not None
+        self.parameters = list(module.parameters())
+        self.places = [
+            (part._parameters, name, parameter)
+            for part in module.modules()
+            for name, parameter in part._parameters.items()
+        ]
+
     def attach(self, module: Module) -> None:
         """Hang hooks on the module and on its parameters."""
         self.watch()
@@ -256,13 +268,14 @@ class _Averager:
 
     def watch(self) -> None:
         """Put hooks on parameters that have become trainable, and fill the buckets anew."""
-        for parameter in self.parameters:
-            if parameter.requires_grad and id(parameter) not in self.watched:
-                self.watched.add(id(parameter))
-                if self.fold == "sum":  # the mean of these is the sum
-                    parameter.register_hook(self._scaled)
-                parameter.register_post_accumulate_grad_hook(self.arrived)
-        self._fill_buckets()
+        with plainly():
+            for parameter in self.parameters:
+                if parameter.requires_grad and id(parameter) not in self.watched:
+                    self.watched[id(parameter)] = parameter
+                    if self.fold == "sum":  # the mean of these is the sum
+                        parameter.register_hook(self._scaled)
+                    parameter.register_post_accumulate_grad_hook(self.arrived)
+            self._fill_buckets()
 
     def _scaled(self, grad: Tensor | None) -> Tensor | None:
         return None if grad is None else grad * self.group.size
@@ -291,6 +304,8 @@ class _Averager:
         if self.passing:
             self.versions.clear()
             self.finish()  # a pass that ended in an error
+        if any(where.get(name) is not p for where, name, p in self.places):
+            self.find()  # some were replaced since
         if any(p.requires_grad and id(p) not in self.watched for p in self.parameters):
             self.watch()
         if self.buffers is not None and not self.paused:

@@ -28,8 +28,7 @@ from distarray.torch.modules.layers import (
 from distarray.torch.parameters.distribute import place, whole_shape
 from distarray.torch.parameters.placed import placed_of
 from distarray.torch.tensor.activations import Activation
-from distarray.torch.tensor.between_modules import given
-from distarray.torch.tensor.dist_tensor import DistTensor
+from distarray.torch.tensor.between_modules import given, is_distributed
 
 __all__ = ["ColwiseParallel", "DropoutParallel", "RowwiseParallel", "SequenceParallel"]
 
@@ -349,4 +348,4 @@ def _dropped(
     if not module.training or module.p == 0:
         return input
     x = parallel_dropout(module, annotated(input, mesh, placement))
-    return given(x) if isinstance(input, DistTensor) else x.to_local()
+    return given(x) if is_distributed(input) else x.to_local()

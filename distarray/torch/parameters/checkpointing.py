@@ -107,7 +107,9 @@ def _parameters(optimizer: Optimizer) -> list[Tensor]:
 
 def _alike(value: Tensor, parameter: Tensor) -> Placed | None:
     """The layout of a tensor that belongs to a parameter: the parameter's, if shapes agree."""
-    return placed_as(parameter) if value.ndim and value.shape == parameter.shape else None
+    placed = placed_as(parameter)
+    alike = placed is not None and value.ndim and tuple(value.shape) == placed.local_shape()
+    return placed if alike else None
 
 
 def _optimizer_state(optimizer: Optimizer) -> State:
@@ -159,7 +161,7 @@ def _made(value: DistArray | Array, parameter: Tensor) -> Tensor:
     if isinstance(value, DistArray) and around is not None and value.shape == around.whole:
         target = empty(around.layout, value.dtype, around.mesh)
         _assign(target, value)
-        block, shape = _block_of(target), tuple(parameter.shape)
+        block, shape = _block_of(target), tuple(local_of(parameter).shape)
     else:
         block = value.full() if isinstance(value, DistArray) else value
         shape = block.shape

@@ -14,16 +14,19 @@ from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.errors import LayoutError
 from distarray.layout import Layout, Placement
-from distarray.torch.bridge.plain import local_of
+from distarray.torch.bridge.plain import local_of, plainly
 from distarray.torch.collectives import conversations as talk
 from distarray.torch.collectives.blocks import movable, moved_back
 from distarray.torch.collectives.carrying import Route, carry, gradient_layout
 from distarray.torch.parameters.guards import take_whole_states, watch_optimizers
-from distarray.torch.parameters.parts import KEY
 from distarray.torch.parameters.placed import Placed, averaged_by, placed_as, placed_of
+from distarray.torch.parameters.spreading import KEY, is_part, own_part
+from distarray.torch.tensor import autograd
+from distarray.torch.tensor.dist_tensor import DistTensor
 from distarray.typing import Placements
 
 __all__ = [
+    "adopt",
     "become",
     "distribute_parameter",
     "names_of",
@@ -50,7 +53,8 @@ def distribute_parameter(
     """Keep only this rank's part of a module's parameter (or buffer); collective.
 
     The Parameter stays the same object, so that optimizers made before and modules that share it
-    go on; its ``shape`` becomes that of the part. A `partition_fn` calls this.
+    go on. It is a `DistTensor` from now on, whose memory is this rank's part. A `partition_fn`
+    calls this.
 
     Parameters
     ----------
@@ -80,7 +84,9 @@ def distribute_parameter(
     >>> mesh = distarray.default_mesh()
     >>> layer = torch.nn.Linear(4, 6)
     >>> dt.distribute_parameter(layer, "weight", mesh, [distarray.Shard(0)])
-    >>> rows = torch.tensor(layer.weight.shape[0])  # on this rank
+    >>> layer.weight.shape, layer.weight.placements
+    (torch.Size([6, 4]), (Shard(0),))
+    >>> rows = torch.tensor(layer.weight.to_local().shape[0])  # on this rank
     >>> dt.all_reduce(rows, mesh).item()
     6
     """
@@ -160,10 +166,11 @@ def become(tensor: Tensor, part: Tensor) -> None:
     that accumulates the parameter's gradient, which would still expect the old shape. torch makes a
     new node where the data type changes.
     """
-    if tensor.requires_grad:
-        other = torch.float32 if tensor.dtype is torch.float16 else torch.float16
-        tensor.data = part.new_empty(0, dtype=other)
-    tensor.data = part
+    with plainly():
+        if tensor.requires_grad:
+            other = torch.float32 if tensor.dtype is torch.float16 else torch.float16
+            tensor.data = part.new_empty(0, dtype=other)
+        tensor.data = part
 
 
 def remember(module: Module, name: str, tensor: Tensor, placed: Placed) -> None:
@@ -196,6 +203,30 @@ def _part(
     block = movable(tensor if mesh.rank == src else tensor[(slice(0, 0),) * tensor.ndim])
     result = moved(block.reshape(lone.local_shape(mesh.coords)), lone, layout, mesh.on("cpu"))
     return moved_back(result.copy() if np.may_share_memory(result, block) else result, tensor)
+
+
+def adopt(root: Module) -> None:
+    """Take distributed tensors that a program has registered as parameters, or buffers, for such.
+
+    The parameter becomes this rank's part, as `distribute_parameter` leaves it; modules that share
+    one share it afterwards.
+    """
+    known: dict[int, Tensor] = {}
+    for module in root.modules():
+        for kind in (module._parameters, module._buffers):
+            for name, tensor in kind.items():
+                if type(tensor) is DistTensor:
+                    kind[name] = known.setdefault(id(tensor), _adopted(tensor))
+                    own = Placed(tensor.mesh, tensor.dist_layout.settled())
+                    remember(module, name, kind[name], placed_as(kind[name]) or own)
+
+
+def _adopted(tensor: DistTensor) -> Tensor:
+    """A tensor of this rank's part; a parameter if the distributed one is."""
+    local = autograd.left(autograd.redistributed(tensor.detach(), tensor.dist_layout.settled()))
+    if isinstance(tensor, torch.nn.Parameter):
+        return torch.nn.Parameter(local, tensor.requires_grad)
+    return local
 
 
 def place_rest(root: Module, mesh: DeviceMesh, src: int | None) -> None:
@@ -244,13 +275,42 @@ def used(module: Module, name: str, alike: Sequence[int], layout: Layout | None 
     layout : Layout, optional
         The layout that is needed; the parameter's own by default.
     """
-    tensor = getattr(module, name)
-    if tensor is None:
-        return None
+    if name not in module._parameters and name not in vars(module):
+        tensor = _computed(module, name)
+    else:
+        tensor = getattr(module, name)
+        if tensor is None:
+            return None
     placed = placed_of(module)[name]
+    if placed.cutting and not is_part(tensor):
+        tensor = _part_of_other(tensor, placed)
     here = placed.layout
     route = _route(here, here if layout is None else layout, tuple(alike))
     return carry(tensor, placed.mesh, route)
+
+
+def _computed(module: Module, name: str) -> Tensor:
+    """A weight that a parametrization computes, of the whole."""
+    with torch._C._EnableTorchFunction():
+        return getattr(module, name)
+
+
+def _part_of_other(tensor: Tensor, placed: Placed) -> Tensor:
+    """This rank's part of a tensor that stands in the place of a parameter.
+
+    Raises
+    ------
+    RuntimeError
+        If it is plain: a part of it would get a part of its gradient, and the rest none.
+    """
+    if type(tensor) is DistTensor:
+        return own_part(tensor, placed)
+    raise RuntimeError(
+        f"{placed.called} was distributed as {placed.layout}, and has been replaced by a plain "
+        f"tensor of shape {tuple(tensor.shape)}. Write to the parameter (with torch.no_grad(): "
+        "p.copy_(q)), or put a distributed one in its place, as in "
+        "torch.nn.Parameter(distribute_tensor(q, mesh, placements))"
+    )
 
 
 @lru_cache(maxsize=1024)

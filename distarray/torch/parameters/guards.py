@@ -1,6 +1,6 @@
 """Guards that keep torch's optimizers and `load_state_dict` from taking a part for the whole."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -8,13 +8,11 @@ from torch.nn import Module
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from distarray.torch.bridge.plain import local_of
-from distarray.torch.parameters.parts import KEY, Part, guard, unguard
+from distarray.torch.parameters.parts import Part, guard, unguard
+from distarray.torch.parameters.spreading import KEY, is_part, own_part, placed_on
+from distarray.torch.tensor.dist_tensor import DistTensor
 
-if TYPE_CHECKING:
-    from distarray.torch.parameters.placed import Placed
-
-__all__ = ["prepare_optimizer", "part_of_whole", "take_whole_states", "watch_optimizers"]
+__all__ = ["prepare_optimizer", "take_whole_states", "watch_optimizers"]
 
 
 #: How many parameters have been distributed in this process; None before optimizers are watched.
@@ -76,18 +74,17 @@ def prepare_optimizer(optimizer: Optimizer) -> _Watched:
     if known is not None and known.state is optimizer.state and known.seen == _seen(optimizer):
         return known
     found = _Watched(optimizer)
-    for part in found.parts:
-        if isinstance(optimizer, _OF_WHOLES):
-            raise RuntimeError(
-                f"{type(optimizer).__name__} makes its steps of whole parameters, of which each "
-                "rank has a part here, so that ranks would go different ways: keep the parameters "
-                "whole (data_parallel), or take an optimizer that treats every element by itself "
-                "(SGD, AdamW, ...)"
-            )
-        kept = optimizer.state.get(part, {})
-        for name, value in kept.items():
-            if isinstance(value, torch.Tensor):
-                kept[name] = part_of_whole(value, vars(part)[KEY])
+    if found.parts and isinstance(optimizer, _OF_WHOLES):
+        raise RuntimeError(
+            f"{type(optimizer).__name__} makes its steps of whole parameters, of which each "
+            "rank has a part here, so that ranks would go different ways: keep the parameters "
+            "whole (data_parallel), or take an optimizer that treats every element by itself "
+            "(SGD, AdamW, ...)"
+        )
+    with torch.no_grad():
+        for parameter, kept in optimizer.state.items():
+            for name, value in kept.items() if isinstance(kept, dict) else ():
+                kept[name] = _own_state(value, parameter)
     if known is None and found.parts:
         optimizer.register_state_dict_post_hook(_mark_state)
     setattr(optimizer, KEY, found)
@@ -155,11 +152,12 @@ def _cover(parts: list[Tensor]) -> None:
 
 def _mark_state(optimizer: Optimizer, state_dict: dict[str, Any]) -> Any:
     """Mark the parts in an optimizer's ``state_dict`` as parts."""
+    prepare_optimizer(optimizer)
     parameters: list[Any] = [p for group in optimizer.param_groups for p in group["params"]]
     state = dict(state_dict["state"])
     for number, parameter in enumerate(parameters):
-        placed = vars(parameter).get(KEY)
         if number in state and isinstance(parameter, Part):
+            placed = placed_on(parameter)
             state[number] = {
                 name: guard(value.detach(), placed)
                 if isinstance(value, torch.Tensor) and tuple(value.shape) == placed.local_shape()
@@ -179,33 +177,31 @@ def _loaders(module: Module) -> list[Any]:
     return [getattr(h, "hook", h) for h in module._load_state_dict_pre_hooks.values()]
 
 
+@torch.no_grad()  # type: ignore[untyped-decorator]
 def _cut_state(module: Module, state: dict[str, Any], prefix: str, *rest: Any) -> None:
     for name, placed in vars(module)[KEY].items():
         value = state.get(prefix + name)
-        if isinstance(value, torch.Tensor):
-            state[prefix + name] = part_of_whole(value, placed)
+        if isinstance(value, torch.Tensor) and tuple(value.shape) == placed.whole:
+            if placed.cutting:
+                state[prefix + name] = guard(own_part(value, placed), placed)
+            elif _is_spread(value):
+                state[prefix + name] = own_part(value, placed)
 
 
-def part_of_whole(value: Tensor, placed: "Placed") -> Tensor:
-    """This rank's part of a tensor of a parameter's shape; other tensors as they are.
+def _is_spread(value: Any) -> bool:
+    return type(value) is DistTensor or is_part(value)
 
-    Raises
-    ------
-    RuntimeError
-        If it is another part than this rank's.
+
+def _own_state(value: Any, parameter: Tensor) -> Any:
+    """What an optimizer keeps of a parameter, as this rank has it.
+
+    Of another shape than the parameter's it stays as it is, and what is distributed of a plain
+    parameter becomes whole.
     """
-    if isinstance(value, Part):
-        known = vars(value)[KEY]
-        if (known.whole, known.spans) != (placed.whole, placed.spans):
-            raise RuntimeError(
-                f"{placed.called}: loading {known.spans} of {known.whole}, while this rank has "
-                f"{placed.spans} of {placed.whole}: states that ranks save by themselves are for "
-                "the same rank of the same layout. distarray.checkpoint loads on any number of "
-                "ranks"
-            )
-        return local_of(value)
-    if tuple(value.shape) != placed.whole or tuple(value.shape) == placed.local_shape():
+    if not isinstance(value, torch.Tensor):
         return value
-    section = tuple([slice(a, b) for a, b in placed.spans])
-    part = value.reshape(placed.layout.shape)[section].reshape(placed.local_shape())
-    return part.clone()
+    if not isinstance(parameter, Part):
+        return value.full_tensor() if _is_spread(value) else value
+    placed, shape = placed_on(parameter), tuple(value.shape)
+    here = not _is_spread(value) and shape == placed.local_shape()
+    return value if here or shape != placed.whole else own_part(value, placed)

@@ -34,7 +34,7 @@ def state_tensors(optimizer: Optimizer) -> Iterator[tuple[int, str, Tensor, Plac
         placed = placed_as(parameter)
         for name, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, torch.Tensor):
-                alike = placed is not None and value.ndim and value.shape == parameter.shape
+                alike = placed and value.ndim and tuple(value.shape) == placed.local_shape()
                 yield number, name, value, placed.around if placed and alike else None
 
 

@@ -2,6 +2,7 @@
 
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,18 +12,21 @@ from torch.nn import Module
 from distarray.array import DistArray, wrap
 from distarray.comm import DeviceMesh
 from distarray.errors import LayoutError, MeshError
-from distarray.layout import Fold, Layout
+from distarray.layout import Layout
 from distarray.torch.bridge.dtypes import numpy_view
 from distarray.torch.bridge.plain import local_of
-from distarray.torch.collectives import conversations as talk
-from distarray.torch.collectives.carrying import carried
-from distarray.torch.parameters.parts import KEY, check_unrecorded, guard
+from distarray.torch.parameters.parts import guard
+from distarray.torch.parameters.spreading import KEY, distributed
 
 __all__ = ["AVERAGED", "Placed", "averaged_by", "placed_as", "placed_of"]
 
 
 #: The attribute of a parameter that says which ranks average its gradient.
 AVERAGED = "_distarray_averaged"
+
+
+#: Methods of parts, which other parameters of distributed modules get as well.
+_SAID = ("to_local", "full_tensor", "redistribute", "to_array", "to_dist_tensor")
 
 
 class Placed:
@@ -42,14 +46,18 @@ class Placed:
         together hold the parameter. Otherwise this.
     called : str
         The parameter, as errors name it.
+    cutting : tuple of int
+        The mesh dimensions that cut it; the same on all ranks.
     """
 
-    __slots__ = ("_around", "_arrays", "_owner", "called", "layout", "mesh", "viewed")
+    __slots__ = ("_around", "_arrays", "_owner", "called", "cutting", "layout", "mesh", "viewed")
 
     def __init__(
         self, mesh: DeviceMesh, layout: Layout, viewed: tuple[int, ...] | None = None
     ) -> None:
         self.mesh, self.layout, self.viewed = mesh, layout, viewed
+        dims = {m for cut in layout.cuts if cut.parts > 1 for m in cut.mesh_dims}
+        self.cutting = tuple(sorted(dims))
         self._around: Placed | None = None
         self._arrays: list[weakref.ref[DistArray]] = []
         self._owner: Callable[[], Tensor | None] = lambda: None
@@ -67,31 +75,40 @@ class Placed:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a distributed module cannot be pickled, for each rank has a part of it: save its "
-            "parts (torch.save(model.state_dict(), ...) on each rank) or, for any number of ranks, "
-            'distarray.checkpoint.save(path, {"model": model})'
+            "a distributed module cannot be pickled, for each rank has a part of it: save the "
+            "whole, torch.save(model.state_dict(), file), or, for any number of ranks, "
+            'distarray.checkpoint.save(path, {"model": model}); both collectively'
         )
 
     def note_on(self, tensor: Tensor) -> None:
         """Note this on its parameter."""
         self._owner = weakref.ref(tensor)
         if self.cutting:
+            for name in _SAID:
+                vars(tensor).pop(name, None)  # of when it was whole
             guard(tensor, self)
         else:
-            setattr(tensor, KEY, self)
-            # Parts have these methods, and programs are the same on any number of ranks.
-            tensor.to_local, tensor.full_tensor = self._itself, self._values
+            self._speak_for(tensor)
 
-    def _itself(self) -> Tensor:
-        """The parameter, which this rank has whole."""
-        return self._owner()
+    def _speak_for(self, tensor: Tensor) -> None:
+        """Give a parameter that this rank has whole what parts have.
 
-    def _values(self) -> Tensor:
-        """The same without gradient."""
-        tensor = self._owner()
-        assert tensor is not None
-        check_unrecorded(tensor, self.called)
-        return tensor.detach()
+        Programs are the same on any number of ranks. Where more ranks would cut it, it counts as a
+        `DistTensor`.
+        """
+        setattr(tensor, KEY, self)
+        tensor._is_dist_tensor = any(cut.mesh_dims for cut in self.layout.cuts)
+        tensor.mesh = tensor.device_mesh = self.mesh
+        tensor.dist_layout, tensor.placements = self.layout, self.layout.placements
+        for name in _SAID:
+            setattr(tensor, name, partial(self._said, name))
+
+    def _said(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        owner: Any = self._owner()
+        if name == "to_local" and not kwargs:
+            return owner
+        found = distributed(owner)
+        return found if name == "to_dist_tensor" else getattr(found, name)(*args, **kwargs)
 
     @property
     def around(self) -> "Placed":
@@ -103,12 +120,6 @@ class Placed:
         if mesh is not self.mesh:
             self._around = Placed(mesh, self.lifted(mesh), self.viewed)
         return self.around
-
-    @property
-    def cutting(self) -> tuple[int, ...]:
-        """The mesh dimensions that cut the parameter; the same on all ranks."""
-        dims = {m for cut in self.layout.cuts if cut.parts > 1 for m in cut.mesh_dims}
-        return tuple(sorted(dims))
 
     @property
     def holders(self) -> set[int]:
@@ -174,16 +185,6 @@ class Placed:
         if tensor.device.type == self.mesh.device_type == "cpu":
             self._arrays.append(weakref.ref(array))
         return array
-
-    def full(self, tensor: Tensor) -> Tensor:
-        """The whole on every rank, from this rank's part; collective."""
-        local = tensor.reshape(self.layout.local_shape(self.mesh.coords))
-        whole = Layout.replicated(self.layout.shape, self.mesh.shape)
-        return carried(local, self.mesh, self.layout, whole).reshape(self.whole)
-
-    def folded(self, number: Tensor, fold: Fold) -> Tensor:
-        """The fold of one number for each rank's part; collective."""
-        return talk.folded(number, self.mesh.subgroup(self.cutting), fold)
 
     def _check(self, name: str, tensor: Tensor) -> None:
         if tuple(tensor.shape) != self.local_shape():

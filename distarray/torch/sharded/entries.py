@@ -14,6 +14,7 @@ from distarray.torch.collectives import conversations as talk
 from distarray.torch.parameters.distribute import become, remember
 from distarray.torch.parameters.parts import guard
 from distarray.torch.parameters.placed import Placed, placed_of
+from distarray.torch.parameters.spreading import is_part, placed_on
 
 __all__ = ["Entry", "packed"]
 
@@ -57,7 +58,7 @@ class Entry:
     ) -> None:
         self.owners, self.parameter, self.within = owners, parameter, within
         self.around: Placed | None = None
-        self.shape = tuple(parameter.shape)
+        self.shape = tuple(local_of(parameter).shape)
         self.rows: tuple[int, ...] = ()
         self.counts = (1,) + (0,) * (size - 1)
         if self.shape:
@@ -79,6 +80,33 @@ class Entry:
             remember(module, name, self.parameter, around)
             _refresh(module, name)
 
+    def check_owners(self) -> None:
+        """Take over another such parameter that a program has put in its place.
+
+        Raises
+        ------
+        RuntimeError
+            If it is no part that lies alike; on all ranks, for all see the same.
+        """
+        for module, name in self.owners:
+            found = module._parameters.get(name)
+            if found is self.parameter:
+                continue
+            if found is None or not self._lies_as(found):
+                called = placed_on(self.parameter).called
+                raise RuntimeError(
+                    f"fully_shard: {called} is no longer the parameter that was divided. Write to "
+                    "it (with torch.no_grad(): p.copy_(q)), or put a part in its place, as in "
+                    "torch.nn.Parameter(p.detach()); parametrize before fully_shard"
+                )
+            self.parameter = found
+
+    def _lies_as(self, found: Tensor) -> bool:
+        assert self.around is not None
+        if self.around.cutting:
+            return is_part(found) and placed_on(found).layout is self.around.layout
+        return not is_part(found) and tuple(found.shape) == self.shape
+
     @property
     def is_small(self) -> bool:
         """Whether it travels together with others."""
@@ -92,7 +120,7 @@ class Entry:
 
     def zeros(self) -> Tensor:
         """The gradient of a rank that has none."""
-        return self.parameter.new_zeros(self.shape)
+        return local_of(self.parameter).new_zeros(self.shape)
 
     def contribution(self, rank: int) -> Tensor:
         """This rank's contribution when the parameter is gathered, flat."""

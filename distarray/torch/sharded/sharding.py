@@ -99,8 +99,9 @@ def fully_shard(
     such as need norms or factors of whole parameters are refused. ``module_state`` gives the
     parameters as distributed arrays.
 
-    Outside of the unit's forward a parameter is this rank's part: functions that would take it for
-    the whole raise RuntimeError. ``p.full_tensor()`` is the whole, ``p.to_local()`` the part.
+    Outside of the unit's forward a parameter is a `DistTensor` over the memory of this rank's part:
+    torch's functions compute with the whole, and gradients come back. ``p.full_tensor()`` is the
+    whole, ``p.to_local()`` the part.
 
     Examples
     --------

@@ -284,6 +284,8 @@ class Unit:
             )
         if self.buffers is not None and not in_backward():
             self.buffers.equalize()
+        for entry in self.entries:
+            entry.check_owners()
         use = Use(self)
         self.open.append(use)
         use.enter()

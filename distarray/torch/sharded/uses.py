@@ -30,13 +30,14 @@ _forwards = threading.local()
 class Use:
     """One forward of a unit, and the backward that may follow."""
 
-    __slots__ = ("hooks", "keeps", "unit", "whole")
+    __slots__ = ("hooks", "keeps", "parameters", "unit", "whole")
 
     def __init__(self, unit: "Unit") -> None:
         self.unit = unit
         self.whole: list[Tensor] | None = None
         self.hooks: Any = None
         self.keeps = False
+        self.parameters = [entry.parameter for entry in unit.entries]
 
     def enter(self) -> None:
         """Show the unit's module its whole parameters."""
@@ -107,6 +108,14 @@ class Use:
         """A gathered parameter, for the backward pass."""
         if in_backward():
             self.unit.repeats.begin(self)
+        if self.whole is None and any(
+            entry.parameter is not used
+            for entry, used in zip(self.unit.entries, self.parameters, strict=True)
+        ):
+            raise RuntimeError(
+                f"fully_shard: parameters of {self.unit.name} were replaced between its forward "
+                "and the backward pass that needs them"
+            )
         return (self.unit.again() if self.whole is None else self.whole)[place]
 
 

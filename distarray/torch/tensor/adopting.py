@@ -66,7 +66,7 @@ def adopting(
     there = {id(x): make(cls, x, _spec_of(x, mesh)) for x in outs}
     entry = _entry()
     for x in operands:
-        if id(x) in there or isinstance(x, cls) or x.numel() == 1:
+        if id(x) in there or type(x) is cls or x.numel() == 1:
             continue
         if entry is None or not is_refused(x):
             raise error
@@ -102,7 +102,7 @@ def _differ(here: Any, wanted: Any, mesh: DeviceMesh) -> bool:
 
 
 def _is_plain(cls: Any, x: Any) -> bool:
-    return isinstance(x, torch.Tensor) and not isinstance(x, cls) and x.numel() != 1
+    return isinstance(x, torch.Tensor) and type(x) is not cls and x.numel() != 1
 
 
 def _same_everywhere(x: Tensor, mesh: DeviceMesh, made_here: bool, error: RuntimeError) -> Tensor:

@@ -21,7 +21,7 @@ from distarray.torch.tensor.moving import moved
 from distarray.torch.tensor.spec import Spec, contiguous_strides
 from distarray.typing import Placements
 
-__all__ = ["entered", "entered_as", "left", "redistributed", "watch"]
+__all__ = ["entered", "entered_as", "left", "redistributed", "returned", "watch"]
 
 
 def _function(name: str, forward: Any, backward: Any) -> Any:
@@ -42,13 +42,24 @@ def redistributed(x: Any, layout: Layout) -> Any:
 
 def _to_layout(ctx: FunctionCtx, x: Any, layout: Layout) -> Any:
     spec = x._spec
-    ctx.layout = spec.layout.settled()
+    ctx.kind, ctx.mesh, ctx.layout = type(x), spec.mesh, spec.layout.settled()
     part = moved(current(x), spec.mesh, spec.layout, layout, x)
     return made(type(x), part, spec.laid_out(layout))
 
 
 def _back_to_layout(ctx: FunctionCtx, grad: Any) -> Any:
-    return redistributed(grad, ctx.layout), None
+    return returned(grad, ctx.kind, ctx.mesh, ctx.layout), None
+
+
+def returned(grad: Any, cls: Any, mesh: DeviceMesh, layout: Layout) -> Any:
+    """A gradient that comes back, laid out as it is needed.
+
+    A plain one is of what was written to a plain tensor, which every rank has whole.
+    """
+    if type(grad) is not cls:
+        whole = Layout.replicated(tuple(grad.shape), mesh.shape)
+        grad = entered(cls, grad, mesh, whole)
+    return redistributed(grad, layout)
 
 
 _redistribute = _function("Redistribute", _to_layout, _back_to_layout)
@@ -76,12 +87,12 @@ def entered_as(cls: Any, local: Tensor, spec: Spec, grads: Layout) -> Any:
 
 
 def _enter_forward(ctx: FunctionCtx, local: Tensor, cls: Any, spec: Spec, grads: Layout) -> Any:
-    ctx.grads = grads
+    ctx.kind, ctx.mesh, ctx.grads = cls, spec.mesh, grads
     return made(cls, local.detach(), spec)
 
 
 def _enter_backward(ctx: FunctionCtx, grad: Any) -> Any:
-    return left(redistributed(grad, ctx.grads)), None, None, None
+    return left(returned(grad, ctx.kind, ctx.mesh, ctx.grads)), None, None, None
 
 
 _enter = _function("FromLocal", _enter_forward, _enter_backward)
@@ -101,6 +112,8 @@ def _leave_forward(ctx: FunctionCtx, x: Any, grads: Layout) -> Tensor:
 
 
 def _leave_backward(ctx: FunctionCtx, grad: Tensor) -> Any:
+    if type(grad) is ctx.kind:  # the plain tensor was taken as replicated beside distributed ones
+        grad = current(redistributed(grad, Layout.replicated(tuple(grad.shape), grad.mesh.shape)))
     return entered(ctx.kind, grad, ctx.spec.mesh, ctx.spec.layout), None
 
 
@@ -129,17 +142,17 @@ def watch(x: Any) -> None:
     if x.requires_grad and x.is_leaf and not getattr(x, "_watched", False):
         layout = gradient_layout(x._spec.layout)
         x._watched = True
-        x.register_hook(_LaysOut(layout))
+        x.register_hook(_LaysOut(type(x), x._spec.mesh, layout))
 
 
 class _LaysOut:
     """A hook on a leaf, which lays its gradient out."""
 
-    __slots__ = ("layout",)
+    __slots__ = ("kind", "layout", "mesh")
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
+    def __init__(self, kind: Any, mesh: DeviceMesh, layout: Layout) -> None:
+        self.kind, self.mesh, self.layout = kind, mesh, layout
 
     def __call__(self, grad: Any) -> Any:
-        spec = getattr(grad, "_spec", None)
-        return grad if spec is None else redistributed(grad, self.layout)
+        plain = grad.layout is not torch.strided  # sparse
+        return grad if plain else returned(grad, self.kind, self.mesh, self.layout)

@@ -16,7 +16,16 @@ from distarray.torch.tensor.activations import Activation, laid_out
 from distarray.torch.tensor.dist_tensor import DistTensor
 from distarray.torch.tensor.spec import Spec, contiguous_strides
 
-__all__ = ["given", "taken"]
+__all__ = ["given", "is_distributed", "taken"]
+
+
+def is_distributed(x: Any) -> bool:
+    """Whether an argument of a module is distributed: a tensor of its own, or a part of one."""
+    return type(x) is DistTensor or _is_part(x)
+
+
+def _is_part(x: Any) -> bool:
+    return getattr(type(x), "plain_class", None) is not None
 
 
 def given(x: Any) -> Any:
@@ -32,8 +41,8 @@ def given(x: Any) -> Any:
 
 def taken(x: Any) -> Any:
     """What a module computes with: an `Activation` for a distributed tensor, others as they are."""
-    if not isinstance(x, DistTensor):
-        return x
+    if type(x) is not DistTensor:
+        return taken(x.to_dist_tensor()) if _is_part(x) else x
     light = getattr(x, "_light", None)
     if light is not None and light[1] == x._version and _stands_for(light[0], x):
         return light[0]

@@ -26,7 +26,14 @@ __all__ = ["DistTensor", "of_array", "of_part"]
 _dispatch_apart = torch._disable_dynamo(dispatch)
 
 
-class DistTensor(torch.Tensor):  # type: ignore[misc]
+class _Kinds(type(torch.Tensor)):  # type: ignore[misc]
+    """Parameters of distributed modules are instances, too: other objects with the same words."""
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return bool(super().__instancecheck__(x) or getattr(x, "_is_dist_tensor", False))
+
+
+class DistTensor(torch.Tensor, metaclass=_Kinds):  # type: ignore[misc]
     """One global tensor, of which each rank holds a part; a ``torch.Tensor``.
 
     torch's functions take it: it has the global shape, and what they give is that of one process,

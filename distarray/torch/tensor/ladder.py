@@ -128,7 +128,7 @@ def _other(cls: Any, row: Row, x: Any) -> tuple[Any, Any]:
         ]
         return [part for part, _ in pairs], tuple([entry for _, entry in pairs])
     if isinstance(x, torch.Tensor):
-        if isinstance(x, cls):
+        if type(x) is cls:
             return x._part, x._spec
         return x, plain_operand(row, x)
     return x, (type(x), x if not isinstance(x, torch.Generator) else id(x))
@@ -197,7 +197,7 @@ def _compose(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) 
 
 def _brought(cls: Any, plan: Plan, x: Any, position: int, wanted: Layout | None) -> Tensor:
     """This rank's part of an operand in the layout that is wanted; of its own, if it is written."""
-    if not isinstance(x, cls):
+    if type(x) is not cls:
         spec = plan.plain[position]
         if wanted is None or wanted is spec.layout:
             return x
@@ -235,7 +235,7 @@ def _change(plan: Plan, args: list[Any], kwargs: dict[str, Any], changed: Any) -
 
 def _write(cls: Any, x: Any, there: Tensor, layout: Layout, mesh: DeviceMesh) -> None:
     """Put what an operator wrote to an operand elsewhere back to where the operand is."""
-    if isinstance(x, cls):
+    if type(x) is cls:
         spec = x._spec
         part = current(x)
         if there is not part:

@@ -31,7 +31,8 @@ def moved(part: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout, keeper: Any 
         return part
     if mesh.coords is None:
         return part.new_empty(dst.local_shape(None))
-    if keeper is None or not src.partials or dst.partials:
+    remembers = keeper is not None and not part.is_inference()  # which has no version
+    if not remembers or not src.partials or dst.partials:
         return carried(part, mesh, src, dst).contiguous()
     known = getattr(keeper, "_settled", None)
     if known is None or known[0] != part._version or known[1] is not part:

@@ -116,7 +116,7 @@ def common_mesh(cls: Any, name: str, operands: Sequence[Any]) -> DeviceMesh:
     """The mesh of all distributed operands; MeshError if there are several."""
     mesh: DeviceMesh | None = None
     for x in operands:
-        if isinstance(x, cls):
+        if type(x) is cls:
             own = x._spec.mesh
             if mesh is not None and own is not mesh and own != mesh:
                 raise MeshError(

@@ -196,7 +196,7 @@ def plan_for(cls: Any, row: Row, args: Sequence[Any], kwargs: dict[str, Any]) ->
     plan = Plan(row)
     specs = []
     for position, x in enumerate(operands):
-        if isinstance(x, cls):
+        if type(x) is cls:
             specs.append(x._spec)
         else:
             layout = Layout.replicated(tuple(x.shape), mesh.shape)

@@ -21,6 +21,7 @@ from tests.torch.models import (
     drawn,
     filled,
     line,
+    local_of,
     on,
     part_of,
     same_gradients,
@@ -74,7 +75,8 @@ def test_distribute_module(world, ranks, device, flow):
         mesh = line(group)
         for cut in (cut_rows, None):
             model = dt.distribute_module(on(start, device), mesh, cut, **FLOWS[flow])
-            height = model.fc1.weight.shape[0]
+            height = local_of(model.fc1.weight).shape[0]
+            assert model.fc1.weight.shape == start.fc1.weight.shape
             assert height == (8 if cut is None else len(part_of(x[0], mesh, [Shard(0)])))
             local = x.to(model.fc1.weight.dtype).to(device)
             with distarray.trace() as book:

@@ -56,8 +56,9 @@ def test_toy(world, ranks, device, zero_grad):
     def program(group):
         mesh = line(group)
         model = dt.parallelize_module(on(start, device), mesh, TOY_PLAN)
-        width = model.in_proj.weight.shape[0]
-        assert model.out_proj.weight.shape == (5, width)
+        width = model.in_proj.weight.to_local().shape[0]
+        assert model.out_proj.weight.to_local().shape == (5, width)
+        assert model.out_proj.weight.shape == (5, 32)
         assert model.out_proj.bias.shape == (5,)
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.25)
         for x, y in zip(batches, wanted):

@@ -81,20 +81,28 @@ def test_all_parameters_cut(world, ranks, name):
     world.run(ranks, program)
 
 
-@pytest.mark.counts(lambda n: n > 1)
 @pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated")
-def test_weights_that_hooks_compute_are_refused(world, ranks):
-    """Of parts they would compute another weight; a plan is told that there is none to cut."""
+def test_weights_that_hooks_compute(world, ranks):
+    """Of the whole, as the hooks and a plan have it; a plan is told that there is none to cut."""
+    x = drawn(2, 8)
+
+    def made():
+        layers = filled(nn.Sequential(nn.Linear(8, 7), nn.Linear(7, 8)))
+        return nn.Sequential(nn.utils.weight_norm(layers[0]), layers[1])
+
+    reference = made()
+    reference(x).square().sum().backward()
 
     def cut(name, module, mesh):
         for parameter in list(module._parameters):
             dt.distribute_parameter(module, parameter, mesh, [Shard(0)])
 
     def program(group):
-        model = nn.Sequential(nn.utils.weight_norm(nn.Linear(8, 8)), nn.Linear(8, 8))
-        dt.distribute_module(model, line(group), cut)
-        with pytest.raises(RuntimeError, match=r"this rank's part .* of Linear.weight_v"):
-            model(torch.ones(2, 8))
+        model = dt.distribute_module(made(), line(group), cut)
+        found = model(x)
+        found.square().sum().backward()
+        assert close(found, reference(x).detach())
+        assert same_gradients(model, reference)
         for norm in (nn.utils.weight_norm, norms.weight_norm):
             layers, plan = nn.Sequential(norm(nn.Linear(8, 8))), {"0": dt.ColwiseParallel()}
             with pytest.raises(TypeError, match="computes its weight"):

@@ -39,6 +39,28 @@ def _replicated(shape: Sequence[int], call: Call) -> Layout:
     return Layout.replicated(tuple(shape), call.mesh_shape)
 
 
+# -- weights --------------------------------------------------------------------------------------
+
+
+def _but(x: Tensor, dim: int) -> list[int]:
+    return [d for d in range(x.dim()) if d != dim % x.dim()]
+
+
+@composed("aten._weight_norm_interface")
+def _weights(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
+    """Slices of given lengths: the length times the slice of length one."""
+    lengths = (v * v).sum(_but(v, dim), keepdim=True).sqrt()
+    return v * (g / lengths), lengths
+
+
+@composed("aten._weight_norm_interface_backward")
+def _weights_backward(
+    grad: Tensor, v: Tensor, g: Tensor, lengths: Tensor, dim: int
+) -> tuple[Tensor, Tensor]:
+    along = (grad * v).sum(_but(v, dim), keepdim=True) / lengths
+    return (g / lengths) * (grad - v * (along / lengths)), along
+
+
 # -- layers ---------------------------------------------------------------------------------------
 
 

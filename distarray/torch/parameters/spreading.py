@@ -1,0 +1,167 @@
+"""Parts of parameters as the distributed tensors that they are parts of, and the way back.
+
+A parameter that is cut stays the object that it was, with this rank's part in its memory. Autograd,
+optimizers and this package work on that memory. To programs it is the distributed tensor of all
+ranks' parts: `distributed` gives that, over the same memory and in the same graph.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+from distarray.comm import DeviceMesh
+from distarray.errors import MeshError
+from distarray.layout import Layout
+from distarray.torch.bridge.plain import local_of
+from distarray.torch.tensor import autograd
+from distarray.torch.tensor.dist_tensor import DistTensor, of_array, of_part
+
+if TYPE_CHECKING:
+    from distarray.torch.parameters.placed import Placed
+
+__all__ = [
+    "KEY",
+    "as_part",
+    "distributed",
+    "is_part",
+    "layout_of",
+    "like_part",
+    "own_part",
+    "placed_on",
+    "spread",
+]
+
+
+#: The attribute of modules, of parameters and of parts with their layout.
+KEY = "_distarray_placed"
+
+
+def is_part(x: Any) -> bool:
+    """Whether an object is this rank's part of a parameter, or of what belongs to one."""
+    return getattr(type(x), "plain_class", None) is not None
+
+
+def placed_on(part: Tensor) -> "Placed":
+    """How the parameter is laid out that a tensor is a part of."""
+    found: Placed = vars(part)[KEY]
+    return found
+
+
+def as_part(tensor: Tensor, placed: "Placed", kind: type) -> Tensor:
+    """Give a tensor the layout, and the class, of parts; the same object."""
+    setattr(tensor, KEY, placed)
+    tensor.__class__ = kind
+    return tensor
+
+
+def like_part(tensor: Tensor, part: Tensor) -> Tensor:
+    """Make a plain tensor a part that lies as another does; the same object."""
+    return as_part(tensor, placed_on(part), type(part))
+
+
+# -- to the distributed tensor ----------------------------------------------------------------
+
+
+def spread(part: Tensor) -> DistTensor:
+    """The distributed tensor of all ranks' parts, over this part's memory, in its layout's shape.
+
+    Its gradient comes back to the part. Where nothing is recorded, writes go to the part's memory.
+    """
+    placed = placed_on(part)
+    local = local_of(part)
+    if placed.viewed is not None:
+        local = local.view(placed.layout.local_shape(placed.mesh.coords))
+    if not (local.requires_grad and torch.is_grad_enabled()):
+        return of_part(local.detach(), placed.mesh, placed.layout)
+    found: DistTensor = _enter(local, placed.mesh, placed.layout)
+    return found
+
+
+def distributed(part: Tensor) -> DistTensor:
+    """As `spread`, in the shape of the parameter; collective where matrices are packed in it."""
+    found, placed = spread(part), placed_on(part)
+    return found if placed.viewed is None else found.view(placed.whole)
+
+
+def _enter_forward(ctx: FunctionCtx, local: Tensor, mesh: DeviceMesh, layout: Layout) -> Any:
+    ctx.mesh, ctx.layout = mesh, layout
+    found = of_part(local.detach(), mesh, layout)
+    return found.view_as(found)  # torch refuses to record writes to such a view, as to a leaf
+
+
+def _enter_backward(ctx: FunctionCtx, grad: Any) -> Any:
+    return autograd.left(autograd.returned(grad, DistTensor, ctx.mesh, ctx.layout)), None, None
+
+
+_entered: Any = type(
+    "Distributed",
+    (torch.autograd.Function,),
+    {"forward": staticmethod(_enter_forward), "backward": staticmethod(_enter_backward)},
+)
+_enter: Any = _entered.apply
+
+
+def layout_of(part: Tensor) -> Layout:
+    """The layout of a parameter; an error for one that packs several matrices.
+
+    Raises
+    ------
+    RuntimeError
+        If each of the packed matrices is cut: no layout of the parameter's own shape says so.
+    """
+    placed = placed_on(part)
+    if placed.viewed is not None:
+        raise RuntimeError(
+            f"{placed.called} packs matrices each of which is cut: as a tensor of shape "
+            f"{placed.viewed} it is {placed.layout}, and in its own shape {placed.whole} it has no "
+            "placements. p.redistribute(placements) gives it in any layout"
+        )
+    return placed.layout
+
+
+# -- and back ---------------------------------------------------------------------------------
+
+
+def own_part(value: Tensor, placed: "Placed") -> Tensor:
+    """This rank's part, for a parameter, of a tensor that has the shape of the whole.
+
+    Of a distributed one gradients flow, and it moves to the layout that is needed. A plain one
+    counts as the same on all ranks.
+
+    Raises
+    ------
+    RuntimeError
+        If it has another shape.
+    """
+    if tuple(value.shape) != placed.whole:
+        raise RuntimeError(
+            f"{placed.called} has the shape {placed.whole} over all ranks, and was given a tensor "
+            f"of shape {tuple(value.shape)}; what is a rank's own part is said by "
+            "DistTensor.from_local(part, mesh, placements)"
+        )
+    if is_part(value):
+        theirs = placed_on(value)
+        if theirs.mesh is placed.mesh and theirs.layout is placed.layout:
+            return local_of(value)
+        value = distributed(value)
+    if type(value) is DistTensor:
+        return _moved(value, placed).reshape(placed.local_shape())
+    section = tuple([slice(a, b) for a, b in placed.spans])
+    part = value.reshape(placed.layout.shape)[section].reshape(placed.local_shape())
+    return part.clone(memory_format=torch.contiguous_format)
+
+
+def _moved(value: DistTensor, placed: "Placed") -> Tensor:
+    if placed.viewed is not None:
+        value = value.view(placed.viewed)
+    if value.mesh != placed.mesh:
+        if value.requires_grad and torch.is_grad_enabled():
+            raise MeshError(
+                f"{placed.called} is on {placed.mesh!r}, and a tensor of {value.mesh!r} would not "
+                "get its gradient: compute it on the parameter's mesh"
+            )
+        array = value.detach().to_array().redistribute(placed.mesh, placed.layout.placements)
+        value = of_array(array)
+    return autograd.left(autograd.redistributed(value, placed.layout))
