@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from distarray.layout import Replicate
 from distarray.torch.bridge.plain import local_of, plainly
 from distarray.torch.parameters.spreading import (
     as_part,
@@ -25,7 +24,6 @@ from distarray.torch.parameters.spreading import (
 )
 from distarray.torch.tensor.calls import replaced, tensors_in
 from distarray.torch.tensor.dist_tensor import DistTensor
-from distarray.torch.tensor.operands import is_refused
 
 __all__ = ["Act", "Args", "Func", "Kwargs", "act_for"]
 
@@ -108,10 +106,6 @@ def _of_whole(func: Func, args: Args, kwargs: Kwargs, into: Any = distributed) -
     """A function of the distributed tensors; what it gives back of its operands are the parts."""
     operands = tensors_in(args, kwargs)
     there = {id(x): into(x) for x in operands if is_part(x)}
-    mesh = next(x.mesh for x in there.values())
-    for x in operands:  # gradients of plain tensors are to be plain
-        if not _is_spread(x) and x.requires_grad and not is_refused(x):
-            there[id(x)] = DistTensor.from_local(x, mesh, [Replicate()] * mesh.ndim)
     new, named = replaced(args, kwargs, [there.get(id(x), x) for x in operands])
     try:
         found = func(*new, **named)
