@@ -16,7 +16,9 @@ from distarray.array import (
     default_layout,
     distribute,
     from_section,
+    grown_layout,
     movement,
+    to_layout,
     wrap,
 )
 from distarray.array.placing import Placements, as_shape, creates, place, plain
@@ -225,6 +227,8 @@ def vander(
 ) -> DistArray:
     """A Vandermonde matrix, with its rows where the elements of `x` are; see :func:`numpy.vander`.
 
+    A large one of a replicated `x` has its rows sharded.
+
     Cost
     ----
     No message.
@@ -234,6 +238,9 @@ def vander(
     if x.ndim != 1:
         raise ValueError("x must be a one-dimensional array or sequence.")
     columns = x.size if N is None else index(plain(N))
+    if x.layout.is_replicated:
+        grid = grown_layout((x.size, columns), x.itemsize, x.mesh, [x])
+        x = to_layout(x, Layout.from_cuts(grid.cuts[:1], x.mesh.shape))
     layout = Layout.from_cuts([*x.layout.cuts, Cut.whole(columns)], x.mesh.shape)
     powers = x.mesh.xp.vander(x.block, columns, increasing)
     if x.mesh.coords is None:

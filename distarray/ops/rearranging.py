@@ -184,6 +184,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> DistArr
     DistArray
         Every element stays on its rank, with its repetitions; blocks differ in length if the
         counts do. If one is more than twice as long as in an even cut, the result is cut evenly.
+        A large result of a replicated array is sharded, if there is one count for all.
 
     Cost
     ----
@@ -212,6 +213,8 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> DistArr
     cut = x.layout.cuts[axis]
     if counts.size == 1:
         times = max(counts.item(), 0)
+        if x.layout.is_replicated and times > 1:
+            return _spread_out(x, times, axis)
         scaled = rescaled_cut(cut, times) if times else None
         nothing = Cut.chunked(0, cut.mesh_dims, cut.radix)
         layout = x.layout.replace(axis, scaled or nothing)
@@ -225,6 +228,16 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> DistArr
     start, stop = x.layout.section(x.mesh.coords)[axis]
     block = blocks.repeat(x.to_local(), counts[start:stop], axis)
     return balanced(wrap(block, x.layout.replace(axis, found), x.mesh), axis)
+
+
+def _spread_out(x: DistArray, times: int, axis: int) -> DistArray:
+    """The repetitions of a replicated array, of which each rank makes its part if they are many."""
+    every = [(0, 1, n) for n in x.shape]
+    wide = x.sliced((*every[: axis + 1], None, *every[axis + 1 :]))
+    spread = stretched(wide, (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
+    return reshaped(
+        spread, (*x.shape[:axis], times * x.shape[axis], *x.shape[axis + 1 :]), copy=True
+    )
 
 
 def _times(reps: int | Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -48,6 +48,9 @@ CALLS = {
     "open grid": lambda np, x, y: sum(np.ix_(np.arange(N), np.arange(N))),
     "polynomial": lambda np, x, y: np.polyval(np.arange(3.0), x[:, None] + y),
     "indices": lambda np, x, y: (np.arange(N)[:, None] + np.arange(N)) % N,
+    "repeated rows": lambda np, x, y: np.repeat(x[None], N, axis=0),
+    "repeated columns": lambda np, x, y: np.repeat(x[:, None], N, axis=1),
+    "powers of a line": lambda np, x, y: np.vander(x, N),
 }
 
 
