@@ -123,3 +123,18 @@ def test_extreme_magnitudes(world, ranks):
 
     for found in world.run(ranks, program):
         np.testing.assert_allclose(found, a @ b, rtol=1e-14)
+
+
+def test_factors_keep_their_order(world, ranks):
+    """NumPy's `*` may exchange large factors, which gives complex products other bits."""
+    a, b = RNG.standard_normal((2, ranks, 66_000)).astype("f4").view("c8")
+    expected = np.multiply(np.conjugate(a), b).sum(axis=-1)
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        x, y = [distribute(v, mesh, [Shard(d)], src=None) for d, v in enumerate((a, b))]
+        with config.override(reproducible=True):
+            return np.asarray(np.vecdot(x, y))
+
+    for found in world.run(ranks, program):
+        np.testing.assert_array_equal(found, expected)

@@ -102,7 +102,8 @@ def _sum_of_products(program: Program, operands: Sequence[DistArray]) -> DistArr
     block = x.block.astype(work, copy=False)
     block = np.conjugate(block) if program.spec.conjugated and work.kind == "c" else block
     for other in operands[1:]:
-        block = block * to_layout(other, x.layout).block.astype(work, copy=False)
+        # Not by `*`, which exchanges factors to write into a temporary: other bits, if complex.
+        block = np.multiply(block, to_layout(other, x.layout).block.astype(work, copy=False))
     axes = tuple([dim for dim, label in enumerate(term) if label not in program.spec.out])
     cuts = [cut for dim, cut in enumerate(x.layout.cuts) if dim not in axes]
     layout = Layout.from_cuts(cuts, x.layout.mesh_shape)

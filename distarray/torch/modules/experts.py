@@ -49,6 +49,8 @@ class ExpertParallel(ParallelStyle):
     Notes
     -----
     An expert's number that is the count of the experts stands for none, as in transformers.
+    Modules that are given anything but the three tensors, or have a buffer with a row for each
+    expert, are refused: each rank would take rows of other experts.
 
     Cost
     ----
@@ -85,13 +87,18 @@ class ExpertParallel(ParallelStyle):
         self.use_local_output = use_local_output
 
     def check(self, module: Module, mesh: DeviceMesh) -> None:
-        """Raise TypeError unless each parameter is the module's own and has a row an expert."""
+        """Raise TypeError unless parameters, and no buffers, have a row for each expert."""
         own = _names(module)
         counts = {whole_shape(module, name)[:1] for name in own}
         if len(counts) != 1 or counts == {()} or len(own) != len([*module.parameters()]):
             raise TypeError(
                 f"{self!r} is for a module that has the weights of all experts in parameters of "
                 f"its own, whose first dimension counts them; {type(module).__name__} has not"
+            )
+        if any(buffer.shape[:1] in counts for buffer in module.buffers()):
+            raise TypeError(
+                f"{self!r} cuts parameters between experts, and {type(module).__name__} has a "
+                "buffer with a row for each expert; make it a parameter (requires_grad=False)"
             )
         if len(inspect.signature(module.forward).parameters) < 3:
             raise TypeError(
@@ -127,7 +134,7 @@ def _routed(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    inputs = inspect.signature(forward).bind(*args, **kwargs).args[:3]
+    inputs = _three_of(module, inspect.signature(forward).bind(*args, **kwargs))
     tokens, experts, weights = [_local(x, mesh, style.input_layouts) for x in inputs]
     layer = _Layer(module, mesh, forward, placed_of(module)[_names(module)[0]].layout.cuts[0])
     pairs = _paired(experts, weights, layer.cut.extent)
@@ -138,6 +145,16 @@ def _routed(
     if style.use_local_output:
         return result
     return given(annotated(result, mesh, style.input_layouts))
+
+
+def _three_of(module: Module, bound: inspect.BoundArguments) -> tuple[Any, ...]:
+    """The tokens, their experts and the weights; TypeError if there is anything else."""
+    if len(bound.arguments) != 3 or bound.kwargs:
+        raise TypeError(
+            f"{type(module).__name__} with divided experts takes tokens, the numbers of their "
+            f"experts, and weights, not {', '.join(bound.arguments)}"
+        )
+    return bound.args
 
 
 def _local(x: Any, mesh: DeviceMesh, placement: Placement) -> Tensor:

@@ -39,6 +39,13 @@ class Experts(nn.Module):
         return total
 
 
+class Scaled(Experts):
+    """Experts whose forward takes more than tokens, experts and weights."""
+
+    def forward(self, tokens, experts, weights, scale=1.0):
+        return super().forward(tokens, experts, weights) * scale
+
+
 class Gate(nn.Module):
     """Chooses experts, and weights by which their results count."""
 
@@ -221,12 +228,19 @@ def test_none_and_no_expert(world, ranks):
 
 
 def test_refused(world, ranks):
+    counted = filled(Experts(2))
+    counted.register_buffer("seen", torch.zeros(2))  # each rank would read those of other experts
+    x, numbers = drawn(2, FEATURES), torch.zeros(2, 1, dtype=torch.int64)
+
     def program(group):
         mesh = line(group)
-        for module in (nn.Linear(2, 2), Routed(2), nn.ReLU()):
+        for module in (nn.Linear(2, 2), Routed(2), nn.ReLU(), counted):
             call = partial(dt.parallelize_module, module, mesh, dt.ExpertParallel())
             raises_everywhere(group, TypeError, call, "experts")
         call = partial(dt.ExpertParallel, input_layouts=Shard(1))
         raises_everywhere(group, ValueError, call, "by tokens")
+        layer = dt.parallelize_module(Scaled(2), mesh, dt.ExpertParallel())
+        call = partial(layer, x, numbers, x[:, :1], scale=2.0)
+        raises_everywhere(group, TypeError, call, "not tokens, experts, weights, scale")
 
     world.run(ranks, program)
