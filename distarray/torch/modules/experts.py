@@ -18,7 +18,7 @@ from distarray.torch.collectives.borders import copy_to, reduce_from
 from distarray.torch.collectives.functions import all_to_all
 from distarray.torch.collectives.passes import uncompiled
 from distarray.torch.modules.handing import ParallelStyle, annotated
-from distarray.torch.modules.layers import mark
+from distarray.torch.modules.layers import take_over
 from distarray.torch.parameters.distribute import place, whole_shape
 from distarray.torch.parameters.placed import placed_of
 from distarray.torch.tensor.activations import Activation
@@ -90,7 +90,8 @@ class ExpertParallel(ParallelStyle):
         """Raise TypeError unless parameters, and no buffers, have a row for each expert."""
         own = _names(module)
         counts = {whole_shape(module, name)[:1] for name in own}
-        if len(counts) != 1 or counts == {()} or len(own) != len([*module.parameters()]):
+        alone = {*map(id, module.parameters())} == {id(module._parameters[name]) for name in own}
+        if len(counts) != 1 or counts == {()} or not alone:
             raise TypeError(
                 f"{self!r} is for a module that has the weights of all experts in parameters of "
                 f"its own, whose first dimension counts them; {type(module).__name__} has not"
@@ -111,11 +112,7 @@ class ExpertParallel(ParallelStyle):
         for name in _names(module):
             layout = Layout.chunked(whole_shape(module, name), mesh.shape, [Shard(0)])
             place(module, name, mesh, layout, src_data_rank)
-        mark(module)
-        forward = module.forward
-        if isinstance(forward, partial) and forward.func is _routed:
-            forward = forward.args[-1]  # the style that was applied before is replaced
-        module.forward = partial(_routed, module, mesh, self, forward)
+        take_over(module, _routed, mesh, self)
 
     def __repr__(self) -> str:
         return f"ExpertParallel(input_layouts={self.input_layouts})"

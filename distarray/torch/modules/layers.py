@@ -35,6 +35,7 @@ __all__ = [
     "linear",
     "mark",
     "rule_of",
+    "take_over",
     "whole_parameters",
 ]
 
@@ -270,6 +271,15 @@ def mark(module: Module) -> None:
     """
     if not any(hook is _nothing for hook in module._forward_pre_hooks.values()):
         module.register_forward_pre_hook(_nothing)
+
+
+def take_over(module: Module, call: Callable[..., Any], *how: Any) -> None:
+    """Have ``call(module, *how, forward, ...)`` called in place of a module's forward."""
+    mark(module)
+    forward = module.forward
+    if isinstance(forward, partial) and forward.func is call:
+        forward = forward.args[-1]  # what was put in its place before is replaced
+    module.forward = partial(call, module, *how, forward)
 
 
 def _nothing(module: Module, args: tuple[Any, ...]) -> None:

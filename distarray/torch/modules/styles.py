@@ -23,6 +23,7 @@ from distarray.torch.modules.layers import (
     linear,
     mark,
     rule_of,
+    take_over,
     whole_parameters,
 )
 from distarray.torch.parameters.distribute import place, whole_shape
@@ -252,11 +253,7 @@ class SequenceParallel(ParallelStyle):
                 if tensor is not None:
                     layout = Layout.replicated(whole_shape(part, name), mesh.shape)
                     place(part, name, mesh, layout, src_data_rank)
-        mark(module)
-        forward = module.forward
-        if isinstance(forward, partial) and forward.func is _by_token:
-            forward = forward.args[-1]  # the style that was applied before is replaced
-        module.forward = partial(_by_token, module, mesh, self, forward)
+        take_over(module, _by_token, mesh, self)
 
     def __repr__(self) -> str:
         return f"SequenceParallel(sequence_dim={self.sequence_dim})"
