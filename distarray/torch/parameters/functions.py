@@ -42,8 +42,8 @@ _OF_SHAPE = frozenset(
 _OF_ITSELF = frozenset(
     {"__dir__", "_has_compatible_shallow_copy_type", "_is_view", "backward", "data_ptr"}
     | {"element_size", "get_device", "is_complex", "is_conj", "is_floating_point", "is_inference"}
-    | {"is_neg", "is_pinned", "is_shared", "is_signed", "register_post_accumulate_grad_hook"}
-    | {"requires_grad_", "result_type", "retain_grad"}
+    | {"is_neg", "is_pinned", "is_shared", "is_signed", "new_tensor"}
+    | {"register_post_accumulate_grad_hook", "requires_grad_", "result_type", "retain_grad"}
 )
 #: Attributes that are made of the elements.
 _OF_VALUES = frozenset({"H", "T", "__cuda_array_interface__", "imag", "mH", "mT", "real"})
@@ -117,7 +117,10 @@ def _of_whole(func: Func, args: Args, kwargs: Kwargs, into: Any = distributed) -
             ) from None
         raise
     back = {id(there[id(x)]): x for x in operands if id(x) in there}
-    return replaced([found], {}, [back.get(id(x), x) for x in tensors_in([found], {})])[0][0]
+    results = tensors_in([found], {})
+    if not any(id(x) in back for x in results):
+        return found  # with the names of several results
+    return replaced([found], {}, [back.get(id(x), x) for x in results])[0][0]
 
 
 # -- lists of tensors --------------------------------------------------------------------------
@@ -200,6 +203,7 @@ def _differentiate(func: Func, args: Args, kwargs: Kwargs) -> Any:
     """Gradients with respect to parts, which are parts of gradients."""
     inputs = args[1] if len(args) > 1 else kwargs["inputs"]
     inputs = [inputs] if isinstance(inputs, torch.Tensor) else inputs
+    args, kwargs = _with_grads_as_outputs(list(args), kwargs)
     with plainly():
         found = func(*args, **kwargs)
     return tuple(
@@ -208,6 +212,23 @@ def _differentiate(func: Func, args: Args, kwargs: Kwargs) -> Any:
             for x, grad in zip(inputs, found, strict=True)
         ]
     )
+
+
+def _with_grads_as_outputs(args: list[Any], kwargs: Kwargs) -> tuple[list[Any], Kwargs]:
+    """The arguments of ``grad``, of whose ``grad_outputs`` parts belong to parts alone."""
+    outputs = args[0] if args else kwargs["outputs"]
+    grads = args[2] if len(args) > 2 else kwargs.get("grad_outputs")
+    if grads is None:
+        return args, kwargs
+    outputs = [outputs] if isinstance(outputs, torch.Tensor) else outputs
+    grads = [grads] if isinstance(grads, torch.Tensor) else grads
+    given = [
+        distributed(grad) if is_part(grad) and not is_part(output) else grad
+        for output, grad in zip(outputs, grads, strict=True)
+    ]
+    if len(args) > 2:
+        return [*args[:2], given, *args[3:]], kwargs
+    return args, {**kwargs, "grad_outputs": given}
 
 
 def _alias(grad: Tensor) -> Tensor:
@@ -234,12 +255,9 @@ def _register_hook(func: Func, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _set_data(func: Func, args: Args, kwargs: Kwargs) -> None:
-    part, value = args
-    if is_part(part):
-        with torch.no_grad():
-            value = own_part(value, placed_on(part))
-    elif is_part(value):
-        value = distributed(value)
+    part, value = args  # torch asks nobody where a plain tensor's data is set to a part
+    with torch.no_grad():
+        value = own_part(value, placed_on(part))
     with plainly():
         func(part, value)
 

@@ -8,6 +8,7 @@ from torch.nn import Module
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from distarray.torch.bridge.plain import plainly
 from distarray.torch.parameters.parts import Part, guard, unguard
 from distarray.torch.parameters.spreading import KEY, is_part, own_part, placed_on
 from distarray.torch.tensor.dist_tensor import DistTensor
@@ -47,15 +48,36 @@ class _Watched:
         Its state: a state that is loaded is another object.
     parts : list of Part
         Those of its parameters of which each rank has a part.
+    opened : list of Part
+        These, and their gradients that the program has read: plain tensors within a step.
+    steps : int
+        How many steps it has begun since then.
     """
 
-    __slots__ = ("parts", "seen", "state")
+    __slots__ = ("opened", "parts", "seen", "state", "steps")
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.seen = _seen(optimizer)
         self.state = optimizer.state
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.parts = [p for p in parameters if isinstance(p, Part)]
+        self.opened: list[Tensor] = []
+        self.steps = 0
+
+    def open(self) -> None:
+        """Make the parameters and their gradients plain tensors."""
+        self.cover()
+        with plainly():
+            grads = [part.grad for part in self.parts]
+        self.opened = [x for x in (*self.parts, *grads) if type(x) is Part]
+        for part in self.opened:
+            unguard(part)
+
+    def cover(self) -> None:
+        """Make them parts again, also gradients that the program alone still holds."""
+        for part in self.opened:
+            guard(part, placed_on(part))
+        self.opened = []
 
 
 def _seen(optimizer: Optimizer) -> tuple[Any, int]:
@@ -73,6 +95,8 @@ def prepare_optimizer(optimizer: Optimizer) -> _Watched:
     known: _Watched | None = vars(optimizer).get(KEY)
     if known is not None and known.state is optimizer.state and known.seen == _seen(optimizer):
         return known
+    if known is not None:
+        known.cover()
     found = _Watched(optimizer)
     if found.parts and isinstance(optimizer, _OF_WHOLES):
         raise RuntimeError(
@@ -110,41 +134,44 @@ def _place(hooks: Any, hook: Any, register: Any, last: bool) -> None:
     hooks.move_to_end(register(hook).id if key is None else key, last)
 
 
+class _Step(dict[str, Any]):
+    """The named arguments of a step, which torch drops with it; then nothing stays laid open.
+
+    After an error torch calls no hooks.
+    """
+
+    def __init__(self, kwargs: dict[str, Any], watched: _Watched) -> None:
+        super().__init__(kwargs)
+        watched.steps += 1
+        self.watched, self.number = watched, watched.steps
+
+    def __del__(self) -> None:
+        if self.number == self.watched.steps:  # an error that is kept may keep it into another
+            self.watched.cover()
+
+
 def _open(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Let an optimizer see its parameters and their gradients as plain tensors."""
-    parts = vars(optimizer)[KEY].parts
-    closure = args[1] if len(args) > 1 else kwargs.get("closure")
-    _lay_open(parts)
-    if closure is None:
-        return None
+    watched: _Watched = vars(optimizer)[KEY]
+    named = _Step(kwargs, watched)
+    closure: Any = args[1] if len(args) > 1 else kwargs.get("closure")
 
     def covered() -> Any:
-        _cover(parts)
-        try:
-            return closure()
-        finally:
-            _lay_open(parts)
+        watched.cover()
+        found = closure()
+        watched.open()  # not after an error, which ends the step
+        return found
 
-    if len(args) > 1:
-        return (args[0], covered, *args[2:]), kwargs
-    return args, {**kwargs, "closure": covered}
+    if len(args) > 1 and closure is not None:
+        args = (args[0], covered, *args[2:])
+    elif closure is not None:
+        named["closure"] = covered
+    watched.open()
+    return args, named
 
 
 def _close(optimizer: Optimizer, *_: Any) -> None:
-    _cover(vars(optimizer)[KEY].parts)
-
-
-def _lay_open(parts: list[Tensor]) -> None:
-    for part in parts:
-        unguard(part)
-        grad = part.grad
-        if grad is not None:
-            unguard(grad)
-
-
-def _cover(parts: list[Tensor]) -> None:
-    for part in parts:
-        guard(part, vars(part)[KEY])
+    vars(optimizer)[KEY].cover()
 
 
 # -- states ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import io
 
@@ -114,6 +115,46 @@ def clipped(m):
     return norm
 
 
+def weighed(m):
+    """A gradient that begins with one for each element."""
+    return torch.autograd.grad(
+        words(m).pow(3), words(m), grad_outputs=2 * torch.ones_like(words(m))
+    ) + torch.autograd.grad(words(m).pow(3), words(m), torch.ones_like(words(m)))
+
+
+def held(m):
+    """Gradients that the program keeps when the optimizer has made its step."""
+    optimizer = torch.optim.SGD(m.parameters(), lr=0.1)
+    kept = []
+    for _ in range(2):
+        optimizer.zero_grad()
+        words(m).pow(3).sum().backward()
+        kept.append(words(m).grad)
+        optimizer.step()
+    return (kept[0] * kept[1]).sum() + kept[0].norm()
+
+
+def broken_off(m):
+    """Steps that end by an error, in the optimizer or in what it is given."""
+    optimizer = torch.optim.Adam(m.parameters(), lr=0.1)
+    words(m).pow(3).sum().backward()
+
+    def closure():
+        raise ValueError
+
+    with contextlib.suppress(ValueError):
+        optimizer.step(closure)
+    found = [words(m).detach().norm(), words(m).grad.norm()]
+    optimizer.param_groups[0]["lr"] = "none"
+    with contextlib.suppress(TypeError):
+        optimizer.step()
+    found += [words(m).detach().norm(), words(m).grad.norm()]
+    optimizer.param_groups[0]["lr"] = 0.1
+    words(m).grad = torch.ones_like(words(m))
+    optimizer.step()
+    return torch.stack(found)
+
+
 def assigned(m):
     words(m).grad = torch.ones_like(words(m))
     m[1].weight.grad = m[1].weight.detach() * 2
@@ -180,6 +221,7 @@ PROGRAMS = {
     "mean": lambda m: words(m).mean(0),
     "row": lambda m: words(m)[3],
     "rows": lambda m: torch.stack(list(words(m))),
+    "named results": lambda m: words(m).flatten().topk(3).values + words(m).max(1).values[:3],
     "joined": lambda m: torch.cat([words(m), m[1].weight]),
     "softmax": lambda m: words(m).softmax(0),
     "norms": lambda m: torch.stack([words(m).norm(), words(m).norm(1), m[1].bias.norm(3)]),
@@ -201,6 +243,9 @@ PROGRAMS = {
     "gradient": with_gradient,
     "hooks": hooked,
     "second gradient": differentiated,
+    "gradients given": lambda m: torch.stack([whole(x) for x in weighed(m)]),
+    "gradients kept": held,
+    "broken steps": broken_off,
     "clipping": clipped,
     "gradients assigned": assigned,
     "data assigned": filled_anew,
@@ -308,6 +353,15 @@ def test_refusals(world, ranks, layout):
     world.run(ranks, program)
 
 
+DRAWS = (
+    nn.init.normal_,
+    nn.init.kaiming_uniform_,
+    nn.init.xavier_normal_,
+    nn.init.orthogonal_,
+    nn.init.trunc_normal_,
+)
+
+
 def test_random_values_are_those_of_the_whole(world, ranks):
     """The same for each layout; equal on all ranks."""
 
@@ -316,7 +370,7 @@ def test_random_values_are_those_of_the_whole(world, ranks):
         for layout in LAYOUTS.values():
             model = layout(made(), group)
             dt.manual_seed(3, words(model).mesh)
-            for draw in (nn.init.normal_, nn.init.kaiming_uniform_, nn.init.xavier_normal_):
+            for draw in DRAWS:
                 parameter = words(model)
                 assert draw(parameter) is parameter
                 found.append(whole(parameter).detach())
@@ -326,7 +380,7 @@ def test_random_values_are_those_of_the_whole(world, ranks):
     for found in results:
         if ranks > 1:  # one rank has plain parameters, and torch's own numbers
             for number, values in enumerate(found):
-                assert torch.equal(values, results[0][number % 3])
+                assert torch.equal(values, results[0][number % len(DRAWS)])
                 assert values.std() > 0
 
 
