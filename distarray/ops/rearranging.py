@@ -210,15 +210,9 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> DistArr
         return _repeated_by_distributed(x, counts, axis)
     if x.shape[axis] and (counts < 0).any():
         raise ValueError("repeats may not contain negative values.")
-    cut = x.layout.cuts[axis]
     if counts.size == 1:
-        times = max(counts.item(), 0)
-        if x.layout.is_replicated and times > 1:
-            return _spread_out(x, times, axis)
-        scaled = rescaled_cut(cut, times) if times else None
-        nothing = Cut.chunked(0, cut.mesh_dims, cut.radix)
-        layout = x.layout.replace(axis, scaled or nothing)
-        return wrap(x.to_local().repeat(times, axis), layout, x.mesh)
+        return _repeated_alike(x, max(counts.item(), 0), axis)
+    cut = x.layout.cuts[axis]
     if cut.mesh_dims:
         below = np.concatenate(([0], np.cumsum(counts)))
         ends = [cut.interval(part) for part in range(cut.parts)]
@@ -230,14 +224,24 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> DistArr
     return balanced(wrap(block, x.layout.replace(axis, found), x.mesh), axis)
 
 
+def _repeated_alike(x: DistArray, times: int, axis: int) -> DistArray:
+    """An array with all of its indices repeated as often."""
+    if x.layout.is_replicated and times > 1:
+        return _spread_out(x, times, axis)
+    cut = x.layout.cuts[axis]
+    scaled = rescaled_cut(cut, times) if times else None
+    nothing = Cut.chunked(0, cut.mesh_dims, cut.radix)
+    layout = x.layout.replace(axis, scaled or nothing)
+    return wrap(x.to_local().repeat(times, axis), layout, x.mesh)
+
+
 def _spread_out(x: DistArray, times: int, axis: int) -> DistArray:
     """The repetitions of a replicated array, of which each rank makes its part if they are many."""
     every = [(0, 1, n) for n in x.shape]
     wide = x.sliced((*every[: axis + 1], None, *every[axis + 1 :]))
     spread = stretched(wide, (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
-    return reshaped(
-        spread, (*x.shape[:axis], times * x.shape[axis], *x.shape[axis + 1 :]), copy=True
-    )
+    shape = (*x.shape[:axis], times * x.shape[axis], *x.shape[axis + 1 :])
+    return reshaped(spread, shape, copy=True)
 
 
 def _times(reps: int | Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...]:

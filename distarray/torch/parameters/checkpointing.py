@@ -20,7 +20,7 @@ from distarray.layout import Layout, Replicate, Shard
 from distarray.torch.bridge.dtypes import numpy_view, tensor_view
 from distarray.torch.bridge.plain import local_of
 from distarray.torch.parameters.buffers import equalize_buffers
-from distarray.torch.parameters.guards import prepare_optimizer
+from distarray.torch.parameters.guards import prepare_again, prepare_optimizer
 from distarray.torch.parameters.placed import Placed, placed_as
 from distarray.typing import Array
 
@@ -120,6 +120,7 @@ def _optimizer_state(optimizer: Optimizer) -> State:
     for number, parameter in enumerate(parameters):
         for name, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, torch.Tensor):
+                value = local_of(value)
                 value = _array_of(value, _alike(value, parameter), name)
             kept.setdefault(number, AsSaved())[name] = value
     groups = [
@@ -147,11 +148,13 @@ def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
         for name, value in values.items():
             if isinstance(value, DistArray) or type(value) is np.ndarray:
                 if isinstance(mine.get(name), torch.Tensor):
-                    _put_back(mine[name], value, _alike(mine[name], parameter))
+                    known = local_of(mine[name])
+                    _put_back(known, value, _alike(known, parameter))
                 else:
                     mine[name] = _made(value, parameter)
             else:
                 mine[name] = value
+    prepare_again(optimizer)
 
 
 def _made(value: DistArray | Array, parameter: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from distarray.torch.parameters.parts import Part, guard, unguard
 from distarray.torch.parameters.spreading import KEY, is_part, own_part, placed_on
 from distarray.torch.tensor.dist_tensor import DistTensor
 
-__all__ = ["prepare_optimizer", "take_whole_states", "watch_optimizers"]
+__all__ = ["prepare_again", "prepare_optimizer", "take_whole_states", "watch_optimizers"]
 
 
 #: How many parameters have been distributed in this process; None before optimizers are watched.
@@ -48,19 +48,23 @@ class _Watched:
         Its state: a state that is loaded is another object.
     parts : list of Part
         Those of its parameters of which each rank has a part.
+    elementwise : bool
+        Whether its step is torch's own, which treats every element by itself, so that it may see
+        plain tensors. A step that someone else wrote may take a norm or a mean.
     opened : list of Part
-        These, and their gradients that the program has read: plain tensors within a step.
+        Parameters, and gradients that the program has read: plain tensors within a step.
     steps : int
         How many steps it has begun since then.
     """
 
-    __slots__ = ("opened", "parts", "seen", "state", "steps")
+    __slots__ = ("elementwise", "opened", "parts", "seen", "state", "steps")
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.seen = _seen(optimizer)
         self.state = optimizer.state
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         self.parts = [p for p in parameters if isinstance(p, Part)]
+        self.elementwise = type(optimizer).step.__module__.startswith("torch.optim.")
         self.opened: list[Tensor] = []
         self.steps = 0
 
@@ -108,11 +112,17 @@ def prepare_optimizer(optimizer: Optimizer) -> _Watched:
     with torch.no_grad():
         for parameter, kept in optimizer.state.items():
             for name, value in kept.items() if isinstance(kept, dict) else ():
-                kept[name] = _own_state(value, parameter)
+                kept[name] = _own_state(value, parameter, not found.elementwise)
     if known is None and found.parts:
         optimizer.register_state_dict_post_hook(_mark_state)
     setattr(optimizer, KEY, found)
     return found
+
+
+def prepare_again(optimizer: Optimizer) -> None:
+    """Have an optimizer prepared anew before its next step, for its state has been changed."""
+    if KEY in vars(optimizer):
+        vars(optimizer)[KEY].seen = None
 
 
 def _before_step(optimizer: Optimizer, *_: Any) -> None:
@@ -121,7 +131,8 @@ def _before_step(optimizer: Optimizer, *_: Any) -> None:
     Those would take this rank's part of a gradient for the whole, and its norm for that. torch
     calls the hooks of all optimizers first, of which this is one, and then those of the optimizer.
     """
-    if not prepare_optimizer(optimizer).parts:
+    watched = prepare_optimizer(optimizer)
+    if not (watched.parts and watched.elementwise):
         return
     own: Any = optimizer
     _place(own._optimizer_step_pre_hooks, _open, own.register_step_pre_hook, last=True)
@@ -219,8 +230,8 @@ def _is_spread(value: Any) -> bool:
     return type(value) is DistTensor or is_part(value)
 
 
-def _own_state(value: Any, parameter: Tensor) -> Any:
-    """What an optimizer keeps of a parameter, as this rank has it.
+def _own_state(value: Any, parameter: Tensor, spread: bool) -> Any:
+    """What an optimizer keeps of a parameter, as this rank has it; a part if `spread`.
 
     Of another shape than the parameter's it stays as it is, and what is distributed of a plain
     parameter becomes whole.
@@ -231,4 +242,7 @@ def _own_state(value: Any, parameter: Tensor) -> Any:
         return value.full_tensor() if _is_spread(value) else value
     placed, shape = placed_on(parameter), tuple(value.shape)
     here = not _is_spread(value) and shape == placed.local_shape()
-    return value if here or shape != placed.whole else own_part(value, placed)
+    if not here and shape != placed.whole:
+        return value
+    part = value if here else own_part(value, placed)
+    return guard(part, placed) if spread else part

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from distarray.array import DistArray
 from distarray.comm.mesh import DeviceMesh
 from distarray.layout import Fold
-from distarray.torch.bridge.plain import plainly
+from distarray.torch.bridge.plain import local_of, plainly
 from distarray.torch.parameters.guards import prepare_optimizer
 from distarray.torch.parameters.placed import Placed, placed_as
 
@@ -34,6 +34,7 @@ def state_tensors(optimizer: Optimizer) -> Iterator[tuple[int, str, Tensor, Plac
         placed = placed_as(parameter)
         for name, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, torch.Tensor):
+                value = local_of(value)
                 alike = placed and value.ndim and tuple(value.shape) == placed.local_shape()
                 yield number, name, value, placed.around if placed and alike else None
 
