@@ -78,14 +78,6 @@ def whole(net, mesh):
     }
 
 
-@pytest.fixture
-def shared_path(world, tmp_path):
-    """One directory for all ranks."""
-    if world.name == "threads":
-        return tmp_path
-    return world.group.broadcast_object(tmp_path)
-
-
 @pytest.mark.parametrize(
     "first, second, kind", [(crossed, replicated, "AdamW"), (replicated, crossed, "SGD")]
 )

@@ -73,7 +73,7 @@ def test_steps(world, ranks, kind, layout):
 
 
 @pytest.mark.parametrize("way", ["state_dict", "checkpoint"])
-def test_states_go_on(world, ranks, way, tmp_path):
+def test_states_go_on(world, ranks, way, shared_path):
     """After two steps another model of another layout, with a new optimizer, makes two more."""
     reference = made()
     start = copy.deepcopy(reference)
@@ -90,7 +90,7 @@ def test_states_go_on(world, ranks, way, tmp_path):
             another.load_state_dict(optimizer.state_dict())
         else:
             mesh = model[0].weight.mesh if group.size > 1 else None
-            path = str(tmp_path / f"state{group.size}")
+            path = shared_path / "saved"
             state = {"model": model, "optimizer": optimizer}
             distarray.checkpoint.save(path, state, mesh=mesh)
             distarray.checkpoint.load(path, {"model": other, "optimizer": another}, mesh=mesh)
