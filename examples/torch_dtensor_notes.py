@@ -105,7 +105,7 @@ def module_with_cut_layers(mesh, device):
     whole = {name: torch.from_numpy(x.full()) for name, x in dt.module_state(cut).items()}
     x = random(5, 8)
     wanted = torch.func.functional_call(MyModule(), whole, x)
-    shape = tuple(cut.fc1.weight.shape)
+    shape = tuple(cut.fc1.weight.to_local().shape)
     return f"fc1.weight {shape} here", torch.allclose(cut(x.to(device)).cpu(), wanted)
 
 

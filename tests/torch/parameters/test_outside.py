@@ -43,11 +43,15 @@ def registering(name, module, mesh):
         module.register_parameter(parameter, there)
 
 
+def crossed(group):
+    """A mesh of two dimensions."""
+    first = group.size if group.size % 2 else 2
+    return DeviceMesh(group, (first, group.size // first), ("dp", "tp"))
+
+
 def two_dims(model, group):
     """Rows cut twice, by the dimension of tensor parallelism first."""
-    mesh = DeviceMesh(group, (group.size, 1), ("dp", "tp"))
-    if not group.size % 2:
-        mesh = DeviceMesh(group, (2, group.size // 2), ("dp", "tp"))
+    mesh = crossed(group)
     dt.parallelize_module(model, mesh["tp"], PLAN)
     return dt.fully_shard(model, mesh, "dp")
 

@@ -13,14 +13,15 @@ from torch import nn
 import distarray.torch as dt
 from distarray import Shard
 from tests.torch.models import close, drawn, filled, line
-from tests.torch.parameters.test_outside import LAYOUTS, made, whole
+from tests.torch.parameters.test_outside import LAYOUTS, crossed, made, whole
 
 PAIRS = [("rows", "a plan"), ("a plan", "columns"), ("columns", "both"), ("both", "rows")]
 
 
 def output(model, x, layout, group):
     """What a model gives, whole."""
-    return dt.gather_from(model(x), line(group), dim=-1) if layout == "a plan" else model(x)
+    mesh = {"a plan": line(group), "both": crossed(group)["tp"]}.get(layout)
+    return model(x) if mesh is None else dt.gather_from(model(x), mesh, dim=-1)
 
 
 def same(model, reference):
