@@ -251,12 +251,14 @@ class Adapted:
         if self._known and not isinstance(out, tuple):
             masked = {} if where is True else {"where": where}
             return self._call(*inputs, out=out, **masked, **keywords)
+        found = []
         value = self._call(*inputs, **keywords)
         for target, part in zip(_listed(out), _listed(value), strict=True):
             if target is not None:
                 casting = keywords.get("casting", "same_kind")
                 np.copyto(target, part, casting, **({} if where is True else {"where": where}))
-        return out
+            found.append(part if target is None else target)
+        return tuple(found) if isinstance(out, tuple) else found[0]
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

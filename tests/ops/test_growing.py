@@ -147,6 +147,7 @@ KEPT = {
     "fewer bytes than an operand": lambda x, y, large: np.isclose(large, y[:3, None, None]),
     "in place": lambda x, y, large: large.__iadd__(x[:, None] * y[:1]),
     "into an array": lambda x, y, large: np.subtract(x[:, None], y, out=large),
+    "into one of two": lambda x, y, large: np.divmod(x[:, None], y, out=(large, None))[1],
     "choose into": lambda x, y, large: np.choose((x > 0).astype(int)[:, None], [x, y], large),
     "clip into": lambda x, y, large: np.clip(x[:, None], -y, y, out=large),
     "objects": lambda x, y, large: x.astype(object)[:, None] + y,
