@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from distarray.array import DistArray, as_distarray, default_layout, implements, to_layout, wrap
+from distarray.array import (
+    DistArray,
+    as_distarray,
+    default_layout,
+    grown_layout,
+    implements,
+    to_layout,
+    wrap,
+)
 from distarray.array import portable as blocks
 from distarray.array.at_hand import bounded
 from distarray.array.one_rank import Alone
@@ -237,11 +245,16 @@ def _repeated_alike(x: DistArray, times: int, axis: int) -> DistArray:
 
 def _spread_out(x: DistArray, times: int, axis: int) -> DistArray:
     """The repetitions of a replicated array, of which each rank makes its part if they are many."""
-    every = [(0, 1, n) for n in x.shape]
-    wide = x.sliced((*every[: axis + 1], None, *every[axis + 1 :]))
-    spread = stretched(wide, (*x.shape[: axis + 1], times, *x.shape[axis + 1 :]))
     shape = (*x.shape[:axis], times * x.shape[axis], *x.shape[axis + 1 :])
-    return reshaped(spread, shape, copy=True)
+    layout = grown_layout(shape, x.itemsize, x.mesh, [x])
+    key = [slice(*interval) for interval in layout.section(x.mesh.coords)]
+    start, stop = key[axis].start, key[axis].stop
+    key[axis] = slice(start // times, -(-stop // times))
+    block = x.to_local()[tuple(key)].repeat(times, axis)
+    if len(range(start, stop)) != block.shape[axis]:  # a cut between repetitions of an index
+        first = start % times
+        block = block[(slice(None),) * axis + (slice(first, first + stop - start),)].copy()
+    return wrap(block, layout, x.mesh)
 
 
 def _times(reps: int | Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...]:
