@@ -1,4 +1,4 @@
-"""What an elementwise call is given, and the layout in which it is computed."""
+"""The operands of an elementwise call, on one mesh, and the layout of its result."""
 
 from __future__ import annotations
 

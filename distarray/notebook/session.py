@@ -176,7 +176,7 @@ class Session:
         raise _error("RankLost", "a rank has ended", f"RankLost: a rank has ended\n{words}")
 
     def _result(self, name: str, *args: Argument) -> Any:
-        """What a function of `cells` returns on rank 0."""
+        """Call a function of :mod:`distarray.notebook.cells` on all ranks; rank 0's result."""
         pending = self.engines().call(name, *args)
         while not pending.ready():
             pending.wait(_LOOK)

@@ -326,6 +326,7 @@ def panels_of(
     summed over must be added up.
     """
     excess: dict[int, int] = {}
+    grains = grains or (1,) * len(spec.extents)
     for position, (have, want) in enumerate(zip(layouts, plan.operands, strict=True)):
         size = itemsizes[position] * prod([_longest(cut) for cut in want.cuts])
         room = max(limit, itemsizes[position] * prod([_longest(cut) for cut in have.cuts]))
@@ -339,8 +340,7 @@ def panels_of(
         if label is not None:
             extent = spec.extents[label]
             count = min(max([excess[position] for position in large]), extent)
-            width = -(-extent // count)
-            width = -(-width // grains[label]) * grains[label] if grains else width
+            width = -(-extent // (count * grains[label])) * grains[label]
             ends = [(start, min(start + width, extent)) for start in range(0, extent, width)]
             return Panels(label, tuple(ends))
     return None
@@ -380,7 +380,7 @@ def _panel_label(
     """The longest uncut label that all the large operands carry; labels of the result first."""
     carried = []
     for label, cut in enumerate(plan.cuts):
-        worth = cut.parts == 1 and cut.extent > 1 and (not grains or grains[label] > 0)
+        worth = cut.parts == 1 and cut.extent > 1 and grains[label] > 0
         if worth and all(label in spec.terms[position] for position in large):
             carried.append(label)
     if not carried:

@@ -131,7 +131,9 @@ def _routed(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    inputs = _three_of(module, inspect.signature(forward).bind(*args, **kwargs))
+    inputs = args
+    if kwargs or len(args) != 3:
+        inputs = _three_of(module, inspect.signature(forward).bind(*args, **kwargs))
     tokens, experts, weights = [_local(x, mesh, style.input_layouts) for x in inputs]
     layer = _Layer(module, mesh, forward, placed_of(module)[_names(module)[0]].layout.cuts[0])
     pairs = _paired(experts, weights, layer.cut.extent)

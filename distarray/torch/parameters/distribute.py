@@ -14,13 +14,13 @@ from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.errors import LayoutError
 from distarray.layout import Layout, Placement
-from distarray.torch.bridge.plain import local_of, plainly
+from distarray.torch.bridge.plain import is_part, local_of, plainly
 from distarray.torch.collectives import conversations as talk
 from distarray.torch.collectives.blocks import movable, moved_back
 from distarray.torch.collectives.carrying import Route, carry, gradient_layout
 from distarray.torch.parameters.guards import take_whole_states, watch_optimizers
 from distarray.torch.parameters.placed import Placed, averaged_by, placed_as, placed_of
-from distarray.torch.parameters.spreading import KEY, is_part, own_part
+from distarray.torch.parameters.spreading import KEY, own_part
 from distarray.torch.tensor import autograd
 from distarray.torch.tensor.dist_tensor import DistTensor
 from distarray.typing import Placements

@@ -12,16 +12,16 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from distarray.torch.bridge.plain import local_of, plainly
+from distarray.torch.bridge.plain import is_part, local_of, plainly
 from distarray.torch.parameters.spreading import (
     as_part,
     distributed,
-    is_part,
     like_part,
     own_part,
     placed_on,
     spread,
 )
+from distarray.torch.tensor.between_modules import is_distributed
 from distarray.torch.tensor.calls import replaced, tensors_in
 from distarray.torch.tensor.dist_tensor import DistTensor
 
@@ -30,7 +30,7 @@ __all__ = ["Act", "Args", "Func", "Kwargs", "act_for"]
 Func = Callable[..., Any]
 Args = Sequence[Any]
 Kwargs = dict[str, Any]
-#: What is done for a function, and what it is called with.
+#: A replacement for a function of torch's that is given parts: takes it and its arguments.
 Act = Callable[[Func, Args, Kwargs], Any]
 
 #: Functions and attributes that ask for the shape of the whole.
@@ -56,7 +56,7 @@ _KEPT = frozenset(
 
 
 def act_for(func: Func) -> Act:
-    """What is done for a function that is called with parts."""
+    """The replacement for a function of torch's that is given parts of parameters."""
     name = getattr(func, "__name__", "")
     if name in ("__get__", "__set__", "__delete__"):
         return _act_for_attribute(_attribute_of(func), name)
@@ -144,15 +144,11 @@ def _each(func: Func, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _act_for_row(row: Sequence[Any]) -> Act:
-    if not any(map(_is_spread, row)):
+    if not any(map(is_distributed, row)):
         return _of_itself
-    others = [x for x in row if isinstance(x, torch.Tensor) and not _is_spread(x)]
+    others = [x for x in row if isinstance(x, torch.Tensor) and not is_distributed(x)]
     here = is_part(row[0]) and all(x.numel() == 1 for x in others)
     return _of_parts if here else _of_whole
-
-
-def _is_spread(x: Any) -> bool:
-    return is_part(x) or type(x) is DistTensor
 
 
 def _picked(x: Any, places: Sequence[int]) -> Any:
@@ -168,7 +164,7 @@ def _of_parts(func: Func, args: Args, kwargs: Kwargs) -> Any:
     def here(x: Any) -> Any:
         if not isinstance(x, (list, tuple)):
             return x
-        return [own_part(y, placed_on(p)) if _is_spread(y) else y for y, p in zip(x, first)]
+        return [own_part(y, placed_on(p)) if is_distributed(y) else y for y, p in zip(x, first)]
 
     found = func(*map(here, args), **{name: here(x) for name, x in kwargs.items()})
     if func.__name__.endswith("_"):

@@ -10,8 +10,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from distarray.torch.bridge.plain import plainly
 from distarray.torch.parameters.parts import Part, guard, unguard
-from distarray.torch.parameters.spreading import KEY, is_part, own_part, placed_on
-from distarray.torch.tensor.dist_tensor import DistTensor
+from distarray.torch.parameters.spreading import KEY, own_part, placed_on
+from distarray.torch.tensor.between_modules import is_distributed
 
 __all__ = ["prepare_again", "prepare_optimizer", "take_whole_states", "watch_optimizers"]
 
@@ -222,12 +222,8 @@ def _cut_state(module: Module, state: dict[str, Any], prefix: str, *rest: Any) -
         if isinstance(value, torch.Tensor) and tuple(value.shape) == placed.whole:
             if placed.cutting:
                 state[prefix + name] = guard(own_part(value, placed), placed)
-            elif _is_spread(value):
+            elif is_distributed(value):
                 state[prefix + name] = own_part(value, placed)
-
-
-def _is_spread(value: Any) -> bool:
-    return type(value) is DistTensor or is_part(value)
 
 
 def _own_state(value: Any, parameter: Tensor, spread: bool) -> Any:
@@ -239,9 +235,9 @@ def _own_state(value: Any, parameter: Tensor, spread: bool) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     if not isinstance(parameter, Part):
-        return value.full_tensor() if _is_spread(value) else value
+        return value.full_tensor() if is_distributed(value) else value
     placed, shape = placed_on(parameter), tuple(value.shape)
-    here = not _is_spread(value) and shape == placed.local_shape()
+    here = not is_distributed(value) and shape == placed.local_shape()
     if not here and shape != placed.whole:
         return value
     part = value if here else own_part(value, placed)

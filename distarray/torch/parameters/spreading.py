@@ -14,7 +14,7 @@ from torch.autograd.function import FunctionCtx
 from distarray.comm import DeviceMesh
 from distarray.errors import MeshError
 from distarray.layout import Layout
-from distarray.torch.bridge.plain import local_of
+from distarray.torch.bridge.plain import is_part, local_of
 from distarray.torch.tensor import autograd
 from distarray.torch.tensor.dist_tensor import DistTensor, of_array, of_part
 
@@ -25,7 +25,6 @@ __all__ = [
     "KEY",
     "as_part",
     "distributed",
-    "is_part",
     "layout_of",
     "like_part",
     "own_part",
@@ -36,11 +35,6 @@ __all__ = [
 
 #: The attribute of modules, of parameters and of parts with their layout.
 KEY = "_distarray_placed"
-
-
-def is_part(x: Any) -> bool:
-    """Whether an object is this rank's part of a parameter, or of what belongs to one."""
-    return getattr(type(x), "plain_class", None) is not None
 
 
 def placed_on(part: Tensor) -> "Placed":

@@ -9,12 +9,12 @@ from torch import Tensor
 from torch.nn import Module
 
 from distarray.errors import LayoutError
-from distarray.torch.bridge.plain import local_of, plainly
+from distarray.torch.bridge.plain import is_part, local_of, plainly
 from distarray.torch.collectives import conversations as talk
 from distarray.torch.parameters.distribute import become, remember
 from distarray.torch.parameters.parts import guard
 from distarray.torch.parameters.placed import Placed, placed_of
-from distarray.torch.parameters.spreading import is_part, placed_on
+from distarray.torch.parameters.spreading import placed_on
 
 __all__ = ["Entry", "packed"]
 

@@ -112,8 +112,6 @@ def _leave_forward(ctx: FunctionCtx, x: Any, grads: Layout) -> Tensor:
 
 
 def _leave_backward(ctx: FunctionCtx, grad: Tensor) -> Any:
-    if type(grad) is ctx.kind:  # the plain tensor was taken as replicated beside distributed ones
-        grad = current(redistributed(grad, Layout.replicated(tuple(grad.shape), grad.mesh.shape)))
     return entered(ctx.kind, grad, ctx.spec.mesh, ctx.spec.layout), None
 
 

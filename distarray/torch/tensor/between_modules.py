@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from distarray.layout import Fold, Layout
+from distarray.torch.bridge.plain import is_part
 from distarray.torch.tensor import autograd
 from distarray.torch.tensor.activations import Activation, laid_out
 from distarray.torch.tensor.dist_tensor import DistTensor
@@ -20,12 +21,8 @@ __all__ = ["given", "is_distributed", "taken"]
 
 
 def is_distributed(x: Any) -> bool:
-    """Whether an argument of a module is distributed: a tensor of its own, or a part of one."""
-    return type(x) is DistTensor or _is_part(x)
-
-
-def _is_part(x: Any) -> bool:
-    return getattr(type(x), "plain_class", None) is not None
+    """Whether an object is a distributed tensor, or this rank's part of a parameter."""
+    return type(x) is DistTensor or is_part(x)
 
 
 def given(x: Any) -> Any:
@@ -42,7 +39,7 @@ def given(x: Any) -> Any:
 def taken(x: Any) -> Any:
     """What a module computes with: an `Activation` for a distributed tensor, others as they are."""
     if type(x) is not DistTensor:
-        return taken(x.to_dist_tensor()) if _is_part(x) else x
+        return taken(x.to_dist_tensor()) if is_part(x) else x
     light = getattr(x, "_light", None)
     if light is not None and light[1] == x._version and _stands_for(light[0], x):
         return light[0]
