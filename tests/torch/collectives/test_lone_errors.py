@@ -40,7 +40,7 @@ print("went on", flush=True)
     ("how", "words"),
     [
         ("width", "rank 1 was handed a tensor of shape (4, 7); the layer takes 6 features"),
-        ("data", "weight has become a tensor of shape (7, 3)"),
+        ("data", "and was given a tensor of shape (7, 3)"),
         ("a row", "the ranks pass different numbers of elements"),
         ("rows", "the ranks pass different numbers of elements"),  # in shared memory, and by MPI
     ],

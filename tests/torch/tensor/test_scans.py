@@ -103,8 +103,11 @@ def test_equal_and_differences(world, ranks):
                 with distarray.config.override(fallback="error"):
                     x, y = spread(whole, mesh, p), spread(whole, mesh, layouts(2, mesh)[-1])
                     assert torch.equal(x, y)
+                    assert torch.allclose(x, y)
                     y[4, 3] += 1
                     assert not torch.equal(x, y)
+                    assert not torch.allclose(x, y)
+                    assert torch.allclose(x, y, atol=2)
                     assert not torch.equal(x, x[:3])
 
     world.run(ranks, program)

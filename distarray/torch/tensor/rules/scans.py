@@ -1,4 +1,4 @@
-"""Scans along a dimension, and reductions that are said by others: norms, counts, logsumexp.
+"""Scans along a dimension, and reductions made of others: norms, counts, logsumexp, comparisons.
 
 A scan along a dimension that is cut is one of each part; then each rank gets the last slabs of the
 parts before its own, and folds them into what it has.
@@ -91,6 +91,13 @@ def _count(call: Call) -> Decision:
 @composed("aten.equal")
 def _equal(x: Tensor, y: Tensor) -> bool:
     return x.shape == y.shape and bool((x == y).all())
+
+
+@composed("aten.allclose")
+def _allclose(
+    x: Tensor, y: Tensor, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
+    return bool(torch.isclose(x, y, rtol, atol, equal_nan).all())
 
 
 @rule("aten.linalg_vector_norm")
