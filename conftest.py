@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import gc
 import importlib.util
 import os
 import pickle
@@ -21,6 +22,7 @@ import tempfile
 import time
 import traceback
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -296,6 +298,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("ranks", [n for n in counts if about is None or about.args[0](n)])
 
 
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from going through all modules and tests again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not import files without a test that is asked for: each rank or worker would."""
     if not re.fullmatch(r"test_.*\.py", collection_path.name):
@@ -320,6 +328,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if elsewhere:
         config.hook.pytest_deselected(items=elsewhere)
         items[:] = [item for item in items if _belongs(item, config)]
+    if SHARE:
+        _take_a_share(config, items)
     if hasattr(config, "workerinput"):
         # xdist deals consecutive tests to a worker: one runs these, which wait more than they
         # compute, and the others the rest.
@@ -354,6 +364,26 @@ def _belongs(item: pytest.Item, config: pytest.Config) -> bool:
 #: is found first, a test says itself how many it draws, unless this setting is given.
 EXAMPLES = int(os.environ.get("DISTARRAY_TEST_EXAMPLES", "10"))
 FEW = "DISTARRAY_TEST_EXAMPLES" in os.environ
+
+
+#: "3": every third row of each test runs, where the tests run once more under another condition.
+#: "3 tests/ops tests/io": of the tests there; of others every row.
+SHARE = os.environ.get("DISTARRAY_TEST_SHARE", "").split()
+
+
+def _take_a_share(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep some rows of each test, at least one; the test's name says which is the first."""
+    step, places = int(SHARE[0]), tuple(SHARE[1:])
+    names = [item.nodeid.partition("[")[0] for item in items]
+    counts, seen = Counter(names), Counter[str]()
+    kept, left = [], []
+    for name, item in zip(names, items, strict=True):
+        first = zlib.crc32(name.encode()) % min(step, counts[name])
+        whole = bool(places) and not name.startswith(places)
+        (kept if whole or seen[name] % step == first else left).append(item)
+        seen[name] += 1
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept
 
 
 def _take_few_examples(item: pytest.Item) -> None:

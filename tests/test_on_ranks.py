@@ -4,11 +4,12 @@ Plain `pytest` runs the suite on thread ranks; this file starts
 `mpiexec -n P python -m pytest --mpi tests` once for each P in 3, 6, 4, 2, 1: one launch per count,
 since starting interpreters costs more than the tests, and the longest first, since `make test` runs
 them beside the tests on thread ranks. Operations, which know no transport, run on 3 processes,
-uneven blocks; thread ranks test them on 1, 2, 3, 4 and 6. Groups, meshes, files, movement
-and agreement are tested on every count, and modules on 1 to 4.
+uneven blocks, and of each test every third row; thread ranks test all on every count. Groups,
+meshes, files, movement and agreement are tested on every count, and modules on 1 to 4.
 
 `DISTARRAY_TEST_RANKS=3` or `=2,4` chooses the counts; `=` (empty) skips this file.
-`DISTARRAY_TEST_RANKS_ARGS="-k reductions"` hands options to the inner pytest.
+`DISTARRAY_TEST_RANKS_ARGS="-k reductions"` hands options to the inner pytest;
+`DISTARRAY_TEST_SHARE=1` runs every row.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ FOR_OPERATIONS = (3,)
 OPERATIONS = ["ops", "benchmarks", "explore", "test_array_api.py", "test_coverage.py"]
 OPERATIONS += ["profiling", "torch/models_table", "torch/opinfo", "torch/tensor"]
 OPERATIONS += [f"array/test_{name}.py" for name in ("making", "methods", "retyping", "whole")]
+PLACES = [f"tests/{name}" for name in OPERATIONS]
 #: Modules, and the manual's examples, are tested on no more; modules on 6 thread ranks as well.
 MOST_FOR_MODULES = 4
 LIMIT = float(os.environ.get("DISTARRAY_TEST_RANKS_TIMEOUT", "900"))  # seconds a launch may take
@@ -58,6 +60,7 @@ def launch(argv: list[str], ranks: int) -> tuple[int | None, str]:
     settings = dict(os.environ, PYTHONFAULTHANDLER="1") | SETTINGS
     # The same examples as on thread ranks, which have drawn many more: what is new is MPI.
     settings.setdefault("DISTARRAY_TEST_EXAMPLES", str(min(4, 12 // ranks)))
+    settings.setdefault("DISTARRAY_TEST_SHARE", " ".join(["3", *PLACES]))
     return run_job(argv, timeout=LIMIT, cwd=ROOT, env=settings, stop=signal.SIGABRT)
 
 

@@ -19,6 +19,7 @@ def test_families_that_wait(own_processes: None) -> None:
     faulthandler.cancel_dump_traceback_later()  # the process watches over itself
     settings = {"WAITING": "1", "THREADS": "1,3", "EXAMPLES": "3"}
     environment = os.environ | {f"DISTARRAY_TEST_{name}": text for name, text in settings.items()}
+    environment.setdefault("DISTARRAY_TEST_SHARE", "3")
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short"]
     argv += [*ROOMS, f"--ignore={LEFT}", "-m", "not suite and not launches"]
     done = subprocess.run(

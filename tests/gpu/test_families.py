@@ -1,7 +1,7 @@
 """The families' own tests once more, with blocks on the stand-in for CuPy.
 
-In processes of their own: on thread ranks, and once under ``mpiexec -n 2``. A few examples of each
-property test are enough: what goes wrong on a device goes wrong for nearly every one.
+In processes of their own: on thread ranks, and once under ``mpiexec -n 2``. Some rows of each test,
+and a few examples, are enough: what goes wrong on a device goes wrong for nearly every one.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ OPTIONS = ["-q", "-p", "no:cacheprovider", "--tb=short", "--device", "standin"]
 def check(argv: list[str], examples: int, limit: float) -> None:
     faulthandler.cancel_dump_traceback_later()  # the processes watch over themselves
     environment = dict(os.environ, DISTARRAY_TEST_EXAMPLES=str(examples)) | SETTINGS
+    environment.setdefault("DISTARRAY_TEST_SHARE", "3")
     done = subprocess.run(
         argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit
     )

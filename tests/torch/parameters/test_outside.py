@@ -276,6 +276,7 @@ def outcome(model, program):
     return [found, *grads, *map(whole, model.parameters())]
 
 
+@pytest.mark.counts(lambda n: n in (1, 3, 4))  # one rank, uneven parts, a grid
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(world, ranks, name, layout):

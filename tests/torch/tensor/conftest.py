@@ -10,7 +10,7 @@ from hypothesis import settings
 #: One rank, uneven parts, and a grid of two dimensions.
 RANKS = (1, 3, 4)
 #: Layouts that a test draws for each of the many functions; the database of operators has more.
-EXAMPLES = 20
+EXAMPLES = 8
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -12,11 +12,9 @@ __all__ = ["agrees", "layouts", "line_and_grid", "spread"]
 
 
 def line_and_grid(group):
-    """A mesh of one dimension, and one of two where the number of ranks has two factors."""
-    shapes = [(group.size,)]
-    if group.size in (4, 6):
-        shapes.append((2, group.size // 2))
-    return [DeviceMesh(group, shape) for shape in shapes]
+    """The meshes of a number of ranks: a grid of 4 and 6, which have two factors; else a line."""
+    shape = (2, group.size // 2) if group.size in (4, 6) else (group.size,)
+    return [DeviceMesh(group, shape)]
 
 
 def layouts(ndim, mesh):
