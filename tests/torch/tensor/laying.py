@@ -8,13 +8,13 @@ import distarray
 import distarray.torch as dt
 from distarray import DeviceMesh, Replicate, Shard
 
-__all__ = ["agrees", "layouts", "line_and_grid", "spread"]
+__all__ = ["agrees", "layouts", "line_or_grid", "spread"]
 
 
-def line_and_grid(group):
-    """The meshes of a number of ranks: a grid of 4 and 6, which have two factors; else a line."""
+def line_or_grid(group):
+    """The mesh of a group: a grid of 4 and 6 ranks, which have two factors; else a line."""
     shape = (2, group.size // 2) if group.size in (4, 6) else (group.size,)
-    return [DeviceMesh(group, shape)]
+    return DeviceMesh(group, shape)
 
 
 def layouts(ndim, mesh):
@@ -58,10 +58,10 @@ def agrees(group, call, wholes, placed, *, gathers=False, gradients=True):
     gradients : bool
         Whether gradients are compared, too.
     """
-    for mesh in line_and_grid(group):
-        for placements in placed(mesh):
-            with distarray.config.override(fallback="allow" if gathers else "error"):
-                _compare(mesh, call, wholes, placements, gradients)
+    mesh = line_or_grid(group)
+    for placements in placed(mesh):
+        with distarray.config.override(fallback="allow" if gathers else "error"):
+            _compare(mesh, call, wholes, placements, gradients)
 
 
 def _compare(mesh, call, wholes, placements, gradients):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.torch.models import drawn
-from tests.torch.tensor.laying import agrees, layouts, line_and_grid, spread
+from tests.torch.tensor.laying import agrees, layouts, line_or_grid, spread
 
 LINES = {
     "sort": lambda x, dim: torch.sort(x, dim=dim, stable=True),
@@ -102,17 +102,17 @@ def test_out(world, ranks):
     whole = drawn(5, 4)
 
     def program(group):
-        for mesh in line_and_grid(group):
-            for p in layouts(2, mesh):
-                x = spread(whole, mesh, p)
-                values = spread(whole[0], mesh, [*layouts(1, mesh)][-1])
-                places = spread(torch.zeros(4, dtype=torch.int64), mesh, layouts(1, mesh)[0])
-                found = torch.max(x, 0, out=(values, places))
-                assert found[0] is values
-                wanted = torch.max(whole, 0)
-                assert torch.equal(values.full_tensor(), wanted.values)
-                assert torch.equal(places.full_tensor(), wanted.indices)
-                torch.argmax(x, 0, out=places)
-                assert torch.equal(places.full_tensor(), wanted.indices)
+        mesh = line_or_grid(group)
+        for p in layouts(2, mesh):
+            x = spread(whole, mesh, p)
+            values = spread(whole[0], mesh, [*layouts(1, mesh)][-1])
+            places = spread(torch.zeros(4, dtype=torch.int64), mesh, layouts(1, mesh)[0])
+            found = torch.max(x, 0, out=(values, places))
+            assert found[0] is values
+            wanted = torch.max(whole, 0)
+            assert torch.equal(values.full_tensor(), wanted.values)
+            assert torch.equal(places.full_tensor(), wanted.indices)
+            torch.argmax(x, 0, out=places)
+            assert torch.equal(places.full_tensor(), wanted.indices)
 
     world.run(ranks, program)

@@ -10,7 +10,7 @@ import distarray
 import distarray.torch as dt
 from distarray import Replicate, Shard
 from tests.torch.models import drawn, line
-from tests.torch.tensor.laying import agrees, layouts, line_and_grid, spread
+from tests.torch.tensor.laying import agrees, layouts, line_or_grid, spread
 from tests.torch.tensor.test_indexing import every, places
 
 READS = {
@@ -65,17 +65,17 @@ def test_places_out_of_range_are_refused_by_all(world, ranks):
     wrong[5] = 5
 
     def program(group):
-        for mesh in line_and_grid(group):
-            for p in layouts(2, mesh):
-                x = spread(whole, mesh, p)
-                for q in layouts(1, mesh):
-                    i = spread(wrong, mesh, q)
-                    with pytest.raises(IndexError, match="index 5 is out of bounds"):
-                        x[i]
-                    with pytest.raises(IndexError, match="index 5 is out of bounds"):
-                        x[i] = 1.0
-                    with pytest.raises(IndexError, match="out of range"):
-                        F.embedding(i, x)
+        mesh = line_or_grid(group)
+        for p in layouts(2, mesh):
+            x = spread(whole, mesh, p)
+            for q in layouts(1, mesh):
+                i = spread(wrong, mesh, q)
+                with pytest.raises(IndexError, match="index 5 is out of bounds"):
+                    x[i]
+                with pytest.raises(IndexError, match="index 5 is out of bounds"):
+                    x[i] = 1.0
+                with pytest.raises(IndexError, match="out of range"):
+                    F.embedding(i, x)
 
     world.run(ranks, program)
 

@@ -9,7 +9,7 @@ import distarray
 import distarray.torch as dt
 from distarray import Replicate, Shard
 from tests.torch.models import drawn, line
-from tests.torch.tensor.laying import agrees, layouts, line_and_grid, spread
+from tests.torch.tensor.laying import agrees, layouts, line_or_grid, spread
 
 PLACES = torch.tensor([3, 0, 3, 1, 2, 0])
 
@@ -124,12 +124,12 @@ def test_places_out_of_range_are_refused_by_all(world, ranks):
     ]
 
     def program(group):
-        for mesh in line_and_grid(group):
-            for p in layouts(2, mesh):
-                x, i = spread(whole, mesh, p), spread(wrong, mesh, p)
-                for call, kind, _ in calls:
-                    with pytest.raises(kind, match="out of"):
-                        call(x, i)
+        mesh = line_or_grid(group)
+        for p in layouts(2, mesh):
+            x, i = spread(whole, mesh, p), spread(wrong, mesh, p)
+            for call, kind, _ in calls:
+                with pytest.raises(kind, match="out of"):
+                    call(x, i)
 
     world.run(ranks, program)
 

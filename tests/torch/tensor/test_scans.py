@@ -7,7 +7,7 @@ import torch
 
 import distarray
 from tests.torch.models import drawn
-from tests.torch.tensor.laying import agrees, layouts, line_and_grid, spread
+from tests.torch.tensor.laying import agrees, layouts, line_or_grid, spread
 
 INF = float("inf")
 SCANS = {
@@ -98,16 +98,16 @@ def test_equal_and_differences(world, ranks):
                 every(2),
                 gradients=False,
             )
-        for mesh in line_and_grid(group):
-            for p in layouts(2, mesh):
-                with distarray.config.override(fallback="error"):
-                    x, y = spread(whole, mesh, p), spread(whole, mesh, layouts(2, mesh)[-1])
-                    assert torch.equal(x, y)
-                    assert torch.allclose(x, y)
-                    y[4, 3] += 1
-                    assert not torch.equal(x, y)
-                    assert not torch.allclose(x, y)
-                    assert torch.allclose(x, y, atol=2)
-                    assert not torch.equal(x, x[:3])
+        mesh = line_or_grid(group)
+        for p in layouts(2, mesh):
+            with distarray.config.override(fallback="error"):
+                x, y = spread(whole, mesh, p), spread(whole, mesh, layouts(2, mesh)[-1])
+                assert torch.equal(x, y)
+                assert torch.allclose(x, y)
+                y[4, 3] += 1
+                assert not torch.equal(x, y)
+                assert not torch.allclose(x, y)
+                assert torch.allclose(x, y, atol=2)
+                assert not torch.equal(x, x[:3])
 
     world.run(ranks, program)
