@@ -8,6 +8,7 @@ import ctypes
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -29,6 +30,7 @@ class Guard:
         self._act = act
         self._ends: tuple[int, int] | None = None
         self._over = False
+        self._told = False
 
     def begin(self) -> None:
         """Stand guard."""
@@ -49,9 +51,11 @@ class Guard:
         threading.Thread(target=self._read, name="distarray-guard", daemon=True).start()
 
     def end(self) -> None:
-        """Stand guard no more."""
+        """Stand guard no more; does not return if the process is being ended."""
         if self._ends is None or self._over:
             return
+        while self._told and self._stands():
+            time.sleep(0.01)  # the other thread is at work, and ends the process
         self._leave()
         os.write(self._ends[1], b"\0")
 
@@ -64,7 +68,8 @@ class Guard:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        """Let the thread act; this stands where Python asks for a handler."""
+        """Stand where Python asks for a handler: the thread acts."""
+        self._told = True
 
     def _stands(self) -> bool:
         """Whether the signal is still ours."""

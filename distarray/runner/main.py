@@ -238,7 +238,6 @@ def run(program: Program) -> int:
         tracebacks.install(program.full)
         _share(line, answers)
         config.print_gathered = True
-        measuring.begin(program.profile)
         _execute(program, ending, answers)
         pools.finish()
         _finish()
@@ -301,6 +300,7 @@ def _execute(program: Program, ending: Line, answers: Answers) -> None:
     """Run the program as ``__main__``, and then what is typed."""
     names = _new_module(program)
     chance.join(answers)
+    measuring.begin(program.profile)
     if not program.prompts:
         exec(_code(program, names), names)
         return
