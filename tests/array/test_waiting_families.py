@@ -21,8 +21,9 @@ def test_families_that_wait(own_processes: None) -> None:
     environment = os.environ | {f"DISTARRAY_TEST_{name}": text for name, text in settings.items()}
     environment.setdefault("DISTARRAY_TEST_SHARE", "3")
     argv = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short"]
+    argv += ["-o", "faulthandler_exit_on_timeout=true"]
     argv += [*ROOMS, f"--ignore={LEFT}", "-m", "not suite and not launches"]
     done = subprocess.run(
-        argv, cwd=ROOT, env=environment | SETTINGS, capture_output=True, text=True, timeout=600
+        argv, cwd=ROOT, env=environment | SETTINGS, capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]

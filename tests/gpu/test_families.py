@@ -25,6 +25,7 @@ TALKING = [
     "tests/ops/indexing",
 ]
 OPTIONS = ["-q", "-p", "no:cacheprovider", "--tb=short", "--device", "standin"]
+OPTIONS += ["-o", "faulthandler_exit_on_timeout=true"]
 
 
 def check(argv: list[str], examples: int, limit: float) -> None:
@@ -39,10 +40,10 @@ def check(argv: list[str], examples: int, limit: float) -> None:
 
 @pytest.mark.suite
 def test_on_thread_ranks(own_processes: None) -> None:
-    check([sys.executable, "-m", "pytest", *ROOMS, *OPTIONS], examples=3, limit=600)
+    check([sys.executable, "-m", "pytest", *ROOMS, *OPTIONS], examples=3, limit=1800)
 
 
 @pytest.mark.suite
 def test_under_mpi(mpiexec: tuple[str, ...]) -> None:
     argv = [*mpiexec, "-n", "2", sys.executable, "-m", "pytest", "--mpi", *TALKING, *OPTIONS]
-    check(argv, examples=3, limit=300)
+    check(argv, examples=3, limit=900)

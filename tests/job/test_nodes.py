@@ -53,7 +53,7 @@ def test_what_talks(launcher: list[str]) -> None:
     argv = [*launcher, sys.executable, "-m", "pytest", "--mpi", *TALKING, *OPTIONS]
     settings = environment(DISTARRAY_TEST_EXAMPLES="3", PYTHONFAULTHANDLER="1")
     settings.setdefault("DISTARRAY_TEST_SHARE", "3")
-    code, output = run_job(argv, timeout=600, cwd=ROOT, env=settings)
+    code, output = run_job(argv, timeout=1800, cwd=ROOT, env=settings)
     assert code == 0, output[-8000:]
 
 
