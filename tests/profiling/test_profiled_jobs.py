@@ -186,6 +186,17 @@ p.to_chrome_trace("trace.json")
 """
 
 
+def test_a_signal_at_the_programs_end_still_ends_it(own_processes, tmp_path):
+    (tmp_path / "last.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n")
+    argv = [sys.executable, "-m", "distarray", "--profile", "last.py"]
+    done = subprocess.run(
+        argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == -signal.SIGTERM, done.stderr
+    assert "cannot be written" not in done.stderr
+    assert "ended early: killed by SIGTERM" in (tmp_path / "profile.html").read_text()
+
+
 def test_a_child_leaves_the_profile_to_its_parent(own_processes, tmp_path):
     run = subprocess.run(
         [sys.executable, "-c", FORKS],
