@@ -444,6 +444,6 @@ def _interned(root: Group | None, wanted: Definition) -> DeviceMesh:
     mesh.rank = ranks.index(root.rank) if inside and root is not None else -1
     mesh.coords = mesh.coords_of(mesh.rank) if inside else None
     mesh._root, mesh._group, mesh._subgroups, mesh._xp = root, None, {}, None
-    mesh._hash = hash(mesh._identity())
+    mesh._hash = hash((shape, names, device_type, None if root is None else root.place))
     store[wanted] = mesh
     return mesh
