@@ -8,7 +8,6 @@ import ctypes
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from types import FrameType
 
@@ -31,6 +30,7 @@ class Guard:
         self._ends: tuple[int, int] | None = None
         self._over = False
         self._told = False
+        self._thread = threading.Thread(target=self._read, name="distarray-guard", daemon=True)
 
     def begin(self) -> None:
         """Stand guard."""
@@ -48,14 +48,14 @@ class Guard:
         self._ends = reading, writing
         signal.signal(signal.SIGTERM, self._note)
         _standing.append(self)
-        threading.Thread(target=self._read, name="distarray-guard", daemon=True).start()
+        self._thread.start()
 
     def end(self) -> None:
         """Stand guard no more; does not return if the process is being ended."""
         if self._ends is None or self._over:
             return
-        while self._told and self._stands():
-            time.sleep(0.01)  # the other thread is at work, and ends the process
+        if self._told and self._stands():
+            self._thread.join()  # it is at work, and ends the process
         self._leave()
         os.write(self._ends[1], b"\0")
 
@@ -68,8 +68,10 @@ class Guard:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        """Stand where Python asks for a handler: the thread acts."""
+        """Have the thread act; the interpreter's own byte may go to asyncio instead."""
+        assert self._ends is not None
         self._told = True
+        os.write(self._ends[1], bytes([number]))
 
     def _stands(self) -> bool:
         """Whether the signal is still ours."""
@@ -81,9 +83,11 @@ class Guard:
         while not self._over:
             number = os.read(reading, 1)
             if number == bytes([signal.SIGTERM]) and self._stands():
-                self._act()
-                ctypes.CDLL(None).signal(int(signal.SIGTERM), None)  # as it was: it ends all
-                os.kill(os.getpid(), signal.SIGTERM)
+                try:
+                    self._act()
+                finally:
+                    ctypes.CDLL(None).signal(int(signal.SIGTERM), None)  # as it was: it ends all
+                    os.kill(os.getpid(), signal.SIGTERM)
         os.close(reading)
         os.close(writing)
 

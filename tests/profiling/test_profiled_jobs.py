@@ -186,8 +186,21 @@ p.to_chrome_trace("trace.json")
 """
 
 
-def test_a_signal_at_the_programs_end_still_ends_it(own_processes, tmp_path):
-    (tmp_path / "last.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n")
+#: For as long as it has handlers, asyncio is told of signals where the profile's guard was.
+LISTENS = """
+import asyncio
+async def listen():
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGUSR1, print)
+    loop.remove_signal_handler(signal.SIGUSR1)
+asyncio.run(listen())
+"""
+
+
+@pytest.mark.parametrize("before", ["", LISTENS])
+def test_a_signal_at_the_programs_end_still_ends_it(own_processes, tmp_path, before):
+    text = f"import os, signal\n{before}\nos.kill(os.getpid(), signal.SIGTERM)\n"
+    (tmp_path / "last.py").write_text(text)
     argv = [sys.executable, "-m", "distarray", "--profile", "last.py"]
     done = subprocess.run(
         argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=100
