@@ -22,7 +22,6 @@ import tempfile
 import time
 import traceback
 import zlib
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -324,12 +323,9 @@ def may_launch(path: Path) -> bool:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    elsewhere = [item for item in items if not _belongs(item, config)]
-    if elsewhere:
-        config.hook.pytest_deselected(items=elsewhere)
-        items[:] = [item for item in items if _belongs(item, config)]
+    _leave_out([item for item in items if not _belongs(item, config)], config, items)
     if SHARE:
-        _take_a_share(config, items)
+        _leave_out(_beyond_the_share(items), config, items)
     if hasattr(config, "workerinput"):
         # xdist deals consecutive tests to a worker: one runs these, which wait more than they
         # compute, and the others the rest.
@@ -371,19 +367,27 @@ FEW = "DISTARRAY_TEST_EXAMPLES" in os.environ
 SHARE = os.environ.get("DISTARRAY_TEST_SHARE", "").split()
 
 
-def _take_a_share(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep some rows of each test, at least one; the test's name says which is the first."""
-    step, places = int(SHARE[0]), tuple(SHARE[1:])
-    names = [item.nodeid.partition("[")[0] for item in items]
-    counts, seen = Counter(names), Counter[str]()
-    kept, left = [], []
-    for name, item in zip(names, items, strict=True):
-        first = zlib.crc32(name.encode()) % min(step, counts[name])
-        whole = bool(places) and not name.startswith(places)
-        (kept if whole or seen[name] % step == first else left).append(item)
-        seen[name] += 1
-    config.hook.pytest_deselected(items=left)
-    items[:] = kept
+def _beyond_the_share(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The rows that are left out; of each test on each number of ranks one at least is kept."""
+    step, places = int(SHARE[0]), tuple(SHARE[1:] or [""])
+    rows: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        ranks = getattr(item, "callspec", None) and item.callspec.params.get("ranks")
+        if item.nodeid.startswith(places):
+            rows.setdefault(f"{item.nodeid.partition('[')[0]} {ranks}", []).append(item)
+    left = []
+    for test, found in rows.items():
+        first = zlib.crc32(test.encode()) % min(step, len(found))
+        left += [item for n, item in enumerate(found) if n % step != first]
+    return left
+
+
+def _leave_out(left: list[pytest.Item], config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take tests out of a run."""
+    if left:
+        config.hook.pytest_deselected(items=left)
+        out = set(left)
+        items[:] = [item for item in items if item not in out]
 
 
 def _take_few_examples(item: pytest.Item) -> None:

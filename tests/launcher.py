@@ -20,6 +20,15 @@ SETTINGS = {
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
 }
+#: How pytest runs tests once more in a launch; a test that hangs ends it.
+ONCE_MORE = [
+    "-q",
+    "-p",
+    "no:cacheprovider",
+    "--tb=short",
+    "-o",
+    "faulthandler_exit_on_timeout=true",
+]
 
 
 @functools.cache
@@ -41,6 +50,13 @@ def environment(**more: str) -> dict[str, str]:
     """The environment of a job, in which programs in any directory find this distarray."""
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     return {**os.environ, "PYTHONPATH": paths, **SETTINGS, **more}
+
+
+def once_more(*places: str, **more: str) -> dict[str, str]:
+    """The environment of a launch that runs every third row of the tests, or of those in places."""
+    found = environment(**more)
+    found.setdefault("DISTARRAY_TEST_SHARE", " ".join(["3", *places]))
+    return found
 
 
 def run_job(

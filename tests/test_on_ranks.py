@@ -5,8 +5,8 @@ Plain `pytest` runs the suite on thread ranks; this file starts
 since starting interpreters costs more than the tests, and the longest first, since `make test` runs
 them beside the tests on thread ranks. Operations, which know no transport, run on 3 processes,
 uneven blocks, and of each test every third row; thread ranks test all on every count. Groups,
-meshes, files, movement and agreement are tested on every count; modules on 3, and every third row
-of their tests on 1, 2 and 4.
+meshes and files are tested on every count; arrays and modules on 3, and every third row of their
+tests on 1, 2 and 4, of arrays on 6 as well.
 
 `DISTARRAY_TEST_RANKS=3` or `=2,4` chooses the counts; `=` (empty) skips this file.
 `DISTARRAY_TEST_RANKS_ARGS="-k reductions"` hands options to the inner pytest;
@@ -25,12 +25,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.launcher import ROOT, SETTINGS, run_job
+from tests.launcher import ONCE_MORE, ROOT, once_more, run_job
 
 pytestmark = pytest.mark.suite
 
 RANKS = [int(p) for p in os.environ.get("DISTARRAY_TEST_RANKS", "3,6,4,2,1").split(",") if p]
-STALL = 120  # seconds one test may take on every rank before it counts as hung
 #: The numbers of processes that operations are tested on, and where these tests are.
 FOR_OPERATIONS = (3,)
 OPERATIONS = ["ops", "benchmarks", "explore", "test_array_api.py", "test_coverage.py"]
@@ -38,13 +37,12 @@ OPERATIONS += ["profiling", "torch/models_table", "torch/opinfo", "torch/tensor"
 OPERATIONS += [f"array/test_{name}.py" for name in ("making", "methods", "retyping", "whole")]
 #: Modules, and the manual's examples, are tested on no more; modules on 6 thread ranks as well.
 MOST_FOR_MODULES = 4
-LIMIT = float(os.environ.get("DISTARRAY_TEST_RANKS_TIMEOUT", "2400"))  # seconds a launch may take
+LIMIT = 2400.0  # seconds a launch may take
 
 
 def command(launcher: Sequence[str], ranks: int) -> list[str]:
     """One launch: the inner pytest leaves out the tests that start processes of their own."""
-    inner = ["-m", "pytest", "--mpi", "tests", "-q", "-p", "no:cacheprovider", "--tb=short"]
-    inner += ["-o", f"faulthandler_timeout={STALL}", "-o", "faulthandler_exit_on_timeout=true"]
+    inner = ["-m", "pytest", "--mpi", "tests", *ONCE_MORE]
     left = ["test_on_ranks.py", "test_house.py", "runner"]
     if ranks not in FOR_OPERATIONS:
         left += OPERATIONS
@@ -57,11 +55,10 @@ def command(launcher: Sequence[str], ranks: int) -> list[str]:
 
 def launch(argv: list[str], ranks: int) -> tuple[int | None, str]:
     """Run the tests of one launch; after LIMIT every rank writes its stacks, and is ended."""
-    settings = dict(os.environ, PYTHONFAULTHANDLER="1") | SETTINGS
+    shared = OPERATIONS if ranks in FOR_OPERATIONS else ["array", "torch"]
+    settings = once_more(*(f"tests/{name}" for name in shared), PYTHONFAULTHANDLER="1")
     # The same examples as on thread ranks, which have drawn many more: what is new is MPI.
     settings.setdefault("DISTARRAY_TEST_EXAMPLES", str(min(4, 12 // ranks)))
-    shared = OPERATIONS if ranks in FOR_OPERATIONS else ["array", "torch"]
-    settings.setdefault("DISTARRAY_TEST_SHARE", " ".join(["3", *(f"tests/{x}" for x in shared)]))
     return run_job(argv, timeout=LIMIT, cwd=ROOT, env=settings, stop=signal.SIGABRT)
 
 

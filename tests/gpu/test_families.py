@@ -7,13 +7,12 @@ and a few examples, are enough: what goes wrong on a device goes wrong for nearl
 from __future__ import annotations
 
 import faulthandler
-import os
 import subprocess
 import sys
 
 import pytest
 
-from tests.launcher import ROOT, SETTINGS
+from tests.launcher import ONCE_MORE, ROOT, once_more
 
 ROOMS = ["tests/ops", "tests/array", "tests/comm", "tests/torch/bridge/test_gpu_blocks.py"]
 #: Under MPI what differs from threads is the transport: families that talk in every way.
@@ -24,17 +23,13 @@ TALKING = [
     "tests/ops/test_contractions.py",
     "tests/ops/indexing",
 ]
-OPTIONS = ["-q", "-p", "no:cacheprovider", "--tb=short", "--device", "standin"]
-OPTIONS += ["-o", "faulthandler_exit_on_timeout=true"]
+OPTIONS = [*ONCE_MORE, "--device", "standin"]
 
 
 def check(argv: list[str], examples: int, limit: float) -> None:
     faulthandler.cancel_dump_traceback_later()  # the processes watch over themselves
-    environment = dict(os.environ, DISTARRAY_TEST_EXAMPLES=str(examples)) | SETTINGS
-    environment.setdefault("DISTARRAY_TEST_SHARE", "3")
-    done = subprocess.run(
-        argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=limit
-    )
+    env = once_more(DISTARRAY_TEST_EXAMPLES=str(examples))
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=limit)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
 
 

@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.job.nodes import Nodes, Unavailable, missing
-from tests.launcher import ROOT, environment, run_job
+from tests.launcher import ONCE_MORE, ROOT, once_more, run_job
 
 #: Ranks on each node.
 RANKS = (2, 1, 1)
 TALKING = [f"tests/{room}" for room in ("comm", "io", "checkpoint", "torch")]
-OPTIONS = ["-q", "-p", "no:cacheprovider", "--tb=short"]
 
 COUNTED = """
 import distarray
@@ -50,9 +49,8 @@ def launcher(mpiexec: tuple[str, ...], tmp_path: Path) -> Iterator[list[str]]:
 
 @pytest.mark.suite
 def test_what_talks(launcher: list[str]) -> None:
-    argv = [*launcher, sys.executable, "-m", "pytest", "--mpi", *TALKING, *OPTIONS]
-    settings = environment(DISTARRAY_TEST_EXAMPLES="3", PYTHONFAULTHANDLER="1")
-    settings.setdefault("DISTARRAY_TEST_SHARE", "3")
+    argv = [*launcher, sys.executable, "-m", "pytest", "--mpi", *TALKING, *ONCE_MORE]
+    settings = once_more(DISTARRAY_TEST_EXAMPLES="3", PYTHONFAULTHANDLER="1")
     code, output = run_job(argv, timeout=1800, cwd=ROOT, env=settings)
     assert code == 0, output[-8000:]
 

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_on_ranks import STALL, launch, report
+from tests.launcher import ONCE_MORE
+from tests.test_on_ranks import launch, report
 
 RANKS = 4
 
@@ -54,8 +55,7 @@ def test_on_device(device: str, mpiexec: tuple[str, ...], monkeypatch: pytest.Mo
     monkeypatch.setenv("DISTARRAY_TEST_TORCH_DEVICE", device)
     monkeypatch.setenv("DISTARRAY_TEST_PARTS", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    inner = ["-m", "pytest", "--mpi", "tests/torch", "-q", "-p", "no:cacheprovider", "--tb=short"]
-    inner += ["-o", f"faulthandler_timeout={STALL}", "-o", "faulthandler_exit_on_timeout=true"]
+    inner = ["-m", "pytest", "--mpi", "tests/torch", *ONCE_MORE]
     code, output = launch([*mpiexec, "-n", str(RANKS), sys.executable, *inner], RANKS)
     if code is None:
         pytest.fail(f"hung: the ranks on {device} did not end\n{report(output)}", pytrace=False)
