@@ -15,10 +15,11 @@ import numpy as np
 
 from distarray.array.base import Base, sequence_like
 from distarray.array.faults import FAULTS, Fault
+from distarray.array.small import SPREADING, WIDE, WRITERS, bounded, of_product
 from distarray.config import in_force
 from distarray.layout import Layout
-from distarray.plan import broadcast_shapes
-from distarray.typing import Array, ArrayLike, Function, Shape
+from distarray.plan import broadcast_shapes, whole_product
+from distarray.typing import Array, Shape
 
 __all__ = [
     "ELEMENTS",
@@ -29,12 +30,10 @@ __all__ = [
     "answer_for_two",
     "answer_to_key",
     "answer_to_method",
+    "answer_to_product",
     "answer_to_two",
     "answer_to_ufunc",
-    "bounded",
-    "of_product",
-    "spreads",
-    "writer",
+    "set_at_mask",
 ]
 
 _new = object.__new__
@@ -59,15 +58,8 @@ _METHOD = type(np.ndarray.sum)
 #: Elements of a result that is small whatever its type; and the most elements that operands which
 #: broadcast may give: more would waste time and memory before the result is found to be too large.
 _MOST, _VAST = 1 << 14, 1 << 22
-#: Functions whose operands may have any shapes, since there is no result.
-_writers: set[Callable[..., Any]] = set()
-#: Functions other than ufuncs whose operands broadcast.
-_spreading: set[Callable[..., Any]] = set()
 #: Bytes per element of the widest type but two.
 _WIDEST = 16
-#: Bytes per element of most types.
-_WIDE = 8
-_PLANE = (1, 2)
 _METHODS = frozenset({"reduce", "accumulate", "outer"})
 #: NumPy's own ufuncs of two operands, but for those whose folds it may get wrong.
 _FOLDING = frozenset(
@@ -156,7 +148,7 @@ def answer_for_one(
         return NotImplemented
     if found is block:
         return x
-    return _given_out(found, x, limits)
+    return _laid_out(found, x, limits) if type(found) is _array else _given_out(found, x, limits)
 
 
 def _are_single(values: Iterable[Any]) -> bool:
@@ -239,7 +231,7 @@ def _two_blocks(x: Base, y: Base, limits: Limits) -> Any:
 
 def _takes(act: Callable[..., Any], given: list[Any], limits: Limits) -> bool:
     """Whether NumPy can be called: its methods need an array, and the result must fit in memory."""
-    if act in _writers:
+    if act in WRITERS:
         return True
     if type(act) is _METHOD and type(given[0]) is not _array:
         return False
@@ -253,7 +245,7 @@ def _takes(act: Callable[..., Any], given: list[Any], limits: Limits) -> bool:
 
 def _fits(act: Callable[..., Any], given: list[Any], most: int, limits: Limits) -> bool:
     """Whether a result of at most so many elements is not made in vain: too large to stay whole."""
-    if isinstance(act, np.ufunc) or act in _spreading:
+    if isinstance(act, np.ufunc) or act in SPREADING:
         arrays = [value for value in given if type(value) is _array]
         width = max([array.itemsize for array in arrays])
         if width * _grown_size(tuple([array.shape for array in arrays])) >= limits[1]:
@@ -269,44 +261,6 @@ def _grown_size(shapes: tuple[Shape, ...]) -> int:
     except ValueError:
         return 0
     return size if size > max(map(prod, shapes)) else 0
-
-
-def spreads(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The trait `small` of a row whose operands broadcast."""
-    own: Callable[..., Any] = getattr(function, "_implementation", function)
-    _spreading.add(own)
-    return own
-
-
-def writer(function: Function) -> Function:
-    """Decorate the trait `small` of a row that writes to its first operand and returns nothing."""
-    _writers.add(function)
-    return function
-
-
-def bounded(function: Callable[..., Any], elements: Callable[..., int]) -> Callable[..., Any]:
-    """The trait `small` of a row whose result may be much larger than its operands.
-
-    Parameters
-    ----------
-    function : callable
-        NumPy's function, or one to be called in its place.
-    elements : callable
-        Takes the arguments; returns the number of elements of the result, or an upper bound.
-    """
-    own = getattr(function, "_implementation", function)
-
-    def small(*args: ArrayLike, **kwargs: ArrayLike) -> Any:
-        if elements(*args, **kwargs) > in_force().replicate_below // _WIDE:
-            return NotImplemented
-        return own(*args, **kwargs)
-
-    return small
-
-
-def of_product(*args: ArrayLike, **kwargs: ArrayLike) -> int:
-    """The product of the operands' sizes: the elements of an outer product."""
-    return prod([value.size for value in args if isinstance(value, np.ndarray)])
 
 
 def _itself(found: Array, given: list[Any], models: list[Any]) -> Any:
@@ -360,22 +314,36 @@ def answer_to_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 
 def answer_to_two(ufunc: np.ufunc, x: Base, y: Base) -> Any:
     """As :func:`answer_to_ufunc`, for two arrays."""
+    if ufunc.signature is not None:
+        return answer_to_product(ufunc, x, y)
     settings, first, second = in_force(), x.layout, y.layout
     if settings.reproducible or not (first.is_whole and second.is_whole):
         return NotImplemented
-    product = ufunc.signature is not None
     limits = settings.cut_from
-    if (_multiplies if product else _grows)(first.shape, second.shape, limits):
+    blocks = None if _grows(first.shape, second.shape, limits) else _two_blocks(x, y, limits)
+    return NotImplemented if blocks is None else _given_out(ufunc(*blocks), x, limits)
+
+
+def answer_to_product(ufunc: np.ufunc, x: Base, y: Base) -> Any:
+    """As :func:`answer_to_ufunc`, for ``x @ y`` and its kin, of vectors and matrices."""
+    layout = whole_product(x.layout, y.layout)
+    if layout is None or layout.size > _MOST:
         return NotImplemented
-    blocks = _two_blocks(x, y, limits)
+    settings = in_force()
+    limits = settings.cut_from
+    blocks = None if settings.reproducible else _two_blocks(x, y, limits)
     if blocks is None:
         return NotImplemented
     found = ufunc(*blocks)
     if type(found) is not _array:
-        return _given_out(found, x, limits)
-    if product and not (first.is_replicated and second.is_replicated):
-        return NotImplemented  # where a product goes is for the contractions to say
-    return _laid_out(found, x, limits)
+        return found
+    if ufunc is not np.matmul or found.nbytes >= limits[found.ndim > 1]:
+        return _laid_out(found, x, limits)
+    result = _new(x.plain_type)
+    result.block = found
+    result.mesh = x.mesh
+    result.layout = layout
+    return result
 
 
 def answer_to_method(
@@ -384,7 +352,25 @@ def answer_to_method(
     """As :func:`answer`, for a method of a ufunc that gives a new array."""
     if method not in _METHODS or ufunc not in _FOLDING or "out" in kwargs:
         return NotImplemented
-    return answer(_outer(ufunc) if method == "outer" else getattr(ufunc, method), inputs, kwargs)
+    if method != "outer":
+        return answer(getattr(ufunc, method), inputs, kwargs)
+    if (
+        kwargs
+        or len(inputs) != 2
+        or not (isinstance(inputs[0], Base) and isinstance(inputs[1], Base))
+    ):
+        return answer(_outer(ufunc), inputs, kwargs)
+    return _answer_to_outer(ufunc, *inputs)
+
+
+def _answer_to_outer(ufunc: np.ufunc, x: Base, y: Base) -> Any:
+    settings, first, second = in_force(), x.layout, y.layout
+    if settings.reproducible or not (first.is_replicated and second.is_replicated):
+        return NotImplemented
+    limits = settings.cut_from
+    fits = first.size * second.size <= settings.replicate_below // WIDE
+    blocks = _two_blocks(x, y, limits) if fits else None
+    return NotImplemented if blocks is None else _given_out(ufunc.outer(*blocks), x, limits)
 
 
 @lru_cache(maxsize=64)
@@ -404,15 +390,20 @@ def answer_to_key(x: Base, key: Any) -> Any:
     return _given_out(block[index], x, limits)
 
 
+def set_at_mask(x: Base, mask: Any, value: Any) -> bool:
+    """Set elements of a small array where a small mask is true to one number; False for others."""
+    if not isinstance(mask, Base) or x.layout.replicas is None or mask.layout.replicas is None:
+        return False
+    settings = in_force()
+    blocks = None if settings.reproducible else _two_blocks(x, mask, settings.cut_from)
+    if blocks is None or type(value) not in _SINGLE or blocks[1].dtype != bool:
+        return False
+    blocks[0][blocks[1]] = value
+    return True
+
+
 def _grows(a: Shape, b: Shape, limits: Limits) -> bool:
     """Whether shapes broadcast to one larger than both, which may be too large to stay whole."""
     if a == b or a[len(a) - len(b) :] == b or b[len(b) - len(a) :] == a:
         return False
     return _WIDEST * _grown_size((a, b)) >= limits[1]
-
-
-def _multiplies(a: Shape, b: Shape, _: Limits) -> bool:
-    """Whether operands are not vectors and matrices, or their product may be large."""
-    if len(a) not in _PLANE or len(b) not in _PLANE:
-        return True
-    return len(a) == len(b) == 2 and a[0] * b[1] > _MOST

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Never, SupportsIndex, cast
 import numpy as np
 
 from distarray.array import buffer, exporting, movement, printing, temporaries
+from distarray.array.alike import call_at_once, call_into
 from distarray.array.base import Base, is_subclass
 from distarray.array.divergence import verify
 from distarray.array.explaining import explained
@@ -18,7 +19,7 @@ from distarray.array.handing import ordinary
 from distarray.array.items import Items
 from distarray.array.ladder import at_once, call, call_in_general, call_ufunc
 from distarray.array.methods import Methods
-from distarray.array.operators import Operators, answer_to, call_at_once
+from distarray.array.operators import Operators, answer_to
 from distarray.array.registry import FUNCTIONS
 from distarray.array.scalars import Scalars
 from distarray.comm import DeviceMesh
@@ -270,6 +271,10 @@ class DistArray(Scalars, Items, Operators, Methods):
             answer = answer_to(ufunc, inputs)
             if answer is not None:
                 return answer(inputs[1], inputs[0])
+        elif method == "__call__" and kwargs.keys() == _INTO:
+            found = call_into(ufunc, self, inputs, kwargs["out"])
+            if found is not NotImplemented:
+                return found
         return _by_ladder(ufunc, method, inputs, kwargs)
 
     def __array_function__(
@@ -402,6 +407,7 @@ def _by_ladder(ufunc: Any, method: Any, inputs: tuple[Any, ...], kwargs: dict[st
     return call_ufunc(ufunc, method, inputs, kwargs)
 
 
+_INTO = {"out"}
 #: Types whose instances can be mixed with distributed arrays in a call.
 _KNOWN = (DistArray, np.ndarray)
 

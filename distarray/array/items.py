@@ -7,7 +7,6 @@ is read here, and each rank takes its part.
 
 import operator
 from collections.abc import Callable, Iterator
-from itertools import product
 from sys import getrefcount
 from typing import Any, Self, SupportsIndex, overload
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from distarray.array import mirrors, temporaries
 from distarray.array.assigning import assign, one_element
-from distarray.array.at_hand import answer_to_key
+from distarray.array.at_hand import answer_to_key, set_at_mask
 from distarray.array.base import Base
 from distarray.array.divergence import verify
 from distarray.array.keys import basic_entries, directed, names_element, plain_key
@@ -42,8 +41,6 @@ _SINGLE = _VALUES - {np.ndarray}
 _SPECIAL = "VOT"
 #: How many elements an iterator fetches at a time, at most.
 _AHEAD = 1 << 16
-#: The types in basic keys. Longer keys are read here.
-_TUPLES = frozenset(kinds for n in range(6) for kinds in product(basic_keys, repeat=n))
 
 _new = object.__new__
 _array = np.ndarray
@@ -177,7 +174,8 @@ class Items(Base):
     def _put(self, block: Array, key: Any, value: ArrayLike, basic: bool) -> bool:
         """Let NumPy set elements of the block of a whole array, if it reads the value as we do."""
         if not basic or block.dtype.kind in _SPECIAL:
-            return at_once(operator.setitem, (self, key, value), {}) is None
+            done = not basic and bool(basic_keys) and set_at_mask(self, key, value)
+            return done or at_once(operator.setitem, (self, key, value), {}) is None
         if isinstance(value, Base):
             if value.mesh is not self.mesh or not value.layout.is_whole:
                 return False
@@ -292,8 +290,7 @@ class Items(Base):
 
 def _are_basic(key: tuple[Any, ...]) -> bool:
     """Whether NumPy reads all entries of a key as we do."""
-    kinds = tuple(map(type, key))
-    return kinds in _TUPLES and bool(basic_keys)
+    return basic_keys.issuperset(map(type, key)) and bool(basic_keys)
 
 
 def fetched(line: Callable[[], Any], size: int) -> Iterator[Any]:

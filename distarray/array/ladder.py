@@ -186,9 +186,14 @@ def at_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     """The result of a call with small arrays that every rank has whole; else NotImplemented."""
     row = FUNCTIONS.get(function)
     if row is not None and row.small is not None and args and unwatched[0]:
-        two = len(args) == 2 and not kwargs
-        if two and isinstance(args[0], Base) and isinstance(args[1], Base):
-            return at_hand.answer_for_two(row.small, args[0], args[1])
+        second = args[1] if len(args) > 1 else None
+        if isinstance(args[0], Base):
+            if not isinstance(second, Base):
+                found = at_hand.answer_for_one(row.small, args[0], args[1:], kwargs)
+                if found is not NotImplemented:
+                    return found
+            elif len(args) == 2 and not kwargs:
+                return at_hand.answer_for_two(row.small, args[0], second)
         return at_hand.answer(row.small, args, kwargs)
     return NotImplemented
 
@@ -209,7 +214,7 @@ def two_at_once(ufunc: np.ufunc, x: Base, y: Base) -> Any:
 
 def product(x: Base, y: Base) -> Any:
     """``x @ y``, without NumPy's dispatch, which would bring both here as well."""
-    found = two_at_once(np.matmul, x, y)
+    found = at_hand.answer_to_product(np.matmul, x, y) if unwatched[0] else NotImplemented
     if found is not NotImplemented:
         return found
     if type(x) is type(y) is x.plain_type:

@@ -14,7 +14,15 @@ from distarray.array.assigning import one_element
 from distarray.array.casting import cast
 from distarray.array.exporting import gathered
 from distarray.array.flags import Flags, set_flags
-from distarray.array.ladder import call, call_in_general, is_free, numpys_at_once, passed, watched
+from distarray.array.ladder import (
+    call,
+    call_in_general,
+    is_free,
+    numpys_at_once,
+    passed,
+    unwatched,
+    watched,
+)
 from distarray.array.portable import refuse_read_only
 from distarray.array.reductions import Reductions
 from distarray.array.retyping import viewed, whole_block
@@ -95,7 +103,15 @@ class Methods(Reductions):
     @property
     def T(self) -> Self:
         """The transposed array; a view."""
-        return self.transpose()
+        known = self.layout.replicas
+        if known is None or not unwatched[0] or self.mesh.coords is None:
+            return self.transpose()
+        block = self.block.T  # written out, as products in loops ask for it
+        turned = object.__new__(type(self))
+        turned.block = block
+        turned.mesh = self.mesh
+        turned.layout = known[self.layout.shape[::-1]]
+        return turned
 
     @property
     def mT(self) -> Self:

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from distarray.array import ladder, temporaries
+from distarray.array.alike import SCALARS as _SCALARS
 from distarray.array.base import Base, is_subclass
 from distarray.array.floaterrors import error_state
-from distarray.array.ladder import call, is_free, passed, two_at_once, ufunc_at_once, usual, watched
+from distarray.array.ladder import call, is_free, passed, two_at_once, usual, watched
 from distarray.array.registry import is_overridden
 from distarray.array.temporaries import LARGE, put_off_or_done
+from distarray.plan import whole_pair
 from distarray.typing import ArrayLike, Binary, Unary
 
-__all__ = ["Operators", "answer_to", "call_at_once"]
+__all__ = ["Operators", "answer_to"]
 
 _POWER: Any = np.power
 _divmod: Any = np.divmod
@@ -29,14 +31,6 @@ _matmul: Any = np.matmul
 _multiply: Any = np.multiply
 #: The keys of `==` and `!=` of records, for which there is no ufunc.
 _equal, _not_equal = operator.eq, operator.ne
-_SCALARS = frozenset(
-    {int, float, complex, bool, np.bool_, np.complex64, np.complex128}
-    | {np.dtype(code).type for code in np.typecodes["AllInteger"] + "efd"}
-)
-#: NumPy's own ufuncs that give one element for each; not powers, of which some are refused.
-_ELEMENTWISE = frozenset(
-    [f for f in vars(np).values() if isinstance(f, np.ufunc) and (f.signature, f.nout) == (None, 1)]
-) - {_POWER}
 #: The reflected operators, for NumPy scalars as left operands.
 _answers: dict[np.ufunc, Binary] = {}
 #: NumPy's errors for types that have no comparison, which `==` does not pass on.
@@ -88,6 +82,10 @@ def _asking(ufunc: np.ufunc, reflected: bool = False) -> Binary:
 
 def _of_two(ufunc: np.ufunc, first: Base, second: Base) -> Any:
     """The result of a ufunc for two arrays, without NumPy's dispatch if they are small."""
+    wide = whole_pair(first.layout, second.layout)
+    if wide is not None and first.mesh is second.mesh and first.mesh.coords is not None:
+        like = first if wide is first.layout else second
+        return like.computed(ufunc(first.block, second.block))
     found = two_at_once(ufunc, first, second)
     return ufunc(first, second) if found is NotImplemented else found
 
@@ -149,45 +147,6 @@ def answer_to(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Binary | None:
     if len(inputs) != 2 or type(inputs[0]) not in _SCALARS or not isinstance(inputs[1], Base):
         return None
     return _answers.get(ufunc) if is_free(ufunc, inputs[1].layout) else None
-
-
-def call_at_once(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
-    """The call of a ufunc without the ladder: on blocks of arrays that lie alike, or are small.
-
-    Parameters
-    ----------
-    ufunc : ufunc
-    x : DistArray
-        The first array among the inputs.
-    inputs : tuple
-
-    Returns
-    -------
-    DistArray, scalar or NotImplemented
-        That if not every rank has all of the inputs.
-    """
-    layout = x.layout
-    if not layout.is_whole or ufunc not in _ELEMENTWISE or error_state() is not usual[0]:
-        return ufunc_at_once(ufunc, inputs)
-    if len(inputs) == 1:
-        return x.computed(ufunc(x.block))
-    first, second = inputs
-    kind = type(second)
-    if first is x and (kind in _SCALARS or (kind is type(x) and _are_alike(x, second))):
-        return x.computed(ufunc(x.block, second if kind in _SCALARS else second.block))
-    if second is x and _is_single(first):
-        return x.computed(ufunc(first, x.block))
-    return ufunc_at_once(ufunc, inputs)
-
-
-def _is_single(value: Any) -> bool:
-    """Whether a value is a number, or the array that stands for NumPy's number in comparisons."""
-    kind = type(value)
-    return kind in _SCALARS or (kind is np.ndarray and not value.ndim)
-
-
-def _are_alike(x: Base, y: Base) -> bool:
-    return x.layout is y.layout and x.mesh is y.mesh
 
 
 #: Comparisons with the operands exchanged.

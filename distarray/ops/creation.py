@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, call, from_section, wrap
-from distarray.array.at_hand import bounded
 from distarray.array.placing import (
     MadeAlone,
     Placements,
@@ -28,6 +27,7 @@ from distarray.array.placing import (
     plain,
     unfolded,
 )
+from distarray.array.small import bounded
 from distarray.comm import DeviceMesh
 from distarray.layout import Fold, Layout
 from distarray.typing import Array, ArrayLike, DTypeLike, Order, ShapeLike

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.array.at_hand import spreads
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import check_shapes, condition, result_types
+from distarray.array.small import spreads
 from distarray.engines.blockwise import apply_blockwise
 from distarray.typing import Array, ArrayLike, DTypeLike, UfuncOut
 

@@ -18,9 +18,9 @@ from distarray.array import (
     wrap,
 )
 from distarray.array import portable as blocks
-from distarray.array.at_hand import bounded
 from distarray.array.one_rank import Alone
 from distarray.array.probes import as_axis
+from distarray.array.small import bounded
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.engines.assembling import Part, assemble

@@ -23,7 +23,15 @@ from distarray.plan.exchange import (
     rank_of,
 )
 from distarray.plan.halo import Halo, Patch, Reach, plan_halo
-from distarray.plan.propagate import Propagation, broadcast_shapes, propagate, restrict, shape_text
+from distarray.plan.propagate import (
+    Propagation,
+    broadcast_shapes,
+    propagate,
+    restrict,
+    shape_text,
+    whole_pair,
+    whole_product,
+)
 from distarray.plan.reduction import ReductionPlan, plan_reduction
 from distarray.plan.summation import Piece, Tree
 
@@ -62,4 +70,6 @@ __all__ = [
     "restrict",
     "shape_text",
     "stays",
+    "whole_pair",
+    "whole_product",
 ]

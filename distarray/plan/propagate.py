@@ -13,7 +13,15 @@ from typing import NamedTuple
 from distarray.layout import Cut, Layout, Placement
 from distarray.plan.cost import moved_elements
 
-__all__ = ["Propagation", "broadcast_shapes", "propagate", "restrict", "shape_text"]
+__all__ = [
+    "Propagation",
+    "broadcast_shapes",
+    "propagate",
+    "restrict",
+    "shape_text",
+    "whole_pair",
+    "whole_product",
+]
 
 
 class Propagation(NamedTuple):
@@ -54,6 +62,34 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
                     )
                 common[dim] = extent
     return tuple(common)
+
+
+@lru_cache(maxsize=4096)
+def whole_pair(a: Layout, b: Layout) -> Layout | None:
+    """The one of two layouts to whose shape arrays of both broadcast.
+
+    None if the arrays are not both small, with every element on every rank, or if neither shape
+    holds the other.
+    """
+    if a.replicas is None or a.replicas is not b.replicas:
+        return None
+    wide, narrow = (a, b) if a.ndim > b.ndim or (a.ndim == b.ndim and a.size >= b.size) else (b, a)
+    last = wide.shape[wide.ndim - narrow.ndim :]
+    fits = all(n in (1, extent) for n, extent in zip(narrow.shape, last, strict=True))
+    return wide if fits else None
+
+
+@lru_cache(maxsize=4096)
+def whole_product(a: Layout, b: Layout) -> Layout | None:
+    """The layout of the product of vectors and matrices that are small and whole on every rank.
+
+    None for others, and if one operand has another number of columns than the other has rows.
+    """
+    if a.replicas is None or a.replicas is not b.replicas or not {a.ndim, b.ndim} <= {1, 2}:
+        return None
+    if a.shape[-1] != b.shape[0]:
+        return None
+    return a.replicas[a.shape[:-1] + b.shape[1:]]
 
 
 @lru_cache(maxsize=4096)

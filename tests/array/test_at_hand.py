@@ -7,7 +7,7 @@ import pytest
 
 import distarray.ops  # noqa: F401
 from distarray import trace
-from distarray.array import DistArray, at_hand, distribute
+from distarray.array import DistArray, at_hand, distribute, small
 from distarray.array.registry import FUNCTIONS
 from distarray.comm import DeviceMesh
 from distarray.config import config
@@ -216,13 +216,14 @@ def test_a_result_that_is_not_small_is_not_made_by_numpy(name):
 @pytest.mark.host
 def test_what_broadcasts_to_too_much_is_not_made_in_vain(monkeypatch):
     mesh, made = DeviceMesh(ranks=[0]), []
-    monkeypatch.setattr(at_hand, "_spreading", set())
+    monkeypatch.setattr(at_hand, "SPREADING", set())
+    monkeypatch.setattr(small, "SPREADING", at_hand.SPREADING)
 
     def added(*operands):
         made.append(operands)
         return np.add(*operands)
 
-    at_hand.spreads(added)
+    small.spreads(added)
     if mesh.coords is not None:
         x = distribute(np.arange(200.0), mesh, src=None)
         with nothing_is_watched(), config.override(replicate_below=2**17):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements, to_layout
-from distarray.array.at_hand import bounded, of_product
 from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated
+from distarray.array.small import bounded, of_product
 from distarray.array.storage import is_contiguous
 from distarray.config import config
 from distarray.engines.blockwise import apply_blockwise

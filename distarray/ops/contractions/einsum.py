@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from distarray.array import DistArray, implements
-from distarray.array.at_hand import bounded, of_product
+from distarray.array.small import bounded, of_product
 from distarray.array.views import permuted
 from distarray.engines.contracting.contract import contract, deliver
 from distarray.engines.contracting.kernels import labelled_kernel

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.array.at_hand import bounded
+from distarray.array.small import bounded
 from distarray.engines.transforming.passes import along_axes, along_axis
 from distarray.engines.transforming.transform import transform
 from distarray.layout import Fold

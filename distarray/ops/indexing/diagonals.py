@@ -10,9 +10,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, default_layout, implements, wrap
-from distarray.array.at_hand import bounded
 from distarray.array.one_rank import Alone
 from distarray.array.portable import make_read_only, refuse_read_only
+from distarray.array.small import bounded
 from distarray.array.storage import vacant
 from distarray.engines.indexing.gather import fetch
 from distarray.engines.indexing.located import Located, block_in

@@ -19,11 +19,11 @@ from distarray.array import (
     wrap,
 )
 from distarray.array.assigning import brought
-from distarray.array.at_hand import bounded, writer
 from distarray.array.keys import basic_entries, plain_key
 from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
 from distarray.array.registry import Row
+from distarray.array.small import bounded, writer
 from distarray.comm import own_mesh
 from distarray.engines.indexing import masks
 from distarray.engines.indexing.advanced_keys import AdvancedKey, advanced_key, index_shape

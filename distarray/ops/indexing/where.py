@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements, movement
-from distarray.array.at_hand import spreads
 from distarray.array.base import is_number
 from distarray.array.one_rank import Alone
 from distarray.array.probes import check_cast, condition, refuse_shapes
+from distarray.array.small import spreads
 from distarray.comm.agree import agree
 from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.indexing.values import check_array, plain, without_surplus

@@ -1,0 +1,110 @@
+"""Calls of ufuncs on arrays that lie alike, which go straight to the blocks."""
+
+from typing import Any
+
+import numpy as np
+
+from distarray.array.base import Base
+from distarray.array.faults import DETOURS
+from distarray.array.floaterrors import error_state
+from distarray.array.ladder import passed, ufunc_at_once, usual
+from distarray.layout import LARGE
+
+__all__ = ["SCALARS", "call_at_once", "call_into"]
+
+#: Types of numbers among operands.
+SCALARS = frozenset(
+    {int, float, complex, bool, np.bool_, np.complex64, np.complex128}
+    | {np.dtype(code).type for code in np.typecodes["AllInteger"] + "efd"}
+)
+#: NumPy's own ufuncs that give one element for each; not powers, of which some are refused.
+_ELEMENTWISE = frozenset(
+    [f for f in vars(np).values() if isinstance(f, np.ufunc) and (f.signature, f.nout) == (None, 1)]
+) - {np.power}
+
+
+def call_at_once(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
+    """The call of a ufunc without the ladder: on blocks of arrays that lie alike, or are small.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+    x : DistArray
+        The first array among the inputs.
+    inputs : tuple
+
+    Returns
+    -------
+    DistArray, scalar or NotImplemented
+        That if not every rank has all of the inputs.
+    """
+    layout = x.layout
+    if not layout.is_whole or ufunc not in _ELEMENTWISE or error_state() is not usual[0]:
+        return ufunc_at_once(ufunc, inputs)
+    if len(inputs) == 1:
+        return x.computed(ufunc(x.block))
+    first, second = inputs
+    kind = type(second)
+    if first is x and (kind in SCALARS or (kind is type(x) and _are_alike(x, second))):
+        return x.computed(ufunc(x.block, second if kind in SCALARS else second.block))
+    if second is x and _is_single(first):
+        return x.computed(ufunc(first, x.block))
+    return ufunc_at_once(ufunc, inputs)
+
+
+def call_into(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...], out: tuple[Any, ...]) -> Any:
+    """As :func:`call_at_once`, for a call into an array that lies as its operands do.
+
+    Parameters
+    ----------
+    ufunc : ufunc
+    x : DistArray
+        The first array among the inputs.
+    inputs : tuple
+    out : tuple
+        The array, as the argument `out` comes from NumPy.
+
+    Returns
+    -------
+    DistArray or NotImplemented
+        The array.
+    """
+    layout = x.layout
+    if ufunc not in _ELEMENTWISE or ufunc in DETOURS or error_state() is not usual[0]:
+        return NotImplemented
+    if layout.partials or layout.size >= LARGE or x.waits:
+        return NotImplemented
+    blocks = _blocks_like(x, (*inputs, *out))
+    if blocks is None or type(blocks[-1]) is not np.ndarray:
+        return NotImplemented
+    if not layout.is_whole:
+        passed.number += 1
+    ufunc(*blocks)
+    return out[0]
+
+
+def _blocks_like(x: Base, values: tuple[Any, ...]) -> list[Any] | None:
+    """The blocks of arrays that lie as `x` does, among numbers; None if there are other values."""
+    layout, mesh, own = x.layout, x.mesh, type(x)
+    found = []
+    for value in values:
+        kind = type(value)
+        if kind is own and value.layout is layout and value.mesh is mesh:
+            found.append(value.block)
+            if value.block.dtype.hasobject:  # one rank alone may fail
+                return None
+        elif kind in SCALARS:
+            found.append(value)
+        else:
+            return None
+    return found
+
+
+def _is_single(value: Any) -> bool:
+    """Whether a value is a number, or the array that stands for NumPy's number in comparisons."""
+    kind = type(value)
+    return kind in SCALARS or (kind is np.ndarray and not value.ndim)
+
+
+def _are_alike(x: Base, y: Base) -> bool:
+    return x.layout is y.layout and x.mesh is y.mesh
