@@ -30,7 +30,16 @@ from distarray.plan import Tree
 from distarray.plan.summation import CHUNK
 from distarray.typing import Array, ArrayLike
 
-__all__ = ["Held", "added_up", "in_order_dtype", "join", "ordered_sum", "reduce", "scattered"]
+__all__ = [
+    "Held",
+    "added_up",
+    "in_order_dtype",
+    "join",
+    "ordered_sum",
+    "reduce",
+    "scattered",
+    "two_and_two",
+]
 
 NoValue: Any = np._NoValue
 NOTE = "sum in order"
@@ -329,6 +338,11 @@ def _sum_of_chunks(data: Array) -> Array:
     if full * CHUNK < count or not count:
         rest = np.add.reduce(data[:, full * CHUNK :], axis=1)
         sums = np.concatenate([sums, rest[:, None]], axis=1)
+    return two_and_two(sums)
+
+
+def two_and_two(sums: Array) -> Array:
+    """The sum over the middle one of three dimensions: of neighbours, until one sum is left."""
     while sums.shape[1] > 1:
         even = sums.shape[1] // 2 * 2
         pairs = sums[:, 0:even:2] + sums[:, 1:even:2]

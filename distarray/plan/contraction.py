@@ -322,6 +322,7 @@ def panels_of(
 ) -> Panels | None:
     """Panels, if an operand would need more bytes on a rank than `limit` and than it has now.
 
+    An eighth more than it has now is not counted: cuts may move to the next boundary of tiles.
     A label of the result is preferred: its panels are independent. Those of a label that is
     summed over must be added up.
     """
@@ -330,7 +331,7 @@ def panels_of(
     for position, (have, want) in enumerate(zip(layouts, plan.operands, strict=True)):
         size = itemsizes[position] * prod([_longest(cut) for cut in want.cuts])
         room = max(limit, itemsizes[position] * prod([_longest(cut) for cut in have.cuts]))
-        if moved_elements(have, want) and size > room:
+        if moved_elements(have, want) and size > room + room // 8:
             excess[position] = -(-size // room)
     if not excess:
         return None

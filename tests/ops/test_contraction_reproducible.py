@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from distarray import DeviceMesh, Shard, distribute
+from distarray import DeviceMesh, Shard, distribute, trace
 from distarray.config import config
+from distarray.engines.contracting.arrivals import Arrived
 from distarray.testing import mesh_shapes, recipes
 
 RNG = np.random.default_rng(11)
@@ -26,6 +27,11 @@ CALLS = [
     (np.vecdot, ((3, 40), (3, 40))),
     (np.inner, ((3, 40), (40,))),
     (lambda a, b: np.tensordot(a, b, 2), ((3, 4, 5), (4, 5, 2))),
+    (lambda a, b: a @ b, ((3, 1100), (1100,))),
+    (lambda a, b: b @ a, ((1100, 5), (1100,))),
+    (lambda a, b: b @ a, ((1100, 1), (1100,))),
+    (lambda a, b: a.T @ b, ((530, 7), (530,))),
+    (lambda a, b: a @ b, ((2100,), (2100,))),
 ]
 #: The bits that each call gave first.
 _bits: dict[object, bytes] = {}
@@ -138,3 +144,58 @@ def test_factors_keep_their_order(world, ranks):
 
     for found in world.run(ranks, program):
         np.testing.assert_array_equal(found, expected)
+
+
+def test_borders_of_tiles_move_few_rows(world, ranks):
+    """Where a cut is inside a tile, rows of that tile move, each once, and nothing else does."""
+    values = RNG.standard_normal((2048 * ranks + 300, 8))
+
+    def program(group):
+        x = distribute(values, DeviceMesh(group, (ranks,)), src=None)
+        line = distribute(values[:, 0], x.mesh, src=None)
+        sent = []
+        with config.override(reproducible=True):
+            for act in (lambda: x.T @ x, lambda: line @ x, lambda: line @ line):
+                with trace() as messages:
+                    act()
+                sent.append(messages.bytes)
+        return sent
+
+    tile, tree = 512 * 8, 2 * ranks.bit_length() * 12 * 8  # of one column; sums on their way up
+    for squares, columns, number in world.run(ranks, program):
+        assert squares <= 2 * 8 * tile + 64 * tree
+        assert columns <= 9 * tile + 8 * tree
+        assert number <= 2 * tile + tree
+
+
+def test_what_stays_is_read_where_it_is(world, ranks):
+    """Of an operand that moves by a few rows only what joins several ranks' rows is copied."""
+    values = RNG.standard_normal((60 * ranks, 3))
+
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        x = distribute(values, mesh, src=None)
+        shifted = distribute(np.zeros((60 * ranks + 20, 3)), mesh, src=None)[10:-10]
+        found = Arrived.of(x, shifted.layout, 0)
+        start, stop = shifted.layout.section(mesh.coords)[0]
+        low, high = found.longest
+        shared = np.shares_memory(found.stretch(low + 1, high), x.to_local())
+        return start, stop, shared, found.stretch(0, stop - start), found.stretch(0, 5)
+
+    for start, stop, shared, whole, few in world.run(ranks, program):
+        assert shared
+        np.testing.assert_array_equal(whole, values[start:stop])
+        np.testing.assert_array_equal(few, values[start : start + 5])
+
+
+@pytest.mark.parametrize("act", [lambda a, v: a @ v, lambda a, v: v @ a, lambda a, v: v @ v])
+def test_floating_point_errors_of_products_with_lines(world, ranks, act):
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        a, v = [distribute(np.full(shape, 1e200), mesh, src=None) for shape in ((7, 7), 7)]
+        with config.override(reproducible=True), np.errstate(over="raise"):
+            with pytest.raises(FloatingPointError, match="overflow"):
+                act(a, v)
+            return float(np.sum(act(a, v * 1e-200)))
+
+    assert set(world.run(ranks, program)) <= {49e200, 7.0}

@@ -13,6 +13,7 @@ import numpy as np
 
 from distarray.array import DistArray, movement, wrap
 from distarray.comm import DeviceMesh
+from distarray.engines.contracting.arrivals import Arrived
 from distarray.engines.contracting.program import Program
 from distarray.engines.contracting.sums import InAnyOrder, Sums, peers
 from distarray.layout import Interval, Layout, view_layout
@@ -67,13 +68,11 @@ def _multiplied(
     sums = sums or InAnyOrder(program)
     if program.panels is not None:
         block = _folded(program, sums, _by_panels(program, operands, program.panels, sums), mesh)
-    else:
+    elif program.parts > 1:
         blocks = [_brought(x, want) for x, want in zip(operands, plan.operands, strict=True)]
-        if program.parts > 1:
-            block = _by_parts(program, blocks, mesh, sums)
-        else:
-            made = sums.product(blocks, _box(plan, mesh), target)
-            block = _folded(program, sums, made, mesh)
+        block = _by_parts(program, blocks, mesh, sums)
+    else:
+        block = _folded(program, sums, _at_once(program, operands, target, sums), mesh)
     return block if block.dtype == dtype else block.astype(dtype)
 
 
@@ -91,6 +90,33 @@ def _takes(out: DistArray, plan: ContractionPlan, dtype: np.dtype[Any]) -> bool:
 def _brought(x: DistArray, want: Layout) -> Array:
     """This rank's block of the operand in the layout that the plan wants."""
     return movement.moved(x.block, x.layout, want, x.mesh)
+
+
+def _at_once(
+    program: Program, operands: Sequence[DistArray], target: Array | None, sums: Sums
+) -> Array:
+    """The product of this rank's blocks.
+
+    If the tiles of a sum move their borders, most of an operand is where it is wanted: it is
+    multiplied there, and only what joins rows of several ranks is copied.
+    """
+    plan, mesh = program.plan, operands[0].mesh
+    box, label = _box(plan, mesh), sums.label
+    pairs = list(zip(operands, plan.operands, strict=True))
+    if label is None or all(x.layout is want for x, want in pairs):
+        return sums.product([_brought(*pair) for pair in pairs], box, target)
+    start, dims = box[label][0], [term.index(label) for term in program.spec.terms]
+    arrived = [Arrived.of(*pair, dim) for pair, dim in zip(pairs, dims, strict=True)]
+    ready = [a.longest for a in arrived]
+    low, high = max([r[0] for r in ready]), min([r[1] for r in ready])
+    total: Any = None
+    for stretch in sums.stretches(box, (start + low, start + high)):
+        local = stretch[0] - start, stretch[1] - start
+        blocks = [a.stretch(*local) for a in arrived]
+        made = sums.product(blocks, (*box[:label], stretch, *box[label + 1 :]), None)
+        total = made if total is None else sums.joined(total, made, stretch, start)
+    found: Array = total
+    return found
 
 
 def _by_panels(

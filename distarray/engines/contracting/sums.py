@@ -36,8 +36,18 @@ class Sums(Protocol):
     def product(self, blocks: Sequence[Array], box: Box, into: Array | None) -> Array:
         """The contribution of blocks; in `into`, if that is given and this is faster."""
 
-    def joined(self, first: Array, second: Array, stretch: Interval) -> Array:
-        """Two contributions as one: of all before a stretch of the summed label, and of that."""
+    @property
+    def label(self) -> int | None:
+        """The summed label that is multiplied in stretches, if there is one."""
+
+    def stretches(self, box: Box, ready: Interval) -> list[Interval]:
+        """The stretches of that label to multiply one by one, given one that is ready."""
+
+    def joined(self, first: Array, second: Array, stretch: Interval, begin: int = 0) -> Array:
+        """Two contributions as one: of a stretch of the summed label, and of all before it.
+
+        The latter begins at `begin`.
+        """
 
     def alone(self, contribution: Array) -> Array:
         """The sum, if there is one contribution."""
@@ -54,6 +64,10 @@ class InAnyOrder(NamedTuple):
 
     program: Program
 
+    @property
+    def label(self) -> None:
+        """None: operands are brought whole."""
+
     def room(self, shape: Shape, box: Box, mesh: DeviceMesh) -> Array:
         """Memory for a result."""
         found: Array = mesh.xp.zeros(shape, self.program.work)
@@ -63,7 +77,11 @@ class InAnyOrder(NamedTuple):
         """The product of blocks."""
         return self.program.kernel(blocks, self.program.work, into)
 
-    def joined(self, first: Array, second: Array, stretch: Interval) -> Array:
+    def stretches(self, box: Box, ready: Interval) -> list[Interval]:
+        """None, as there is no label."""
+        return []
+
+    def joined(self, first: Array, second: Array, stretch: Interval, begin: int = 0) -> Array:
         """The sum of both, in the first if that is an array."""
         first += second
         return first
@@ -99,6 +117,11 @@ class InOrder(NamedTuple):
     tiling: Tiling
 
     @property
+    def label(self) -> int:
+        """The summed label that is divided into tiles."""
+        return self.tiling.depth
+
+    @property
     def _work(self) -> np.dtype[Any]:
         """The data type to add in: halves are added in single precision."""
         return np.promote_types(self.program.dtype, np.float32)
@@ -112,10 +135,22 @@ class InOrder(NamedTuple):
         """The pieces of the product."""
         return tiled_product(self.program.spec, self.tiling, blocks, box, self._work)
 
-    def joined(self, first: Array, second: Array, stretch: Interval) -> Array:
+    def stretches(self, box: Box, ready: Interval) -> list[Interval]:
+        """What is before the tiles that are ready, these, and what is after them."""
+        start, stop = box[self.tiling.depth]
+        grain = self.tiling.tree.chunk
+        low = -(-ready[0] // grain) * grain
+        high = stop if ready[1] == stop else ready[1] // grain * grain
+        if low >= high:
+            return [(start, stop)]
+        parts = [(start, low), (low, high), (high, stop)]
+        return [part for part in parts if part[0] < part[1]]
+
+    def joined(self, first: Array, second: Array, stretch: Interval, begin: int = 0) -> Array:
         """The pieces of both."""
         middle, stop = stretch
-        return join(self.tiling.tree, Held(0, middle, first), Held(middle, stop, second)).values
+        held = Held(begin, middle, first), Held(middle, stop, second)
+        return join(self.tiling.tree, *held).values
 
     def alone(self, contribution: Array) -> Array:
         """The one piece."""

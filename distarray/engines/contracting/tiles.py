@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distarray.engines.contracting.lines import line_product, takes
 from distarray.engines.contracting.tiling import Side, Tiling
 from distarray.plan import Contraction
 from distarray.typing import Array
@@ -67,6 +68,12 @@ def tiled_product(
     pieces = tiling.tree.pieces(*depth)
     (r, stack, _, _, m), (c, _, _, _, n) = [factor.shape for factor in factors]
     result = np.empty((len(pieces), r, c, stack, m, n), dtype)
+    if takes(tiling, dtype):
+        for number, piece in enumerate(pieces):
+            stretch = slice(piece.start - depth[0], piece.stop - depth[0])
+            parts = [factor[0, 0, stretch, 0] for factor in factors]
+            result[number] = _with_line(spec, tiling, parts, dtype).reshape(result.shape[1:])
+        return _in_order(result, spec, tiling, box)
     for key in _panels(tiling, result.shape, rows, columns):
         into = result[(slice(None), *key)]
         panel = _Panel(
@@ -79,6 +86,17 @@ def tiled_product(
         for number, piece in enumerate(pieces):
             panel.node(piece.start, piece.stop, into[number])
     return _in_order(result, spec, tiling, box)
+
+
+def _with_line(
+    spec: Contraction, tiling: Tiling, factors: Sequence[Array], dtype: np.dtype[Any]
+) -> Array:
+    """The sum of a node of a product with a line; the factors are (depth, edge)."""
+    first = bool(tiling.left.edge)
+    matrix, line = factors if first else reversed(factors)
+    labels = [label for label in spec.terms[0 if first else 1] if label >= 0]
+    along = labels[-1] == tiling.depth
+    return line_product(matrix, line[:, 0], tiling.tree.chunk, along, dtype)
 
 
 def _arranged(block: Array, term: Sequence[int], side: Side, tiling: Tiling) -> Array:

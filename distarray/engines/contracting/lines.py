@@ -1,0 +1,136 @@
+"""Products of a matrix and a line, or of two lines: the same bits wherever the arrays are cut.
+
+The summands of a leaf are added by :func:`numpy.einsum`, in place: its loops treat every element
+alike, wherever it is in memory and whatever is beside it. Neighbouring leaves are added two and
+two.
+"""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+import numpy as np
+
+from distarray.engines.contracting.tiling import Tiling
+from distarray.typing import Array, DType
+
+__all__ = ["line_product", "takes"]
+
+#: Numbers that are copied at a time where they do not lie as they are read.
+_AT_A_TIME = 1 << 16
+#: Columns of which sums are held at a time, so that they stay in a cache.
+_WIDE = 1 << 12
+
+
+def takes(tiling: Tiling, dtype: DType) -> bool:
+    """Whether a product is one of a matrix, or a line, of real numbers and a line."""
+    sides = tiling.left, tiling.right
+    alone = not (tiling.stack or tiling.inner or any(side.others for side in sides))
+    return alone and not all(side.edge for side in sides) and dtype.kind == "f" and _is_even(dtype)
+
+
+@lru_cache(maxsize=8)
+def _is_even(dtype: DType) -> bool:
+    """Whether NumPy's sums are the same for columns apart and together, and at odd addresses."""
+    numbers = np.random.Generator(np.random.PCG64(1)).standard_normal((43, 39)).astype(dtype)
+    line, room = numbers[:, 0].copy(), np.empty((43, 40), dtype)
+    shifted = room[:, 1:]
+    shifted[...] = numbers
+    columns = np.einsum("i,ij->j", line, numbers)
+    apart = [np.einsum("i,ij->j", line, numbers[:, n : n + 2].copy()) for n in range(38)]
+    rows = np.einsum("ij,j->i", numbers.T.copy(), line)
+    again = [np.einsum("i,i->", row, line) for row in numbers.T.copy()]
+    return (
+        all(np.array_equal(columns[n : n + 2], pair) for n, pair in enumerate(apart))
+        and np.array_equal(columns, np.einsum("i,ij->j", line, shifted))
+        and np.array_equal(rows, again)
+    )
+
+
+def line_product(matrix: Array, line: Array, grain: int, along: bool, dtype: DType) -> Array:
+    """The sums of the products of a matrix's columns and a line, of a whole node of the tree.
+
+    Parameters
+    ----------
+    matrix : array
+        (summands, columns).
+    line : array
+        The other factors.
+    grain : int
+        The summands of a leaf.
+    along : bool
+        Whether the summands of a column are to be read one after the other, as if they were a row
+        in memory; else the columns of a row are. It decides about the bits.
+    dtype : dtype
+        The data type to compute in.
+
+    Returns
+    -------
+    array
+        One for each column.
+    """
+    line = _ready(line, dtype)
+    if not along and matrix.shape[1] == 1:  # NumPy would read it as a line
+        return line_product(np.repeat(matrix, 2, axis=1), line, grain, along, dtype)[:1]
+    act = _along if along else _across
+    found = np.empty(matrix.shape[1], dtype)
+    for part in _parts(matrix, along, dtype):
+        found[part] = _two_and_two(act(matrix[:, part], line, grain, dtype))
+    if not np.isfinite(found).all() or np.geterr()["under"] != "ignore":
+        np.matmul(line, matrix, dtype=dtype)  # warns or raises, which `einsum` does not
+    return found
+
+
+def _parts(matrix: Array, along: bool, dtype: DType) -> Iterator[slice]:
+    """The columns that are taken at a time: all, or as many as fit in a cache."""
+    count, width = matrix.shape
+    most = width if along else _WIDE
+    if not _is_ready(matrix.T if along else matrix, dtype):
+        most = min(most, max(2, _AT_A_TIME // max(1, count)))
+    parts = max(1, width // max(1, most))  # none has one column, if there are more
+    for n in range(parts):
+        yield slice(width * n // parts, width * (n + 1) // parts)
+
+
+def _along(matrix: Array, line: Array, grain: int, dtype: DType) -> Array:
+    """The sums of leaves, (columns, leaves), each of which NumPy adds as a product of two lines."""
+    rows = _ready(matrix.T, dtype)
+    full = len(line) // grain
+    leaves = rows[:, : full * grain].reshape(len(rows), full, grain)
+    sums: Array = np.einsum("ikj,kj->ik", leaves, line[: full * grain].reshape(full, grain))
+    if full * grain == len(line):
+        return sums
+    rest = np.einsum("ij,j->i", rows[:, full * grain :], line[full * grain :])
+    return np.concatenate([sums, rest[:, None]], axis=1)
+
+
+def _across(matrix: Array, line: Array, grain: int, dtype: DType) -> Array:
+    """The sums of leaves, (columns, leaves), to which NumPy adds one row after the other."""
+    rows = _ready(matrix, dtype)
+    full = len(line) // grain
+    leaves = rows[: full * grain].reshape(full, grain, rows.shape[1])
+    sums: Array = np.einsum("ki,kij->kj", line[: full * grain].reshape(full, grain), leaves)
+    if full * grain < len(line):
+        rest = np.einsum("i,ij->j", line[full * grain :], rows[full * grain :])
+        sums = np.concatenate([sums, rest[None]])
+    return sums.T
+
+
+def _two_and_two(sums: Array) -> Array:
+    """The sums of neighbouring leaves, until one is left."""
+    count, step = sums.shape[1], 1
+    while step < count:
+        sums[:, : count - step : 2 * step] += sums[:, step :: 2 * step]
+        step *= 2
+    return sums[:, 0] if count else np.zeros(len(sums), sums.dtype)
+
+
+def _is_ready(block: Array, dtype: DType) -> bool:
+    """Whether NumPy reads a block where it is, row after row, each from its start to its end."""
+    rows = block[0] if len(block) == 1 and block.ndim == 2 else block
+    lies = rows.strides[-1] == rows.itemsize and rows.strides[0] >= rows.itemsize * rows[:1].size
+    return block.dtype == dtype and block.flags.aligned and (lies or not block.size)
+
+
+def _ready(block: Array, dtype: DType) -> Array:
+    """The block itself, or a copy that NumPy reads so."""
+    return block if _is_ready(block, dtype) else np.array(block, dtype, order="C")
