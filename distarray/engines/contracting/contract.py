@@ -48,9 +48,9 @@ def contract(
     ``config.reproducible``, for numbers that round, operands that are cut along a summed label move
     to the next boundary of tiles, and of what is folded every rank sends up to
     ``2 * log2(summands / 512)`` times as much. For products element by element that are summed,
-    but for those of two lines, the products are a temporary. What is no product of matrices, and what
-    is on a GPU, takes about twenty times the arithmetic, ten times the size of the result, and two
-    more small allreduces.
+    but for those of two lines, the products are a temporary. What is no product of matrices, and
+    what is on a GPU, takes about twenty times the arithmetic, ten times the size of the result, and
+    two more small allreduces.
     """
     if floaterrors.raises() and _is_divided(program, operands):
         return floaterrors.agreed(operands[0].mesh, _carry_out, program, operands, out)
