@@ -168,6 +168,7 @@ def test_borders_of_tiles_move_few_rows(world, ranks):
         assert number <= 2 * tile + tree
 
 
+@pytest.mark.host
 def test_what_stays_is_read_where_it_is(world, ranks):
     """Of an operand that moves by a few rows only what joins several ranks' rows is copied."""
     values = RNG.standard_normal((60 * ranks, 3))
