@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from distarray.torch.bridge.plain import is_part, local_of, plainly
+from distarray.torch.bridge.transforms import transforming
 from distarray.torch.parameters.spreading import (
     as_part,
     distributed,
@@ -94,6 +95,8 @@ def _of_shape(func: Func, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _kept(func: Func, args: Args, kwargs: Kwargs) -> Any:
+    if transforming():
+        return _of_whole(func, args, kwargs)
     part = args[0] if args else kwargs["input"]
     with plainly():
         found = func(*args, **kwargs)
@@ -131,6 +134,8 @@ def _each(func: Func, args: Args, kwargs: Kwargs) -> Any:
 
     Rows of parts are computed here, of this rank's parts; rows without any go to torch.
     """
+    if transforming():
+        return _of_whole(func, args, kwargs)
     lists = [x for x in (*args, *kwargs.values()) if isinstance(x, (list, tuple))]
     acts = [_act_for_row(row) for row in zip(*lists)]
     results: list[Any] = [None] * len(acts)

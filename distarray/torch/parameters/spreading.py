@@ -15,6 +15,7 @@ from distarray.comm import DeviceMesh
 from distarray.errors import MeshError
 from distarray.layout import Layout
 from distarray.torch.bridge.plain import is_part, local_of
+from distarray.torch.bridge.transforms import Differentiable, outside, transforming
 from distarray.torch.tensor import autograd
 from distarray.torch.tensor.dist_tensor import DistTensor, of_array, of_part
 
@@ -63,6 +64,13 @@ def spread(part: Tensor) -> DistTensor:
 
     Its gradient comes back to the part. Where nothing is recorded, writes go to the part's memory.
     """
+    if transforming():  # which have wrapped no part
+        with outside():
+            return _spread(part)
+    return _spread(part)
+
+
+def _spread(part: Tensor) -> DistTensor:
     placed = placed_on(part)
     local = local_of(part)
     if placed.viewed is not None:
@@ -91,7 +99,7 @@ def _enter_backward(ctx: FunctionCtx, grad: Any) -> Any:
 
 _entered: Any = type(
     "Distributed",
-    (torch.autograd.Function,),
+    (Differentiable,),
     {"forward": staticmethod(_enter_forward), "backward": staticmethod(_enter_backward)},
 )
 _enter: Any = _entered.apply

@@ -10,6 +10,7 @@ from torch.nn import Module
 
 from distarray.errors import LayoutError
 from distarray.torch.bridge.plain import is_part, local_of, plainly
+from distarray.torch.bridge.transforms import refuse_wrapped
 from distarray.torch.collectives import conversations as talk
 from distarray.torch.parameters.distribute import become, remember
 from distarray.torch.parameters.parts import guard
@@ -92,6 +93,7 @@ class Entry:
             found = module._parameters.get(name)
             if found is self.parameter:
                 continue
+            refuse_wrapped((found,))
             if found is None or not self._lies_as(found):
                 called = placed_on(self.parameter).called
                 raise RuntimeError(

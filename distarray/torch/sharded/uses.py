@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from distarray.torch.bridge.plain import plainly
+from distarray.torch.bridge.transforms import Differentiable
 from distarray.torch.collectives.passes import in_backward
 from distarray.torch.sharded.ahead import Landing
 from distarray.torch.sharded.notes import Notes, in_use
@@ -127,7 +128,7 @@ class Place(NamedTuple):
     parts: Sequence[Tensor]
 
 
-class _Gathered(torch.autograd.Function):  # type: ignore[misc]
+class _Gathered(Differentiable):
     """From the parts to the gathered parameters; the gradients go the other way."""
 
     @staticmethod

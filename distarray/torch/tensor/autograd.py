@@ -13,6 +13,7 @@ from torch.autograd.function import FunctionCtx
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.layout.layout import normalize_placements
+from distarray.torch.bridge.transforms import Differentiable
 from distarray.torch.collectives.carrying import gradient_layout
 from distarray.torch.tensor.from_parts import listed
 from distarray.torch.tensor.ladder import made
@@ -26,7 +27,7 @@ __all__ = ["entered", "entered_as", "left", "redistributed", "returned", "watch"
 
 def _function(name: str, forward: Any, backward: Any) -> Any:
     functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    kind: Any = type(name, (torch.autograd.Function,), functions)
+    kind: Any = type(name, (Differentiable,), functions)
     return kind.apply
 
 
