@@ -20,6 +20,7 @@ from distarray.torch.collectives import conversations as talk
 from distarray.torch.collectives.blocks import movable, moved_back
 from distarray.torch.collectives.carrying import Route, carry, gradient_layout
 from distarray.torch.parameters.guards import take_whole_states, watch_optimizers
+from distarray.torch.parameters.memory import watch_memory
 from distarray.torch.parameters.placed import Placed, averaged_by, placed_as, placed_of
 from distarray.torch.parameters.spreading import KEY, own_part
 from distarray.torch.parameters.transforms import watch_transforms
@@ -182,6 +183,7 @@ def remember(module: Module, name: str, tensor: Tensor, placed: Placed) -> None:
     placed.note_on(tensor)
     watch_optimizers()
     watch_transforms()
+    watch_memory()
     take_whole_states(module)
 
 

@@ -14,6 +14,7 @@ from distarray.layout import Layout, Placement
 from distarray.torch.bridge.sharing import block_of, to_torch
 from distarray.torch.collectives.passes import left_alone, uncompiled, watching
 from distarray.torch.tensor import autograd
+from distarray.torch.tensor.data import taken_over
 from distarray.torch.tensor.from_parts import layout_of_parts, normalized
 from distarray.torch.tensor.ladder import dispatch, made
 from distarray.torch.tensor.moved_views import current
@@ -265,6 +266,9 @@ class DistTensor(torch.Tensor, metaclass=_Kinds):  # type: ignore[misc]
         super().requires_grad_(requires_grad)
         autograd.watch(self)
         return self
+
+    #: What it holds, without gradients; another one can be assigned.
+    data = property(torch.Tensor.data.__get__, taken_over)
 
     # -- values --------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from distarray.torch.tensor.filling import turned_into
 from distarray.torch.tensor.spec import contiguous_strides
 from distarray.torch.tensor.table import composed, instead
 
@@ -54,6 +55,16 @@ for _name, _view in {
     "t_": _aten.t,
 }.items():
     instead(f"aten.{_name}")(partial(_become, _view))
+
+
+@instead("aten.set_.source_Tensor")
+def _set(x: Any, source: Any) -> Any:
+    """Take over the memory of another one."""
+    if x.dtype is not source.dtype:
+        raise RuntimeError(f"set_: a tensor of {x.dtype} was given one of {source.dtype}")
+    with _sharing_versions():
+        turned_into(x, _aten.alias(source))
+    return x
 
 
 @instead("aten.resize_")
