@@ -182,11 +182,12 @@ def test_a_step_after_steps(world, ranks):
 
 @pytest.mark.counts(lambda ranks: ranks > 1)
 def test_messages(world, ranks):
-    """As the docstring has them."""
+    """As the docstring has them, once the gradient of the gate has been compared."""
     start, x, *_ = began(12, 60)  # some for every rank
 
     def counted(group, plan):
         model = dt.parallelize_module(copy.deepcopy(start), line(group), plan)
+        model(x.clone()).square().sum().backward()
         with trace() as forward:
             loss = model(x.clone().requires_grad_()).square().sum()
         with trace() as backward:
