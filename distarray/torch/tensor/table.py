@@ -56,8 +56,8 @@ __all__ = ["Decision", "Row", "composed", "families", "instead", "row_of", "rule
 #: The files of rules, one for each family of operators.
 _FAMILIES = (
     *("arranging", "attention", "convolution", "copying", "distances", "embedding", "extremes"),
-    *("factories", "fancy", "fourier", "indexing", "linear_algebra", "losses", "matmul", "norms"),
-    *("pointwise", "reductions", "restriding", "scattering", "scans", "softmax", "views"),
+    *("factories", "fancy", "foreach", "fourier", "indexing", "linear_algebra", "losses", "matmul"),
+    *("norms", "pointwise", "reductions", "restriding", "scattering", "scans", "softmax", "views"),
 )
 
 
