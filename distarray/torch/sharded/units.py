@@ -82,13 +82,19 @@ class Unit:
         self._versions: list[int] = []
         self.buffers: Buffers | None = None
         self.repeats = Repeats(self)
-        if group.size > 1:
-            self.repeats.watch()
+        self.watched = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Unit":
+        """The unit of a copy of the module, which is not complete yet."""
+        if self.open:
+            raise RuntimeError(f"fully_shard: {self.name} cannot be copied within its forward")
+        entries = [entry.copied(memo) for entry in self.entries]
+        return Unit(entries, self.group, self.name, self.mean, self.keep, self.ahead)
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            f"fully_shard: {self.name} cannot be copied or pickled, for each rank has a part of "
-            "it; copy it before sharding, or take distarray.torch.module_state(module)"
+            f"fully_shard: {self.name} cannot be pickled, for each rank has a part of it; save "
+            "model.state_dict(), or take distarray.torch.module_state(module)"
         )
 
     # -- moving -------------------------------------------------------------------------------
@@ -284,11 +290,21 @@ class Unit:
             )
         if self.buffers is not None and not in_backward():
             self.buffers.equalize()
+        if not self.watched:
+            self._watch(module)
         for entry in self.entries:
             entry.check_owners()
         use = Use(self)
         self.open.append(use)
         use.enter()
+
+    def _watch(self, module: Module) -> None:
+        """Watch the module's parameters and buffers; at its first forward, when it is complete."""
+        self.watched = True
+        if self.group.size > 1:
+            self.repeats.watch()
+        if self.buffers is None:
+            self.buffers = Buffers(module, self.group, every=False)
 
     def after_forward(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         """Give the gathered parameters up; also after an error."""

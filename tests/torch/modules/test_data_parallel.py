@@ -247,15 +247,6 @@ def test_refused(world, ranks, kind, text, call):
 
 
 @pytest.mark.counts(lambda n: n > 1)
-def test_divided_modules_cannot_be_copied(world, ranks):
-    def program(group):
-        with pytest.raises(TypeError, match="cannot be copied"):
-            copy.deepcopy(dt.fully_shard(nn.Linear(2, 2), line(group)))
-
-    world.run(ranks, program)
-
-
-@pytest.mark.counts(lambda n: n > 1)
 def test_ranks_with_different_modules(world, ranks):
     def program(group):
         for wrap in (dt.data_parallel, dt.fully_shard):
