@@ -43,7 +43,7 @@ _OF_SHAPE = frozenset(
 _OF_ITSELF = frozenset(
     {"__dir__", "_has_compatible_shallow_copy_type", "_is_view", "backward", "data_ptr"}
     | {"element_size", "get_device", "is_complex", "is_conj", "is_floating_point", "is_inference"}
-    | {"is_neg", "is_pinned", "is_shared", "is_signed", "new_tensor"}
+    | {"is_neg", "is_pinned", "is_shared", "is_signed"}
     | {"register_post_accumulate_grad_hook", "requires_grad_", "result_type", "retain_grad"}
 )
 #: Attributes that are made of the elements.
