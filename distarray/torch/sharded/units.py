@@ -225,6 +225,20 @@ class Unit:
 
         return finish
 
+    def gathered(self, places: Sequence[int], parts: Sequence[Tensor | None]) -> list[Tensor]:
+        """Tensors of which each rank has the rows that it has of some parameters; collective."""
+        found = []
+        for place, part in zip(places, parts, strict=True):
+            entry = self.entries[place]
+            if part is None:
+                found.append(entry.zeros())
+            elif entry.rows:
+                flat = talk.gathered(part.reshape(-1), self.group, 0, entry.counts)
+                found.append(flat.view(entry.shape))
+            else:
+                found.append(part)
+        return found
+
     def _finished(self, place: int, total: Tensor) -> Tensor:
         total = total.view(self.entries[place].part_shape)
         return total.div_(self.group.size) if self.mean else total
