@@ -7,7 +7,8 @@ the values tells the two apart. They are compared in the first backward pass, wh
 message then, and nothing afterwards.
 """
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,7 @@ from distarray.comm import DeviceMesh
 from distarray.errors import DivergenceError
 from distarray.torch.bridge.plain import is_part
 from distarray.torch.collectives.passes import at_end_of_backward, in_backward
+from distarray.torch.parameters.placed import averaged_by, placed_as
 
 __all__ = ["compare_gradients"]
 
@@ -59,12 +61,21 @@ class _Comparison:
 
     def watch(self, name: str, parameter: Tensor) -> None:
         """Look at the gradients of a parameter."""
-        self.handles[name] = parameter.register_hook(partial(self._arrived, name))
+        arrived = partial(self._arrived, name, weakref.ref(parameter))
+        self.handles[name] = parameter.register_hook(arrived)
 
-    def _arrived(self, name: str, grad: Tensor) -> None:
+    def _is_replica(self, parameter: Tensor) -> bool:
+        """Whether the ranks have not been given it to average, or to divide, meanwhile."""
+        ranks, placed = set(self.mesh.group.world_ranks), placed_as(parameter)
+        divided = set() if placed is None else placed.around.holders & ranks
+        return len(averaged_by(parameter) & ranks) < 2 and len(divided) < 2
+
+    def _arrived(self, name: str, parameter: Callable[[], Tensor], grad: Tensor) -> None:
         plain = grad.layout is torch.strided and type(grad) is torch.Tensor
         if not (plain and in_backward() and name in self.handles):
             return  # a distributed one is of the whole
+        if not self._is_replica(parameter()):
+            return
         if not self.found:
             at_end_of_backward(self._finish)
         values = grad.detach()
