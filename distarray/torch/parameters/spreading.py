@@ -150,9 +150,7 @@ def own_part(value: Tensor, placed: "Placed") -> Tensor:
         value = distributed(value)
     if type(value) is DistTensor:
         return _moved(value, placed).reshape(placed.local_shape())
-    section = tuple([slice(a, b) for a, b in placed.spans])
-    part = value.reshape(placed.layout.shape)[section].reshape(placed.local_shape())
-    return part.clone(memory_format=torch.contiguous_format)
+    return _section(value, placed)
 
 
 def _moved(value: DistTensor, placed: "Placed") -> Tensor:
@@ -164,6 +162,25 @@ def _moved(value: DistTensor, placed: "Placed") -> Tensor:
                 f"{placed.called} is on {placed.mesh!r}, and a tensor of {value.mesh!r} would not "
                 "get its gradient: compute it on the parameter's mesh"
             )
-        array = value.detach().to_array().redistribute(placed.mesh, placed.layout.placements)
-        value = of_array(array)
+        return _of_other_mesh(value.detach(), placed)
     return autograd.left(autograd.redistributed(value, placed.layout))
+
+
+def _of_other_mesh(value: DistTensor, placed: "Placed") -> Tensor:
+    """The part of a tensor on another mesh.
+
+    Each group of ranks may have a mesh of its own, as replicas of a tensor-parallel model have. No
+    exchange goes to several meshes at once: the tensor becomes whole on its own one then.
+    """
+    ours, theirs = placed.mesh.group.world_ranks, value.mesh.group.world_ranks
+    if value.mesh.coords is None or sorted(ours) == sorted(theirs):
+        array = value.to_array().redistribute(placed.mesh, placed.layout.placements)
+        return autograd.left(autograd.redistributed(of_array(array), placed.layout))
+    return _section(value.full_tensor(), placed)
+
+
+def _section(whole: Tensor, placed: "Placed") -> Tensor:
+    """This rank's part of what it has whole, in memory of its own."""
+    section = tuple([slice(a, b) for a, b in placed.spans])
+    part = whole.reshape(placed.layout.shape)[section].reshape(placed.local_shape())
+    return part.clone(memory_format=torch.contiguous_format)
