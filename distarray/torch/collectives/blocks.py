@@ -12,6 +12,7 @@ from torch import Tensor
 from distarray.layout.placement import Fold
 from distarray.torch.bridge import counting
 from distarray.torch.bridge.refusals import checked_tensor
+from distarray.torch.bridge.transforms import refuse_wrapped
 from distarray.typing import Array
 
 __all__ = ["foldable", "folded_back", "folds_in_place", "movable", "moved_back", "plain", "refill"]
@@ -117,6 +118,7 @@ def moved_back(result: Array, like: Tensor) -> Tensor:
 
 
 def _to_host(tensor: Tensor) -> Array:
+    refuse_wrapped((tensor,))
     if counting.watching and tensor.device.type != "cpu":
         counting.record("d2h", tensor.nbytes)
     block: Array = tensor.numpy(force=True)

@@ -20,6 +20,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from distarray.array.movement import moved, settled
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Fold, Layout, Partial, Replicate, Shard
+from distarray.torch.bridge.transforms import Differentiable
 from distarray.torch.collectives import conversations as talk
 from distarray.torch.collectives.blocks import movable, moved_back
 
@@ -80,7 +81,7 @@ def _backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Any, ...]:
 
 _made: Any = type(
     "Carry",
-    (torch.autograd.Function,),
+    (Differentiable,),
     {"forward": staticmethod(_forward), "backward": staticmethod(_backward)},
 )
 _carry: Any = _made.apply
@@ -124,7 +125,7 @@ def _step_across(ctx: FunctionCtx, tensor: Tensor, mesh: DeviceMesh, route: Rout
 
 _crossing: Any = type(
     "Border",
-    (torch.autograd.Function,),
+    (Differentiable,),
     {"forward": staticmethod(_step_across), "backward": staticmethod(_backward)},
 )
 _across: Any = _crossing.apply
@@ -141,6 +142,8 @@ def carried(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> Tenso
     """
     if src is dst or mesh.coords is None:
         return tensor
+    if tensor.is_meta:  # without values, as torch asks for shapes
+        return tensor.new_empty(dst.local_shape(mesh.coords))
     if src.ats:
         tensor, src = _from_coordinate(tensor, mesh, src)
     if src.partials:

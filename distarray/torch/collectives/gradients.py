@@ -15,6 +15,7 @@ from torch.autograd.function import FunctionCtx
 
 from distarray.comm.group import Group
 from distarray.layout.placement import Fold
+from distarray.torch.bridge.transforms import Differentiable
 from distarray.torch.collectives import conversations as talk
 
 __all__ = [
@@ -62,7 +63,7 @@ def _function(
         return ctx.context.copy().run(backward, grad, ctx.rest), *(None,) * arguments
 
     methods = {"forward": staticmethod(run), "backward": staticmethod(gradient)}
-    made: Any = type(name, (torch.autograd.Function,), methods)
+    made: Any = type(name, (Differentiable,), methods)
     apply: Apply = made.apply
     return apply
 
@@ -158,7 +159,7 @@ def _extreme_gradient(ctx: FunctionCtx, grad: Tensor) -> tuple[Any, ...]:
 
 _made: Any = type(
     "Extreme",
-    (torch.autograd.Function,),
+    (Differentiable,),
     {"forward": staticmethod(_extreme), "backward": staticmethod(_extreme_gradient)},
 )
 #: MIN, MAX and PROD.

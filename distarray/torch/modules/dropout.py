@@ -15,6 +15,7 @@ from torch.nn import Module
 
 from distarray.comm import DeviceMesh, current_world
 from distarray.layout import Layout
+from distarray.torch.bridge.transforms import refuse_wrapped, transforming
 from distarray.torch.collectives.conversations import verify_replicas
 from distarray.torch.collectives.passes import uncompiled
 from distarray.torch.tensor.activations import Activation, laid_out
@@ -94,6 +95,7 @@ def share_random_numbers(module: Module, mesh: DeviceMesh) -> None:
 
 @uncompiled
 def _draw_alike(module: Module, args: tuple[Any, ...]) -> None:
+    refuse_wrapped((*args, *module.parameters()) if transforming() else ())
     if not module.training or getattr(_under_way, "module", None) is not None:
         return
     # This draws from torch's generator itself, so that no two forwards begin alike.

@@ -9,11 +9,13 @@ from torch.nn import Module
 
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.errors import MeshError
+from distarray.torch.modules.agreeing import compare_gradients
 from distarray.torch.modules.dropout import install_dropout, share_random_numbers
 from distarray.torch.modules.handing import ParallelStyle
 from distarray.torch.modules.heads import check_heads
 from distarray.torch.parameters.checks import agree_on_parameters, check_parameters, owners
 from distarray.torch.parameters.distribute import place_rest
+from distarray.torch.parameters.placed import placed_as
 
 __all__ = ["parallelize_module"]
 
@@ -97,7 +99,9 @@ def parallelize_module(
     agree_on_parameters(module, mesh, error, told)
     for _, part, style in matched:
         style.apply(part, mesh, src_data_rank)
+    left = [name for name, p in module.named_parameters() if placed_as(p) is None]
     place_rest(module, mesh, src_data_rank)
+    compare_gradients(module, left, mesh)
     for part in module.modules():
         install_dropout(part, mesh)
     share_random_numbers(module, mesh)

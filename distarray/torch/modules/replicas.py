@@ -304,12 +304,22 @@ class _Averager:
         if self.passing:
             self.versions.clear()
             self.finish()  # a pass that ended in an error
-        if any(where.get(name) is not p for where, name, p in self.places):
-            self.find()  # some were replaced since
+        if self._are_replaced():
+            self.find()
         if any(p.requires_grad and id(p) not in self.watched for p in self.parameters):
             self.watch()
         if self.buffers is not None and not self.paused:
             self.buffers.equalize()
+
+    def _are_replaced(self) -> bool:
+        """Whether the module has other parameters now.
+
+        What stands in their place for one call, as in ``torch.func.functional_call``, and has been
+        computed, passes its gradient on to what it was computed from.
+        """
+        found = [where.get(name) for where, name, _ in self.places]
+        others = [x for x, (_, _, p) in zip(found, self.places, strict=True) if x is not p]
+        return bool(others) and all(x is None or x.is_leaf for x in others)
 
     def after_forward(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         """Hang hooks on the output, which learn of the backward pass before the first gradient."""

@@ -85,7 +85,9 @@ def check_apart(root: Module, call: str, ranks: set[int], averaging: bool) -> No
             raise ValueError(
                 f"{call}: {name} is cut over the same ranks, as {placed.around.layout}; the mean "
                 "would mix the gradients of different rows. Average over another dimension of "
-                "the mesh; fully_shard and the parallel styles finish gradients over their own"
+                "the mesh, or call data_parallel on the modules that have no such parameter (all "
+                "but the experts, where ExpertParallel is given each rank's own tokens); "
+                "fully_shard and the parallel styles finish gradients over their own"
             )
         if not averaging and len(ranks & averaged_by(tensor)) > 1:
             raise ValueError(

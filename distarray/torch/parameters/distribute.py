@@ -15,12 +15,15 @@ from distarray.config import config
 from distarray.errors import LayoutError
 from distarray.layout import Layout, Placement
 from distarray.torch.bridge.plain import is_part, local_of, plainly
+from distarray.torch.bridge.transforms import refuse_wrapped
 from distarray.torch.collectives import conversations as talk
 from distarray.torch.collectives.blocks import movable, moved_back
 from distarray.torch.collectives.carrying import Route, carry, gradient_layout
 from distarray.torch.parameters.guards import take_whole_states, watch_optimizers
+from distarray.torch.parameters.memory import watch_memory
 from distarray.torch.parameters.placed import Placed, averaged_by, placed_as, placed_of
 from distarray.torch.parameters.spreading import KEY, own_part
+from distarray.torch.parameters.transforms import watch_transforms
 from distarray.torch.tensor import autograd
 from distarray.torch.tensor.dist_tensor import DistTensor
 from distarray.typing import Placements
@@ -179,6 +182,8 @@ def remember(module: Module, name: str, tensor: Tensor, placed: Placed) -> None:
     placed.called = f"{type(module).__name__}.{name}"
     placed.note_on(tensor)
     watch_optimizers()
+    watch_transforms()
+    watch_memory()
     take_whole_states(module)
 
 
@@ -283,6 +288,7 @@ def used(module: Module, name: str, alike: Sequence[int], layout: Layout | None 
             return None
     placed = placed_of(module)[name]
     if placed.cutting and not is_part(tensor):
+        refuse_wrapped((tensor,))
         tensor = _part_of_other(tensor, placed)
     here = placed.layout
     route = _route(here, here if layout is None else layout, tuple(alike))

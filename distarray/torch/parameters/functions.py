@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from distarray.torch.bridge.plain import is_part, local_of, plainly
+from distarray.torch.bridge.transforms import transforming
 from distarray.torch.parameters.spreading import (
     as_part,
     distributed,
@@ -42,7 +43,7 @@ _OF_SHAPE = frozenset(
 _OF_ITSELF = frozenset(
     {"__dir__", "_has_compatible_shallow_copy_type", "_is_view", "backward", "data_ptr"}
     | {"element_size", "get_device", "is_complex", "is_conj", "is_floating_point", "is_inference"}
-    | {"is_neg", "is_pinned", "is_shared", "is_signed", "new_tensor"}
+    | {"is_neg", "is_pinned", "is_shared", "is_signed"}
     | {"register_post_accumulate_grad_hook", "requires_grad_", "result_type", "retain_grad"}
 )
 #: Attributes that are made of the elements.
@@ -94,6 +95,8 @@ def _of_shape(func: Func, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _kept(func: Func, args: Args, kwargs: Kwargs) -> Any:
+    if transforming():
+        return _of_whole(func, args, kwargs)
     part = args[0] if args else kwargs["input"]
     with plainly():
         found = func(*args, **kwargs)
@@ -131,6 +134,8 @@ def _each(func: Func, args: Args, kwargs: Kwargs) -> Any:
 
     Rows of parts are computed here, of this rank's parts; rows without any go to torch.
     """
+    if transforming():
+        return _of_whole(func, args, kwargs)
     lists = [x for x in (*args, *kwargs.values()) if isinstance(x, (list, tuple))]
     acts = [_act_for_row(row) for row in zip(*lists)]
     results: list[Any] = [None] * len(acts)

@@ -130,6 +130,8 @@ class Part(torch.Tensor):  # type: ignore[misc]
 
     redistribute = _by_whole("redistribute")
     to_array = _by_whole("to_array")
+    new = _by_whole("new")
+    new_tensor = _by_whole("new_tensor")
     numpy = _by_whole("numpy")
     tolist = _by_whole("tolist")
     __array__ = _by_whole("__array__")

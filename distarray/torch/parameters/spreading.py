@@ -15,6 +15,7 @@ from distarray.comm import DeviceMesh
 from distarray.errors import MeshError
 from distarray.layout import Layout
 from distarray.torch.bridge.plain import is_part, local_of
+from distarray.torch.bridge.transforms import Differentiable, outside, transforming
 from distarray.torch.tensor import autograd
 from distarray.torch.tensor.dist_tensor import DistTensor, of_array, of_part
 
@@ -63,6 +64,13 @@ def spread(part: Tensor) -> DistTensor:
 
     Its gradient comes back to the part. Where nothing is recorded, writes go to the part's memory.
     """
+    if transforming():  # which have wrapped no part
+        with outside():
+            return _spread(part)
+    return _spread(part)
+
+
+def _spread(part: Tensor) -> DistTensor:
     placed = placed_on(part)
     local = local_of(part)
     if placed.viewed is not None:
@@ -91,7 +99,7 @@ def _enter_backward(ctx: FunctionCtx, grad: Any) -> Any:
 
 _entered: Any = type(
     "Distributed",
-    (torch.autograd.Function,),
+    (Differentiable,),
     {"forward": staticmethod(_enter_forward), "backward": staticmethod(_enter_backward)},
 )
 _enter: Any = _entered.apply
@@ -142,9 +150,7 @@ def own_part(value: Tensor, placed: "Placed") -> Tensor:
         value = distributed(value)
     if type(value) is DistTensor:
         return _moved(value, placed).reshape(placed.local_shape())
-    section = tuple([slice(a, b) for a, b in placed.spans])
-    part = value.reshape(placed.layout.shape)[section].reshape(placed.local_shape())
-    return part.clone(memory_format=torch.contiguous_format)
+    return _section(value, placed)
 
 
 def _moved(value: DistTensor, placed: "Placed") -> Tensor:
@@ -156,6 +162,25 @@ def _moved(value: DistTensor, placed: "Placed") -> Tensor:
                 f"{placed.called} is on {placed.mesh!r}, and a tensor of {value.mesh!r} would not "
                 "get its gradient: compute it on the parameter's mesh"
             )
-        array = value.detach().to_array().redistribute(placed.mesh, placed.layout.placements)
-        value = of_array(array)
+        return _of_other_mesh(value.detach(), placed)
     return autograd.left(autograd.redistributed(value, placed.layout))
+
+
+def _of_other_mesh(value: DistTensor, placed: "Placed") -> Tensor:
+    """The part of a tensor on another mesh.
+
+    Each group of ranks may have a mesh of its own, as replicas of a tensor-parallel model have. No
+    exchange goes to several meshes at once: the tensor becomes whole on its own one then.
+    """
+    ours, theirs = placed.mesh.group.world_ranks, value.mesh.group.world_ranks
+    if value.mesh.coords is None or sorted(ours) == sorted(theirs):
+        array = value.to_array().redistribute(placed.mesh, placed.layout.placements)
+        return autograd.left(autograd.redistributed(of_array(array), placed.layout))
+    return _section(value.full_tensor(), placed)
+
+
+def _section(whole: Tensor, placed: "Placed") -> Tensor:
+    """This rank's part of what it has whole, in memory of its own."""
+    section = tuple([slice(a, b) for a, b in placed.spans])
+    part = whole.reshape(placed.layout.shape)[section].reshape(placed.local_shape())
+    return part.clone(memory_format=torch.contiguous_format)

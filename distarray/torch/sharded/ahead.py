@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
+from distarray.torch.bridge.transforms import Differentiable
 from distarray.torch.collectives.conversations import Coming
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Landing:
         return parts
 
 
-class _Landed(torch.autograd.Function):  # type: ignore[misc]
+class _Landed(Differentiable):
     """The parts themselves; their gradients are taken from a landing.
 
     Autograd goes backward through the newest nodes first. This node is made before all others of a

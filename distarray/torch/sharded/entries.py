@@ -1,5 +1,6 @@
 """One parameter of a unit: its rows, divided among the ranks, and what each rank sends."""
 
+import copy
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -10,15 +11,18 @@ from torch.nn import Module
 
 from distarray.errors import LayoutError
 from distarray.torch.bridge.plain import is_part, local_of, plainly
+from distarray.torch.bridge.transforms import refuse_wrapped
 from distarray.torch.collectives import conversations as talk
 from distarray.torch.parameters.distribute import become, remember
 from distarray.torch.parameters.parts import guard
 from distarray.torch.parameters.placed import Placed, placed_of
 from distarray.torch.parameters.spreading import placed_on
 
-__all__ = ["Entry", "packed"]
+__all__ = ["ENTRY", "Entry", "packed"]
 
 
+#: The attribute of a parameter with its entry in a unit.
+ENTRY = "_distarray_entry"
 #: Parameters of fewer bytes travel together.
 ALONE_FROM = 1 << 18
 
@@ -69,6 +73,15 @@ class Entry:
             inner = prod(self.shape[1:])
             self.counts = tuple([rows * inner for rows in self.rows])
 
+    def copied(self, memo: dict[int, Any]) -> "Entry":
+        """The entry of a copy of the modules, of which `memo` knows what is copied already."""
+        found = copy.copy(self)
+        found.parameter = copy.deepcopy(self.parameter, memo)
+        found.owners = [(copy.deepcopy(module, memo), name) for module, name in self.owners]
+        found.around = copy.deepcopy(self.around, memo)
+        setattr(found.parameter, ENTRY, found)
+        return found
+
     def divide(self, rank: int, around: Placed) -> None:
         """Keep this rank's rows; `around` is the layout of all ranks' rows."""
         self.around = around
@@ -92,6 +105,7 @@ class Entry:
             found = module._parameters.get(name)
             if found is self.parameter:
                 continue
+            refuse_wrapped((found,))
             if found is None or not self._lies_as(found):
                 called = placed_on(self.parameter).called
                 raise RuntimeError(

@@ -6,6 +6,7 @@ parameter that is read from its module is whole. A reentrant checkpoint runs a b
 own through the tensors that it made, and leaves gradients on the parameters that it found.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -114,6 +115,10 @@ class _Parameters(dict[str, Tensor]):
     def __init__(self, parameters: dict[str, Tensor]) -> None:
         super().__init__(parameters)
         self.finders: dict[str, Callable[[], Tensor | None]] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_Parameters":
+        """Those of a copy, for which its own unit will find them."""
+        return _Parameters({name: copy.deepcopy(p, memo) for name, p in self.items()})
 
     def __getitem__(self, name: str) -> Tensor:
         find = self.finders.get(name)

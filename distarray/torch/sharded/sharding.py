@@ -6,8 +6,6 @@ a unit are gathered for its forward, given up, gathered again for its backward, 
 go to the ranks that own the rows.
 """
 
-from weakref import WeakKeyDictionary
-
 import torch
 from torch import Tensor
 from torch.nn import Module
@@ -21,16 +19,14 @@ from distarray.torch.parameters.buffers import Buffers
 from distarray.torch.parameters.checks import check_apart, check_parameters, check_replicas
 from distarray.torch.parameters.distribute import place_rest, surround
 from distarray.torch.parameters.placed import Placed, placed_of
-from distarray.torch.sharded.entries import Entry
+from distarray.torch.sharded.entries import ENTRY, Entry
 from distarray.torch.sharded.units import Unit
 
 __all__ = ["fully_shard"]
 
 
-#: The attribute of a parameter with its entry in a unit.
-_ENTRY = "_distarray_entry"
-
-_UNITS: "WeakKeyDictionary[Module, Unit]" = WeakKeyDictionary()
+#: The attribute of a module with its unit.
+_UNIT = "_distarray_unit"
 
 
 def fully_shard(
@@ -143,8 +139,8 @@ def fully_shard(
     unit = Unit(entries, group, type(module).__name__, fold == "avg", keep, ahead)
     unit.buffers = Buffers(module, group, every=False)
     for entry in entries:
-        setattr(entry.parameter, _ENTRY, entry)
-    _UNITS[module] = unit
+        setattr(entry.parameter, ENTRY, entry)
+    module.__dict__[_UNIT] = unit
     module.register_forward_pre_hook(unit.before_forward, prepend=True)
     module.register_forward_hook(unit.after_forward, always_call=True)
     return module
@@ -155,7 +151,7 @@ def _check(module: Module, fold: str) -> None:
         raise TypeError(f"fully_shard takes a torch.nn.Module, not {type(module).__name__}")
     if fold not in ("avg", "sum"):
         raise ValueError(f"fully_shard: fold is 'avg' or 'sum', not {fold!r}")
-    if module in _UNITS:
+    if _UNIT in vars(module):
         raise ValueError(f"fully_shard: {type(module).__name__} is sharded already")
     check_parameters(module, "fully_shard")
     check_replicas(module, "fully_shard")
@@ -180,7 +176,7 @@ def _entries(module: Module, mesh: DeviceMesh, dim: int) -> list[Entry]:
         for name, parameter in part._parameters.items():
             if parameter is None:
                 continue
-            known: Entry | None = getattr(parameter, _ENTRY, None)
+            known: Entry | None = getattr(parameter, ENTRY, None)
             if known is None:
                 places.setdefault(id(parameter), ([], parameter))[0].append((part, name))
             elif (part, name) not in known.owners:

@@ -82,13 +82,19 @@ class Unit:
         self._versions: list[int] = []
         self.buffers: Buffers | None = None
         self.repeats = Repeats(self)
-        if group.size > 1:
-            self.repeats.watch()
+        self.watched = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Unit":
+        """The unit of a copy of the module, which is not complete yet."""
+        if self.open:
+            raise RuntimeError(f"fully_shard: {self.name} cannot be copied within its forward")
+        entries = [entry.copied(memo) for entry in self.entries]
+        return Unit(entries, self.group, self.name, self.mean, self.keep, self.ahead)
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            f"fully_shard: {self.name} cannot be copied or pickled, for each rank has a part of "
-            "it; copy it before sharding, or take distarray.torch.module_state(module)"
+            f"fully_shard: {self.name} cannot be pickled, for each rank has a part of it; save "
+            "model.state_dict(), or take distarray.torch.module_state(module)"
         )
 
     # -- moving -------------------------------------------------------------------------------
@@ -219,6 +225,20 @@ class Unit:
 
         return finish
 
+    def gathered(self, places: Sequence[int], parts: Sequence[Tensor | None]) -> list[Tensor]:
+        """Tensors of which each rank has the rows that it has of some parameters; collective."""
+        found = []
+        for place, part in zip(places, parts, strict=True):
+            entry = self.entries[place]
+            if part is None:
+                found.append(entry.zeros())
+            elif entry.rows:
+                flat = talk.gathered(part.reshape(-1), self.group, 0, entry.counts)
+                found.append(flat.view(entry.shape))
+            else:
+                found.append(part)
+        return found
+
     def _finished(self, place: int, total: Tensor) -> Tensor:
         total = total.view(self.entries[place].part_shape)
         return total.div_(self.group.size) if self.mean else total
@@ -284,11 +304,21 @@ class Unit:
             )
         if self.buffers is not None and not in_backward():
             self.buffers.equalize()
+        if not self.watched:
+            self._watch(module)
         for entry in self.entries:
             entry.check_owners()
         use = Use(self)
         self.open.append(use)
         use.enter()
+
+    def _watch(self, module: Module) -> None:
+        """Watch the module's parameters and buffers; at its first forward, when it is complete."""
+        self.watched = True
+        if self.group.size > 1:
+            self.repeats.watch()
+        if self.buffers is None:
+            self.buffers = Buffers(module, self.group, every=False)
 
     def after_forward(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         """Give the gathered parameters up; also after an error."""

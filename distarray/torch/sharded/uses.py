@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
 from distarray.torch.bridge.plain import plainly
+from distarray.torch.bridge.transforms import Differentiable
 from distarray.torch.collectives.passes import in_backward
 from distarray.torch.sharded.ahead import Landing
 from distarray.torch.sharded.notes import Notes, in_use
@@ -127,7 +128,7 @@ class Place(NamedTuple):
     parts: Sequence[Tensor]
 
 
-class _Gathered(torch.autograd.Function):  # type: ignore[misc]
+class _Gathered(Differentiable):
     """From the parts to the gathered parameters; the gradients go the other way."""
 
     @staticmethod
@@ -144,26 +145,53 @@ class _Gathered(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: FunctionCtx, *grads: Tensor | None) -> tuple[Any, ...]:
         """The gradients of the parts; None for those that are on their way."""
         landing, root = ctx.landing, ctx.use.unit.root
-        if landing is None or torch.is_grad_enabled():  # second derivatives need them at once
-            found: tuple[Any, ...] = _sent_at_once(ctx, *grads)
-            return found
-        landing.begin(_sent(ctx, grads))
+        if torch.is_grad_enabled():  # second derivatives need them at once
+            return None, None, None, *_Scattered.apply(ctx.use, ctx.places, *grads)
+        sent = _sent(ctx.use, ctx.places, grads)
+        if landing is None:
+            return None, None, None, *sent()
+        landing.begin(sent)
         if root.sent is not None:
             root.sent.settle()  # no more than two are on their way
         root.sent = landing
         return None, None, None, *(None,) * len(grads)
 
 
-def _sent(ctx: FunctionCtx, grads: Sequence[Tensor | None]) -> Callable[[], list[Tensor | None]]:
+def _sent(
+    use: Use, places: Sequence[int], grads: Sequence[Tensor | None]
+) -> Callable[[], list[Tensor | None]]:
     """Begin to send gradients to the ranks that own them; a function that waits for this rank's."""
-    use, unit = ctx.use, ctx.use.unit
-    grads = unit.repeats.taken(ctx.places, grads)
+    unit = use.unit
+    grads = unit.repeats.taken(places, grads)
     use.whole = None
     unit.release()
-    found: Callable[[], list[Tensor | None]] = unit.scatter(ctx.places, grads)
-    return found
+    return unit.scatter(places, grads)
 
 
-@torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
-def _sent_at_once(ctx: FunctionCtx, *grads: Tensor | None) -> tuple[Any, ...]:
-    return None, None, None, *_sent(ctx, grads)()
+class _Scattered(Differentiable):
+    """From the gradients of the gathered parameters to those of the parts, with a gradient.
+
+    The backward pass of the forward that the gradients come from, which follows, sums or averages
+    over the ranks what they find there; so each gets what belongs to the sum or mean, as it is.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, use: Use, places: Sequence[int], *grads: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        """This rank's gradients; None where no rank has one."""
+        ctx.use, ctx.places = use, places
+        ctx.have = [grad is not None for grad in grads]
+        return tuple(_sent(use, places, grads)())
+
+    @staticmethod
+    def backward(ctx: FunctionCtx, *parts: Tensor) -> tuple[Any, ...]:
+        """The gradients with respect to the gathered ones; collective."""
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                f"fully_shard: {ctx.use.unit.name} has no third derivatives, which create_graph="
+                "True asks for in the second backward pass; models of a plan, of "
+                "distribute_module and of data_parallel have them"
+            )
+        whole = ctx.use.unit.gathered(ctx.places, parts)
+        return None, None, *[x if own else None for x, own in zip(whole, ctx.have, strict=True)]

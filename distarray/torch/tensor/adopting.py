@@ -24,6 +24,7 @@ from distarray.torch.collectives.conversations import sent
 from distarray.torch.tensor.calls import bound, replaced, tensors_in
 from distarray.torch.tensor.filling import fill
 from distarray.torch.tensor.operands import common_mesh, is_refused
+from distarray.torch.tensor.rows import apart, has_rows
 from distarray.torch.tensor.spec import Spec
 from distarray.torch.tensor.table import Row
 
@@ -58,6 +59,8 @@ def adopting(
     error : RuntimeError
         What is raised on all ranks if others than torch may have made a plain tensor.
     """
+    if has_rows(row.name):
+        return apart(row.op, call, args, kwargs, error)
     outs, changed = _written(cls, row, args, kwargs)
     operands = tensors_in(args, kwargs)
     mesh = common_mesh(cls, row.name, operands)

@@ -13,6 +13,7 @@ from torch.autograd.function import FunctionCtx
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.layout.layout import normalize_placements
+from distarray.torch.bridge.transforms import Differentiable
 from distarray.torch.collectives.carrying import gradient_layout
 from distarray.torch.tensor.from_parts import listed
 from distarray.torch.tensor.ladder import made
@@ -26,7 +27,7 @@ __all__ = ["entered", "entered_as", "left", "redistributed", "returned", "watch"
 
 def _function(name: str, forward: Any, backward: Any) -> Any:
     functions = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    kind: Any = type(name, (torch.autograd.Function,), functions)
+    kind: Any = type(name, (Differentiable,), functions)
     return kind.apply
 
 
@@ -137,20 +138,20 @@ def _grad_layout(spec: Spec, grads: Placements | None) -> Layout:
 
 def watch(x: Any) -> None:
     """Have the gradients of a leaf laid out as it is."""
-    if x.requires_grad and x.is_leaf and not getattr(x, "_watched", False):
-        layout = gradient_layout(x._spec.layout)
-        x._watched = True
-        x.register_hook(_LaysOut(type(x), x._spec.mesh, layout))
+    if x.requires_grad and x.is_leaf and not getattr(x, "_watched", None):
+        x._watched = _LaysOut(type(x), x._spec)
+        x.register_hook(x._watched)
 
 
 class _LaysOut:
     """A hook on a leaf, which lays its gradient out."""
 
-    __slots__ = ("kind", "layout", "mesh")
+    __slots__ = ("kind", "spec")
 
-    def __init__(self, kind: Any, mesh: DeviceMesh, layout: Layout) -> None:
-        self.kind, self.mesh, self.layout = kind, mesh, layout
+    def __init__(self, kind: Any, spec: Spec) -> None:
+        self.kind, self.spec = kind, spec  # not the tensor, which has this
 
     def __call__(self, grad: Any) -> Any:
-        plain = grad.layout is not torch.strided  # sparse
-        return grad if plain else returned(grad, self.kind, self.mesh, self.layout)
+        if grad.layout is not torch.strided:  # sparse
+            return grad
+        return returned(grad, self.kind, self.spec.mesh, gradient_layout(self.spec.layout))

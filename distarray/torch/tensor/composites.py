@@ -18,7 +18,7 @@ from distarray.torch.tensor.calls import tensors_in
 from distarray.torch.tensor.filling import fill
 from distarray.torch.tensor.operands import PlainOperandError, is_refused, replicating
 
-__all__ = ["KEYS"]
+__all__ = ["KEYS", "enter"]
 
 _NAME = "TESTING_ONLY_GenericWrapper"  # a key that nothing in torch uses
 #: What distributed tensors have beside the keys of all tensors.
@@ -54,7 +54,8 @@ def _filled(op: Any, *args: Any, out: Any) -> Any:
     return out
 
 
-def _enter(op: Any, function: Callable[..., Any]) -> None:
+def enter(op: Any, function: Callable[..., Any]) -> None:
+    """Have a function called with an operator and its arguments where some are distributed."""
     _own.impl(op, uncompiled(partial(function, op)), _NAME)
 
 
@@ -62,6 +63,6 @@ _all = torch.library.Library("_", "IMPL")
 _all.fallback(torch.library.fallthrough_kernel, _NAME)
 _own = torch.library.Library("aten", "IMPL")
 for _op in _MAKING:
-    _enter(_op, _apart)
-_enter(_aten.tensor_split.tensor_indices_or_sections, _split)
-_enter(_aten.kron.out, _filled)
+    enter(_op, _apart)
+enter(_aten.tensor_split.tensor_indices_or_sections, _split)
+enter(_aten.kron.out, _filled)

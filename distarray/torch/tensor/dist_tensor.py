@@ -14,9 +14,11 @@ from distarray.layout import Layout, Placement
 from distarray.torch.bridge.sharing import block_of, to_torch
 from distarray.torch.collectives.passes import left_alone, uncompiled, watching
 from distarray.torch.tensor import autograd
+from distarray.torch.tensor.data import taken_over
 from distarray.torch.tensor.from_parts import layout_of_parts, normalized
 from distarray.torch.tensor.ladder import dispatch, made
 from distarray.torch.tensor.moved_views import current
+from distarray.torch.tensor.operands import PlainOperandError, is_refused
 from distarray.torch.tensor.spec import Spec, contiguous_strides, strides_like
 from distarray.typing import Array, Placements
 
@@ -265,6 +267,52 @@ class DistTensor(torch.Tensor, metaclass=_Kinds):  # type: ignore[misc]
         super().requires_grad_(requires_grad)
         autograd.watch(self)
         return self
+
+    #: What it holds, without gradients; another one can be assigned.
+    data = property(torch.Tensor.data.__get__, taken_over)
+
+    # -- tensors like it -----------------------------------------------------------------------
+
+    @uncompiled
+    def new_tensor(
+        self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> "DistTensor":
+        """A replicated tensor of values that the program has, the same on every rank.
+
+        Parameters
+        ----------
+        data : array_like
+            Numbers, lists of them, or NumPy's arrays; a distributed tensor is copied as it lies.
+        dtype, device, requires_grad
+            As for ``torch.Tensor.new_tensor``.
+
+        Raises
+        ------
+        RuntimeError
+            If it is a plain tensor, which may differ between the ranks.
+        """
+        dtype = self.dtype if dtype is None else dtype
+        if hasattr(data, "to_dist_tensor"):
+            data = data.to_dist_tensor()
+        if isinstance(data, torch.Tensor) and not hasattr(data, "_spec") and is_refused(data):
+            raise PlainOperandError("new_tensor", data)
+        if hasattr(data, "_spec"):
+            found: DistTensor = data.detach().clone().to(dtype)
+        else:
+            whole = torch.tensor(
+                data, dtype=dtype, device=self.device if device is None else device
+            )
+            mesh = self._spec.mesh
+            found = of_part(whole, mesh, Layout.replicated(tuple(whole.shape), mesh.shape))
+        return found.requires_grad_(requires_grad)
+
+    def new(self, *args: Any) -> "DistTensor":
+        """As `new_tensor`, or `new_empty` where it is given a shape."""
+        if len(args) == 1 and not isinstance(args[0], (int, torch.Size)):
+            return self.new_tensor(args[0])
+        sizes = args[0] if args and isinstance(args[0], torch.Size) else args
+        found: DistTensor = self.new_empty(sizes or (0,))
+        return found
 
     # -- values --------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import torch
 
 from distarray.torch.tensor.calls import arguments
 
-__all__ = ["fill", "filling"]
+__all__ = ["fill", "filling", "turned_into"]
 
 
 def filling(row: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -44,12 +44,19 @@ def fill(target: Any, found: Any) -> None:
             f"has shape {tuple(found.shape)}; distributed tensors keep theirs"
         )
     elif hasattr(target, "_spec"):
-        target._part, target._spec = found._part, found._spec
-        torch._functionalize_unsafe_set(target, found)
-        with torch._C._DisableTorchDispatch():
-            target.as_strided_(found._spec.shape, found._spec.strides)
+        turned_into(target, found)
     else:
         _copy(target.resize_(found.shape), found)
+
+
+def turned_into(target: Any, found: Any) -> None:
+    """Let a distributed tensor have the memory and the layout of another one."""
+    target._part, target._spec = found._part, found._spec
+    if found._spec.copied:
+        target._source = found._source
+    torch._functionalize_unsafe_set(target, found)
+    with torch._C._DisableTorchDispatch():
+        target.as_strided_(found._spec.shape, found._spec.strides)
 
 
 def _copy(target: Any, found: Any) -> None:

@@ -370,7 +370,7 @@ def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceM
 def _shorten(plan: Plan, specs: Sequence[Spec], mesh: DeviceMesh) -> None:
     """Note whether calling the operator with the parts is all there is to do."""
     written = [specs[position].layout for position in plan.writes]
-    plan.skips = not all(layout.holds(mesh.coords) for layout in written)
+    plan.skips = bool(written) and not any(layout.holds(mesh.coords) for layout in written)
     moved = any(spec.copied for spec in specs) or any(plan.wanted)
     more = plan.changed or plan.before or plan.made or plan.row.draws
     if moved or more or mesh.coords is None:

@@ -56,8 +56,8 @@ __all__ = ["Decision", "Row", "composed", "families", "instead", "row_of", "rule
 #: The files of rules, one for each family of operators.
 _FAMILIES = (
     *("arranging", "attention", "convolution", "copying", "distances", "embedding", "extremes"),
-    *("factories", "fancy", "fourier", "indexing", "linear_algebra", "losses", "matmul", "norms"),
-    *("pointwise", "reductions", "restriding", "scattering", "scans", "softmax", "views"),
+    *("factories", "fancy", "foreach", "fourier", "indexing", "linear_algebra", "losses", "matmul"),
+    *("norms", "pointwise", "reductions", "restriding", "scattering", "scans", "softmax", "views"),
 )
 
 
@@ -275,4 +275,15 @@ def _default(op: Any) -> _Entry:
     """
     if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
         return _Entry(composed=op.decompose, apart=True, plain=True)
-    return _pointwise[0] if torch.Tag.pointwise in op.tags else _Entry()
+    return _pointwise[0] if _is_pointwise(op) else _Entry()
+
+
+def _is_pointwise(op: Any) -> bool:
+    """Whether an operator works element by element, as its tag says, or that of its namesake.
+
+    In forward derivatives torch calls operators of its own namespace "prims", without tags.
+    """
+    if op.namespace == "prims":
+        op = getattr(torch.ops.aten, op._schema.name.partition("::")[2], None)
+        return op is not None and any(_is_pointwise(getattr(op, x)) for x in op.overloads())
+    return torch.Tag.pointwise in op.tags

@@ -246,11 +246,33 @@ def test_refused(world, ranks, kind, text, call):
     world.run(ranks, program)
 
 
-@pytest.mark.counts(lambda n: n > 1)
-def test_divided_modules_cannot_be_copied(world, ranks):
+def test_parameters_that_are_computed_for_one_call(world, ranks):
+    """A step away on one part of the data, as meta-learning takes it, and the gradient of that."""
+
+    x = torch.linspace(-1, 1, 60, dtype=torch.float64).view(12, 5)
+
+    def small():
+        torch.manual_seed(3)
+        return nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 3)).double()
+
+    def met(model, rows):
+        first, second = (x.roll(n, 0)[rows] for n in (0, 1))
+        values = dict(model.named_parameters())
+        loss = torch.func.functional_call(model, values, (first,)).square().mean()
+        grads = torch.autograd.grad(loss, list(values.values()), create_graph=True)
+        fast = {name: p - 0.1 * g for (name, p), g in zip(values.items(), grads, strict=True)}
+        torch.func.functional_call(model, fast, (second,)).square().mean().backward()
+        return [p.grad for p in model.parameters()]
+
+    start = small()
+    reference = copy.deepcopy(start)
+    for rows in torch.arange(12).chunk(ranks):
+        wanted = met(reference, rows)  # the sum
+
     def program(group):
-        with pytest.raises(TypeError, match="cannot be copied"):
-            copy.deepcopy(dt.fully_shard(nn.Linear(2, 2), line(group)))
+        model = dt.data_parallel(copy.deepcopy(start), line(group))
+        for grad, other in zip(met(model, torch.arange(12).chunk(group.size)[group.rank]), wanted):
+            torch.testing.assert_close(grad, other / group.size)
 
     world.run(ranks, program)
 

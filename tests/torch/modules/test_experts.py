@@ -130,6 +130,31 @@ def test_tokens_that_are_cut(world, ranks, count, tokens, local):
     world.run(ranks, program)
 
 
+def test_what_is_not_an_expert_is_averaged_by_itself(world, ranks):
+    """The way out where data_parallel refuses the model; its rest is averaged, or divided."""
+    start, x, _, _, reference = began(5, 12)
+
+    def divided(group):
+        plan = {"experts": dt.ExpertParallel(input_layouts=Shard(0))}
+        model = dt.parallelize_module(copy.deepcopy(start), line(group), plan)
+        dt.fully_shard(model.gate, line(group), fold="sum")
+        model(x.tensor_split(group.size)[group.rank]).square().sum().backward()
+        assert same_gradients(model, reference)
+
+    def program(group):
+        divided(group)
+        plan = {"experts": dt.ExpertParallel(input_layouts=Shard(0))}
+        model = dt.parallelize_module(copy.deepcopy(start), line(group), plan)
+        if group.size > 1:
+            with pytest.raises(ValueError, match="modules that have no such parameter"):
+                dt.data_parallel(model, line(group), fold="sum")
+        dt.data_parallel(model.gate, line(group), fold="sum")
+        model(x.tensor_split(group.size)[group.rank]).square().sum().backward()
+        assert same_gradients(model, reference)
+
+    world.run(ranks, program)
+
+
 def tokens_of(rank, ranks, tokens):
     """Where a rank's tokens begin and end: the last ranks have one, the first all others."""
     ends = [max(0, tokens - left) for left in range(ranks)][::-1]
@@ -182,11 +207,12 @@ def test_a_step_after_steps(world, ranks):
 
 @pytest.mark.counts(lambda ranks: ranks > 1)
 def test_messages(world, ranks):
-    """As the docstring has them."""
+    """As the docstring has them, once the gradient of the gate has been compared."""
     start, x, *_ = began(12, 60)  # some for every rank
 
     def counted(group, plan):
         model = dt.parallelize_module(copy.deepcopy(start), line(group), plan)
+        model(x.clone()).square().sum().backward()
         with trace() as forward:
             loss = model(x.clone().requires_grad_()).square().sum()
         with trace() as backward:

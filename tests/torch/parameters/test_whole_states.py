@@ -13,7 +13,7 @@ from torch import nn
 import distarray.torch as dt
 from distarray import Shard
 from tests.torch.models import close, drawn, filled, line
-from tests.torch.parameters.test_outside import LAYOUTS, crossed, made, whole
+from tests.torch.parameters.test_outside import LAYOUTS, PLAN, crossed, made, whole
 
 PAIRS = [("rows", "a plan"), ("a plan", "columns"), ("columns", "both"), ("both", "rows")]
 
@@ -76,6 +76,34 @@ def test_states_are_of_the_whole(world, ranks, source, target):
                 again.load_state_dict(copy.deepcopy(states[1]))
                 trained(second, again)
                 assert same(second, alone)
+
+    world.run(ranks, program)
+
+
+def replicas(model, group):
+    """Cut over the ranks of each row of a mesh, and averaged over its columns."""
+    mesh = crossed(group)
+    return dt.data_parallel(dt.parallelize_module(model, mesh["tp"], PLAN), mesh, "dp")
+
+
+@pytest.mark.parametrize("source", ["both", "rows", replicas])
+@pytest.mark.parametrize("target", ["both", "rows", replicas])
+def test_states_go_to_meshes_of_some_of_the_ranks(world, ranks, source, target):
+    """Each row of ranks has a mesh of its own; no exchange between several meshes is waited for."""
+    alone = made()
+    lone = torch.optim.AdamW(alone.parameters(), lr=0.1)
+    trained(alone, lone)
+
+    def program(group):
+        first, second = (LAYOUTS.get(kind, kind)(made(), group) for kind in (source, target))
+        optimizer, again = (torch.optim.AdamW(m.parameters(), lr=0.1) for m in (first, second))
+        optimizer.load_state_dict(copy.deepcopy(lone.state_dict()))
+        first.load_state_dict(alone.state_dict())
+        second.load_state_dict(first.state_dict())
+        again.load_state_dict(optimizer.state_dict())
+        assert same(second, alone)
+        for p, kept in zip(alone.parameters(), again.state_dict()["state"].values(), strict=True):
+            assert close(whole(kept["exp_avg"]), lone.state[p]["exp_avg"])
 
     world.run(ranks, program)
 

@@ -1,4 +1,4 @@
-"""Operators that give a tensor itself another shape: ``squeeze_``, ``t_``, ``resize_``.
+"""Operators about a tensor's shape alone, or that give it another: ``squeeze_``, ``resize_``.
 
 The tensor becomes the view that the operator without the underscore gives. Its memory, its place in
 autograd's graph and its other views stay.
@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
+from distarray.torch.tensor.filling import turned_into
 from distarray.torch.tensor.spec import contiguous_strides
-from distarray.torch.tensor.table import instead
+from distarray.torch.tensor.table import composed, instead
 
 _aten = torch.ops.aten
 #: The layer in which torch makes views share a count of versions; operators come here below it.
@@ -56,6 +57,16 @@ for _name, _view in {
     instead(f"aten.{_name}")(partial(_become, _view))
 
 
+@instead("aten.set_.source_Tensor")
+def _set(x: Any, source: Any) -> Any:
+    """Take over the memory of another one."""
+    if x.dtype is not source.dtype:
+        raise RuntimeError(f"set_: a tensor of {x.dtype} was given one of {source.dtype}")
+    with _sharing_versions():
+        turned_into(x, _aten.alias(source))
+    return x
+
+
 @instead("aten.resize_")
 def _resized(x: Any, size: Sequence[int], *, memory_format: Any = None) -> Any:
     """As long as the memory suffices, of which the tensor becomes the beginning."""
@@ -80,3 +91,16 @@ def _beginning(x: Any, shape: tuple[int, ...]) -> Any:
 @instead("aten.resize_as_")
 def _resized_as(x: Any, other: Any, *, memory_format: Any = None) -> Any:
     return _resized(x, other.shape, memory_format=memory_format)
+
+
+# -- what forward derivatives ask -----------------------------------------------------------------
+
+
+@composed("aten.is_same_size", plain=True)
+def _same_shape(x: Any, other: Any) -> bool:
+    return bool(x.shape == other.shape)
+
+
+@composed("aten._has_same_storage_numel", plain=True)
+def _same_count(x: Any, other: Any) -> bool:
+    return bool(x.numel() == other.numel())
