@@ -196,6 +196,7 @@ def test_a_report_prints_as_its_profile(world, ranks):
     def program(group):
         with distarray.profile() as p:
             float(np.ones(100_000).sum())
+        assert repr(p) == f"<Profile: {repr(p.report)[1:-1]}>"
         return str(p), str(p.report), repr(p.report), p.report._repr_html_()
 
     for found in world.run(ranks, program):
