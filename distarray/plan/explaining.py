@@ -189,6 +189,7 @@ class Explanation:
             f"<figure><figcaption>{number}. {step.kind}</figcaption>"
             f"{''.join(map(layout_svg, step.route))}</figure>"
             for number, step in enumerate(self.steps[:_LISTED], 1)
+            if step.route
         ]
         return described(self.title, self._lines(), "".join(pictures) or layout_svg(self.result))
 

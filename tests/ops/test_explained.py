@@ -265,6 +265,7 @@ def test_of_a_sort_a_bound_is_explained(world, ranks, dtype, values):
                     result = function(x)
                 assert plan.result.placements == result.layout.placements
                 assert plan.nbytes >= result.to_local().nbytes
+                assert plan._repr_html_().count("<svg") == 1  # of the result
                 found.append(
                     (
                         sum(
