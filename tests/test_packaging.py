@@ -144,6 +144,12 @@ def test_one_version_everywhere():
     assert f"## {version} " in (ROOT / "CHANGELOG.md").read_text()
 
 
+def test_a_notebook_can_change_the_number_of_its_ranks():
+    """`%distarray ranks` saves a checkpoint, whose chunks carry checksums."""
+    named = {re.split("[<>=]", name)[0] for name in PROJECT["optional-dependencies"]["notebook"]}
+    assert "google-crc32c" in named
+
+
 def test_the_recipe_needs_what_the_package_needs():
     recipe = (ROOT / "conda/recipe.yaml").read_text()
     run_needs = recipe.partition("  run:\n")[2].partition("\ntests:")[0]

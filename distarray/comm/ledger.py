@@ -28,6 +28,7 @@ __all__ = [
     "record",
     "size_text",
     "trace",
+    "unheard",
 ]
 
 #: The purpose of a message; becomes text only inside of traces.
@@ -225,6 +226,17 @@ def forbid_communication() -> Iterator[None]:
     """
     with _watched(_forbidden, True):
         yield
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Let groups note what a rehearsal would send; nothing is sent, traced or forbidden."""
+    token = _traces.set(())
+    try:
+        with _watched(_forbidden, False):
+            yield
+    finally:
+        _traces.reset(token)
 
 
 @contextmanager

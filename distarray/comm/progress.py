@@ -8,7 +8,7 @@ from typing import Any, TextIO
 from distarray.comm.roots import world_group
 from distarray.lazy import needs
 
-__all__ = ["BYTES", "advance", "is_watched", "progress", "stage"]
+__all__ = ["BYTES", "advance", "is_watched", "progress", "stage", "unwatched"]
 
 #: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray."
@@ -68,6 +68,16 @@ def progress(after: float = 0.5, file: TextIO | None = None) -> Iterator[None]:
     """
     make = needs("tqdm", "progress").tqdm
     token = _shower.set(None if world_group().rank else _Shower(make, after, file))
+    try:
+        yield
+    finally:
+        _shower.reset(token)
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Show nothing of what runs in the block: a rehearsal."""
+    token = _shower.set(None)
     try:
         yield
     finally:

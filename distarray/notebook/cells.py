@@ -256,7 +256,7 @@ def _install(shell: Shell) -> Rank:
     tracebacks.install(False, way="")
     config.print_gathered = True
     imports.program_builtins.__dict__.update(input=_refuse_input)
-    shell.set_hook("show_in_pager", lambda shell, page, *about: _print_page(page), 0)
+    shell.set_hook("show_in_pager", lambda shell, page, *how, **more: _print_page(page), 0)
     shell.ask_exit = _refuse_exit
     shell.Completer.use_jedi = False  # which reads the sources of libraries, for seconds
     make_program(shell, answers)

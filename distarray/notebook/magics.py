@@ -16,7 +16,7 @@ HELP = """\
 %distarray restart        new ranks, without variables
 %distarray stop           end the ranks; the next cell starts others
 %distarray local ...      a statement for the kernel alone
-%%distarray local         a cell for the kernel alone
+%%distarray local         a cell for the kernel alone; so is one that begins with %distarray local
 """
 #: Lines at the beginning of a cell that are the kernel's; the rest goes to the ranks.
 _LINES = ("%distarray", "%load_ext", "%unload_ext", "%reload_ext", "%config", "#")
@@ -45,7 +45,7 @@ class Magics:
     def redirect(self, lines: list[str]) -> list[str]:
         """A cell as one that hands itself to the ranks, but for what is the kernel's."""
         first = next((line for line in lines if line.strip()), "").split()
-        if first[:2] == [f"%%{_MAGIC}", _LOCAL]:
+        if first[:2] == [f"%%{_MAGIC}", _LOCAL] or first == [f"%{_MAGIC}", _LOCAL]:
             return lines[1 + next(i for i, line in enumerate(lines) if line.strip()) :]
         if not first or first[0].startswith(_CELLS):
             return lines

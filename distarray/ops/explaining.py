@@ -6,12 +6,16 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, grown_layout
+from distarray.array.base import operands_in
 from distarray.array.explaining import settling
 from distarray.array.probes import tiny
 from distarray.comm.ledger import size_text
 from distarray.config import config
-from distarray.layout import Layout
+from distarray.engines.folds import RULES
+from distarray.layout import Fold, Layout
+from distarray.ops import explained
 from distarray.ops.contractions.matmul import PRODUCTS, program_of
+from distarray.ops.rehearsing import rehearsal
 from distarray.plan import plan_reduction, propagate
 from distarray.plan.explaining import (
     Explanation,
@@ -33,6 +37,7 @@ _FOLDED: dict[Any, np.ufunc] = {
     np.any: np.logical_or,
     np.all: np.logical_and,
 }
+_AXES = {"axis", "keepdims"}
 
 
 def explain(function: Callable[..., Any], *operands: Any, **keywords: Any) -> Explanation:
@@ -41,13 +46,12 @@ def explain(function: Callable[..., Any], *operands: Any, **keywords: Any) -> Ex
     Parameters
     ----------
     function : callable
-        NumPy's: a ufunc, a product (`matmul`, `vecdot`, `matvec`, `vecmat`) or `sum`, `prod`,
-        `max`, `min`, `any`, `all`; or ``DistArray.redistribute``. Products of operators are
-        ``np.matmul``, sums ``np.add``.
-    *operands
+        NumPy's, of those that `distarray.ops.explained` lists: ufuncs and their methods, products,
+        reductions, scans, Fourier transforms, linear algebra, and what rearranges, joins or
+        selects; or ``DistArray.redistribute``. Products of operators are ``np.matmul``, sums
+        ``np.add``.
+    *operands, **keywords
         As for the call: at least one distributed array, all of them on one mesh.
-    **keywords
-        `axis` and `keepdims` of a reduction, `placements` of a redistribution.
 
     Returns
     -------
@@ -57,8 +61,14 @@ def explain(function: Callable[..., Any], *operands: Any, **keywords: Any) -> Ex
     Raises
     ------
     ValueError
-        For a function that decides what to send while it runs, such as a sort. What it sends is
-        seen by :func:`distarray.trace`, or :func:`distarray.profile`.
+        Where values decide what is sent, as for `unique`, with the reason; and for what is no
+        function of NumPy's. :func:`distarray.trace` around a small run, or
+        :func:`distarray.profile`, shows what is sent then.
+
+    Notes
+    -----
+    Values are taken to be ordinary: no NaN, no error. Of sorts along a dimension that is cut the
+    steps up to the samples are exact; `then` and `at_most` say what is sent at most afterwards.
 
     Examples
     --------
@@ -68,26 +78,38 @@ def explain(function: Callable[..., Any], *operands: Any, **keywords: Any) -> Ex
     >>> print(str(distarray.explain(np.matmul, a, a)).splitlines()[0])
     matmul of (512, 512), (512, 512)
     """
-    arrays = _on_one_mesh(operands)
+    name = explained.name_of(function)
+    arrays = _on_one_mesh([*operands, *keywords.values()])
     if function is DistArray.redistribute:
         return arrays[0].explain(*operands[1:], **keywords)
-    name = getattr(function, "__name__", str(function))
-    title = f"{name} of {', '.join([str(np.shape(x)) for x in operands])}"
-    if function in _FOLDED and len(operands) == 1:
+    title = f"{name} of {', '.join(_shown(operands))}"
+    if function in _FOLDED and len(operands) == 1 and not keywords.keys() - _AXES:
         return _reduction(title, _FOLDED[function], arrays[0], **keywords)
     if not keywords and function in PRODUCTS and len(arrays) == 2:
         return _product(title, function, *arrays)
     if not keywords and _is_elementwise(function, operands):
         return _elementwise(title, function, operands)
-    raise ValueError(
-        f"what {name} sends with these arguments is decided while it runs; distarray.trace() and "
-        "distarray.profile() show it, for example for a small input"
-    )
+    explained.check(function, name)
+    plan = rehearsal(title, function, operands, keywords)
+    if plan.then:
+        explained.close(plan, name, arrays)
+    return plan
+
+
+def _shown(operands: Sequence[Any]) -> list[str]:
+    """The shapes of operands, also of those in a list; not of parameters."""
+    found = []
+    for x in operands:
+        if isinstance(x, (list, tuple)) and any(isinstance(item, DistArray) for item in x):
+            found.append(f"[{', '.join(_shown(x))}]")
+        elif hasattr(x, "shape"):
+            found.append(str(x.shape))
+    return found
 
 
 def _on_one_mesh(operands: Sequence[Any]) -> list[DistArray]:
-    """The distributed arrays among operands."""
-    arrays = [x for x in operands if isinstance(x, DistArray)]
+    """The distributed arrays among operands and in lists of them."""
+    arrays: list[Any] = list(operands_in(operands))
     if not arrays or any(x.mesh is not arrays[0].mesh for x in arrays):
         raise ValueError("explain(function, *operands) takes distributed arrays, all on one mesh")
     return arrays
@@ -158,7 +180,7 @@ def _reduction(
     steps, (layout,) = _settled([x])
     made = ufunc.reduce(tiny(x.shape, x.dtype), axis=axis, keepdims=keepdims)
     plan = plan_reduction(layout, axis, keepdims, made.dtype)
-    pending = with_pending(plan.layout, plan.mesh_dims)
+    pending = with_pending(plan.layout, plan.mesh_dims, RULES[ufunc].fold or Fold.SUM)
     size = plan.dtype.itemsize
     if plan.layout.shape and plan.layout.size * size >= config.settings.replicate_below:
         return Explanation(

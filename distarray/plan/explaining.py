@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-from distarray.layout import Cut, Layout, Partial, Shard
+from distarray.layout import Cut, Fold, Layout, Partial, Shard
 from distarray.layout.pictures import described, layout_svg
 from distarray.plan.cost import moved_elements
 from distarray.plan.exchange import plan_exchange, rank_of
@@ -22,6 +22,8 @@ __all__ = [
 
 #: Ranks up to which each pair of them is looked at.
 MOST = 256
+#: Steps that are listed one by one.
+_LISTED = 12
 #: Pairs of ranks that the text names.
 _NAMED = 12
 
@@ -45,21 +47,24 @@ class Step:
     memory : int
         Bytes that it takes on the rank that needs most, to receive.
     route : tuple of Layout
-        The layouts from and to.
+        The layouts from and to; none where no array goes from one layout to another.
+    counts : list of int
+        Messages that each rank sends, as :func:`distarray.trace` counts them: a collective is one.
     """
 
     what: str
     kind: str
-    route: tuple[Layout, Layout]
+    route: tuple[Layout, ...]
     pairs: dict[tuple[int, int], int] = field(default_factory=dict)
     sent: list[int] = field(default_factory=list)
     total: float = 0.0
     memory: int = 0
+    counts: list[int] = field(default_factory=list)
 
     @property
     def messages(self) -> int:
         """Messages of all ranks; a collective counts once on each rank."""
-        return len(self.pairs) if self.kind == "exchange" else sum([n > 0 for n in self.sent])
+        return sum(self.counts)
 
 
 class Explanation:
@@ -75,6 +80,14 @@ class Explanation:
         The layout of the result.
     nbytes : int
         Bytes of the result on the rank that has most of it.
+    then : str
+        What values decide, after the steps; empty if nothing is left open.
+    at_most : int
+        Bytes that all ranks send then, at most.
+    open_result : bool
+        Whether the result's layout is not known before.
+    about_memory : str
+        What `memory` counts, in words.
 
     Examples
     --------
@@ -95,13 +108,21 @@ class Explanation:
         size_text: Callable[[int], str],
     ) -> None:
         self.title, self.result = title, result
-        self.steps = [step for step in steps if step.total]
+        self.steps = [step for step in steps if step.total or step.messages]
         self.nbytes = largest(result) * itemsize
         self._size = size_text
+        self.then, self.at_most = "", 0
+        self.open_result = False
+        self.about_memory = "at most, with the result"
+
+    def lies(self, result: Layout, itemsize: int) -> None:
+        """Say how the result is laid out."""
+        self.result, self.nbytes = result, largest(result) * itemsize
+        self.open_result = False
 
     @property
     def sent(self) -> float:
-        """Bytes that all ranks send."""
+        """Bytes that all ranks send in the steps."""
         return sum([step.total for step in self.steps])
 
     @property
@@ -116,20 +137,40 @@ class Explanation:
 
     def _lines(self) -> list[tuple[str, str]]:
         """Names and values."""
-        found = [("result", f"{list(self.result.placements)} of {self.result.shape}")]
-        if not self.steps:
+        found = []
+        if not self.open_result:
+            found.append(("result", f"{list(self.result.placements)} of {self.result.shape}"))
+        if not self.steps and not self.then:
             found.append(("sends", "nothing: every rank has what it needs"))
-        for number, step in enumerate(self.steps, 1):
-            found.append((f"step {number}", f"{step.what}: {self._told(step)}"))
-        found.append(("result a rank", self._size(self.nbytes)))
-        found.append(("memory a rank", f"{self._size(self.memory)} at most, with the result"))
+        if len(self.steps) <= _LISTED:
+            for number, step in enumerate(self.steps, 1):
+                found.append((f"step {number}", f"{step.what}: {self._told(step)}"))
+        else:
+            found += self._summary()
+        if self.then:
+            found.append(("then", f"{self.then}: at most {self._size(self.at_most)} in all"))
+        if not self.open_result:
+            found.append(("result a rank", self._size(self.nbytes)))
+        found.append(("memory a rank", f"{self._size(self.memory)} {self.about_memory}"))
+        return found
+
+    def _summary(self) -> list[tuple[str, str]]:
+        """The steps of an operation that has many, by what they are for."""
+        alike: dict[tuple[str, str], list[Step]] = {}
+        for step in self.steps:
+            alike.setdefault((step.what, step.kind), []).append(step)
+        found = []
+        for (what, kind), steps in alike.items():
+            total, messages = sum([s.total for s in steps]), sum([s.messages for s in steps])
+            text = f"{what}: {kind}, {self._size(int(total))} in all, {messages} messages"
+            found.append((f"{len(steps)} step{'s' * (len(steps) > 1)}", text))
         return found
 
     def _told(self, step: Step) -> str:
         about = "" if step.sent else "about "
         text = f"{step.kind}, {about}{self._size(int(step.total))} in all"
         if step.kind == "exchange" and step.sent:
-            text += f", {len(step.pairs)} message{'s' * (len(step.pairs) != 1)}"
+            text += f", {step.messages} message{'s' * (step.messages != 1)}"
             largest_pairs = sorted(step.pairs.items(), key=lambda item: (-item[1], item[0]))
             named = [f"{a} to {b} {self._size(n)}" for (a, b), n in largest_pairs[:_NAMED]]
             more = ", ..." if len(step.pairs) > _NAMED else ""
@@ -146,8 +187,9 @@ class Explanation:
     def _repr_html_(self) -> str:
         pictures = [
             f"<figure><figcaption>{number}. {step.kind}</figcaption>"
-            f"{layout_svg(step.route[0])}{layout_svg(step.route[1])}</figure>"
-            for number, step in enumerate(self.steps, 1)
+            f"{''.join(map(layout_svg, step.route))}</figure>"
+            for number, step in enumerate(self.steps[:_LISTED], 1)
+            if step.route
         ]
         return described(self.title, self._lines(), "".join(pictures) or layout_svg(self.result))
 
@@ -173,13 +215,14 @@ def explain_move(src: Layout, dst: Layout, itemsize: int, what: str) -> Step:
         step.total = moved_elements(src, dst) * itemsize
         step.memory = largest(dst) * itemsize if step.total else 0
         return step
-    step.sent = [0] * size
+    step.sent, step.counts = [0] * size, [0] * size
     for coords in product(*map(range, src.mesh_shape)):
         me, received = rank_of(coords, src.mesh_shape), 0
         for transfer in plan_exchange(src, dst, coords).receives:
             nbytes = transfer.size * itemsize
             step.pairs[transfer.peer, me] = step.pairs.get((transfer.peer, me), 0) + nbytes
             step.sent[transfer.peer] += nbytes
+            step.counts[transfer.peer] += 1
             received += nbytes
         step.memory = max(step.memory, received)
     step.total = sum(step.sent)
@@ -204,7 +247,7 @@ def explain_fold(src: Layout, dst: Layout, itemsize: int, what: str) -> Step:
         whole, own = [prod(layout.local_shape(coords)) * itemsize for layout in (src, dst)]
         step.sent.append(whole - own if scattered else whole)
         step.memory = max(step.memory, own if scattered else whole)
-    step.total = sum(step.sent)
+    step.total, step.counts = sum(step.sent), [1] * size
     return step
 
 
@@ -221,9 +264,10 @@ def explain_broadcast(src: Layout, dst: Layout, itemsize: int, what: str) -> Ste
         roots = sum([coords[m] == coordinate for m, coordinate in at.items()])
         step.sent.append(roots * prod(dst.local_shape(coords)) * itemsize)
     step.total = sum(step.sent)
+    step.counts = [sum([src.mesh_shape[m] > 1 for m in at])] * size
     return step
 
 
-def with_pending(layout: Layout, mesh_dims: Sequence[int]) -> Layout:
-    """A layout of contributions to a sum along some mesh dimensions."""
-    return Layout.from_cuts(layout.cuts, layout.mesh_shape, {m: Partial() for m in mesh_dims})
+def with_pending(layout: Layout, mesh_dims: Sequence[int], fold: Fold) -> Layout:
+    """A layout of contributions that are to be folded along some mesh dimensions."""
+    return Layout.from_cuts(layout.cuts, layout.mesh_shape, {m: Partial(fold) for m in mesh_dims})

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from distarray.comm.ledger import size_text
 from distarray.profiling.analysis import Report, Row
+from distarray.profiling.meeting import CLOCKS
 
 __all__ = ["WORST", "advice", "time_text"]
 
@@ -57,6 +58,16 @@ def _sentence(row: Row, report: Report) -> str:
     return (
         f"Sends {size_text(row.total('out'))} in all, all ranks being there: fewer or smaller "
         "moves of data help, such as arrays that lie alike from the beginning."
+    )
+
+
+def _measures(row: Row, report: Report) -> str:
+    """A profile within this one."""
+    if not row.notes or {note for note, *_ in row.notes} != {CLOCKS}:
+        return ""
+    return (
+        "Begins a profile within this one, for which the ranks compare their clocks: that is what "
+        "measuring costs, and not the program."
     )
 
 
@@ -183,6 +194,7 @@ def _uneven(row: Row, report: Report) -> str:
 
 
 _RULES: tuple[Callable[[Row, Report], str], ...] = (
+    _measures,
     _imports,
     _alone,
     _late,

@@ -1,14 +1,17 @@
 """From what the ranks have measured to the figures of a profile."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from html import escape
 
 from distarray.profiling.measured import Line, Part, Totals
 from distarray.profiling.statements import text_of
 
 __all__ = ["Report", "Row"]
 
+#: A report as a table; set by :mod:`distarray.profiling.table`.
+table: list[Callable[["Report"], str]] = [object.__repr__]
 #: Seconds by which a rank must come later than the others to count as late.
 _LATE = 5e-5
 _NOTHING = Totals()
@@ -111,7 +114,7 @@ class Row:
 
 
 class Report:
-    """The figures of a profile.
+    """The figures of a profile; print them for a table.
 
     Parameters
     ----------
@@ -137,6 +140,16 @@ class Report:
         }
         _compare(self.parts, self._rows)
         self.rows = sorted(self._rows.values(), key=lambda row: -row.seconds)
+
+    def __str__(self) -> str:
+        return table[0](self)
+
+    def __repr__(self) -> str:
+        ranks = f"{self.size} rank{'s' * (self.size != 1)}"
+        return f"<Report of {ranks}, {self.seconds:.3g} s, {len(self.rows)} lines; print it>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     @property
     def size(self) -> int:

@@ -11,10 +11,12 @@ from distarray.comm import Group
 from distarray.comm.pending import Pending
 from distarray.profiling.measured import Part
 
-__all__ = ["brought", "clock_offset", "serial"]
+__all__ = ["CLOCKS", "brought", "clock_offset", "serial"]
 
 #: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
+#: What the messages are for that compare clocks.
+CLOCKS = "clocks of the profile"
 #: Messages to and fro by which two clocks are compared.
 _ROUNDS = 5
 #: Seconds that a rank which has failed waits for rank 0, and rank 0 for the others.
@@ -40,20 +42,20 @@ def clock_offset(group: Group) -> float:
     told, word = np.zeros(1), np.zeros(1)
     if group.rank:
         for _ in range(_ROUNDS):
-            group.exchange([], [(0, word)], "clocks of the profile")
+            group.exchange([], [(0, word)], CLOCKS)
             told[0] = perf_counter()
-            group.exchange([(0, told)], [], "clocks of the profile")
-        group.exchange([], [(0, told)], "clocks of the profile")
+            group.exchange([(0, told)], [], CLOCKS)
+        group.exchange([], [(0, told)], CLOCKS)
         return float(told[0])
     for rank in range(1, group.size):
         best = np.inf, 0.0
         for _ in range(_ROUNDS):
             start = perf_counter()
-            group.exchange([(rank, word)], [], "clocks of the profile")
-            group.exchange([], [(rank, told)], "clocks of the profile")
+            group.exchange([(rank, word)], [], CLOCKS)
+            group.exchange([], [(rank, told)], CLOCKS)
             stop = perf_counter()
             best = min(best, (stop - start, 0.5 * (start + stop) - float(told[0])))
-        group.exchange([(rank, np.array([best[1]]))], [], "clocks of the profile")
+        group.exchange([(rank, np.array([best[1]]))], [], CLOCKS)
     return 0.0
 
 

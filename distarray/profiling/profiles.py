@@ -226,6 +226,9 @@ class Profile:
     def __str__(self) -> str:
         return "a profile that has not ended yet" if self.report is None else table(self.report)
 
+    def __repr__(self) -> str:
+        return f"<Profile: {'not ended yet' if self.report is None else repr(self.report)[1:-1]}>"
+
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"
 

@@ -4,6 +4,7 @@ from distarray.comm.ledger import size_text
 from distarray.comm.user_lines import place_of
 from distarray.profiling.advice import advice, time_text
 from distarray.profiling.analysis import Report, Row
+from distarray.profiling.analysis import table as printed
 
 __all__ = ["headline", "table"]
 
@@ -78,3 +79,6 @@ def _seconds(seconds: float) -> str:
 
 def _percent(seconds: float, report: Report) -> str:
     return f"{100 * seconds / report.seconds:5.1f}"
+
+
+printed[0] = table

@@ -300,10 +300,13 @@ def _execute(program: Program, ending: Line, answers: Answers) -> None:
     """Run the program as ``__main__``, and then what is typed."""
     names = _new_module(program)
     chance.join(answers)
-    measuring.begin(program.profile)
     if not program.prompts:
-        exec(_code(program, names), names)
+        # What cannot be read or compiled is no program to measure: an earlier page stays.
+        code = None if program.kind == "-m" else _code(program, names)
+        measuring.begin(program.profile)
+        exec(_code(program, names) if code is None else code, names)
         return
+    measuring.begin(program.profile)
     console = Console(names, ending, answers)
     if program.kind != "prompt":
         console.attempt(lambda: exec(_code(program, names), names), ends=False)

@@ -93,6 +93,13 @@ def full_on_one_rank():
     np.sum(x)  # many
 
 
+def method_without_arguments():
+    x = cut()
+    if rank == 0:
+        x.full()  # few
+    x.sum()  # many
+
+
 def only_rank_0():
     x = cut()
     if rank == 0:

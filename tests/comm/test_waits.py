@@ -25,6 +25,7 @@ ENDED = {
     "redistribute_on_one_rank": ("np.sum", "DistArray.redistribute"),
     "full_on_one_rank": ("np.sum", "DistArray.full"),
     "full_before_others_come": ("np.sum", "DistArray.full"),
+    "method_without_arguments": ("DistArray.sum", "DistArray.full"),
     "only_rank_0": (None, "np.mean"),
     "exit_on_one_rank": ("np.sum", None),
     "left_early": ("np.min", None),

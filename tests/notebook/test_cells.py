@@ -48,6 +48,10 @@ def test_cells(kernel):
     kernel.run("%distarray pull x y")
     assert kernel.run("%distarray local type(x).__name__, x.shape").text == "('ndarray', (300000,))"
     assert kernel.run("%%distarray local\nprint(float(y))").out == "44999850000.0\n"
+    assert kernel.run("%distarray local\nz = 5\nprint(z)").out == "5\n"
+    asked = kernel.run("x?")
+    assert asked.errors == []
+    assert "DistArray" in asked.out
     assert kernel.run("%distarray pull nowhere").errors == ["NameError"]
     assert "%distarray ranks N" in kernel.run("%distarray nothing").err
     assert kernel.complete("y = x.redis") == ["x.redistribute"]

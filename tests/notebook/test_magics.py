@@ -31,6 +31,7 @@ def magics(own_processes):
         ("%%bash\nls\n", "%%bash\nls\n"),
         ("\n%%distarray local\nx = 1\n", "x = 1\n"),
         ("%distarray local x = 1\n", "x = 1\n"),
+        ("\n%distarray local\nx = 1\n", "x = 1\n"),
         ("\n", "\n"),
     ],
 )

@@ -13,6 +13,7 @@ from distarray.profiling.advice import advice, time_text
 from distarray.profiling.analysis import is_gather
 from distarray.profiling.chrome import events
 from distarray.profiling.measured import Line, Moves, Part, Seen, Totals
+from distarray.profiling.meeting import CLOCKS
 from distarray.profiling.page import page
 from distarray.profiling.table import table
 
@@ -42,6 +43,14 @@ def report_of(totals, line, size=3, **more):
 
 def said(report):
     return [sentence for _, sentence in advice(report)]
+
+
+def test_a_profile_within_a_profile_is_no_fault_of_the_program(lines):
+    totals = Totals(talking=0.5, out=88, messages_out=11, notes={CLOCKS: (11, 88)})
+    assert said(report_of([totals] * 3, lines[0])) == [
+        "Begins a profile within this one, for which the ranks compare their clocks: that is what "
+        "measuring costs, and not the program."
+    ]
 
 
 def test_ranks_wait_in_a_collective_for_the_last(lines):

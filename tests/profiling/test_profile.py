@@ -192,6 +192,23 @@ def test_nothing_stays_behind(world, ranks):
     check_untouched()
 
 
+def test_a_report_prints_as_its_profile(world, ranks):
+    def program(group):
+        with distarray.profile() as p:
+            float(np.ones(100_000).sum())
+        assert repr(p) == f"<Profile: {repr(p.report)[1:-1]}>"
+        return str(p), str(p.report), repr(p.report), p.report._repr_html_()
+
+    for found in world.run(ranks, program):
+        if found is not None:
+            told, report, short, page = found
+            assert report == told
+            assert report.startswith("Profile of ")
+            assert short.startswith(f"<Report of {ranks} rank")
+            assert "\n" not in short
+            assert page.startswith("<pre>Profile of ")
+
+
 def test_an_error_keeps_what_was_measured(world, ranks):
     def fails(group, p):
         with p:

@@ -66,6 +66,18 @@ def test_a_program_of_a_few_milliseconds(mpiexec, tmp_path):
     assert (tmp_path / "p.html").exists()
 
 
+@pytest.mark.parametrize(("text", "error"), [(None, "can't open file"), ("f(", "SyntaxError")])
+def test_what_is_no_program_leaves_the_last_page(mpiexec, tmp_path, text, error):
+    (tmp_path / "profile.html").write_text("the last one")
+    if text is not None:
+        (tmp_path / "program.py").write_text(text)
+    code, said = job(mpiexec, tmp_path, "-m", "distarray", "--profile", "program.py", ranks=2)
+    assert code == 1, said
+    assert said.count(error) == 1
+    assert "Profile of" not in said
+    assert (tmp_path / "profile.html").read_text() == "the last one"
+
+
 def test_a_rank_that_raises_alone_leaves_its_page(mpiexec, tmp_path):
     text = HEAT.replace(
         "total =",

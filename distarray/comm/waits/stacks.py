@@ -23,7 +23,7 @@ __all__ = ["Look", "look"]
 #: The function in which a rank under the runner waits for the others at the end of its program.
 _AT_THE_END = "all_arrive"
 #: Variables in which functions that stand in for another one keep it.
-_STAND_INS = ("numpy_function", "ufunc", "func", "function")
+_STAND_INS = ("numpy_function", "ufunc", "func", "function", "method")
 _MOST = 240  # characters of arguments
 
 
@@ -151,7 +151,12 @@ def _call(entry: FrameType) -> tuple[str, str]:
 def _stood_for(values: dict[str, Any], otherwise: str) -> str:
     """The name of the function that a local wrapper stands in for."""
     found = [values[key] for key in _STAND_INS if callable(values.get(key))]
-    return named(found[0]) if found else otherwise
+    if not found:
+        return otherwise
+    module = str(getattr(found[0], "__module__", ""))
+    if module.startswith("distarray.array."):
+        return _of_ours(found[0].__qualname__, module, "")
+    return named(found[0])
 
 
 def _of_torch(name: str, values: dict[str, Any]) -> str:

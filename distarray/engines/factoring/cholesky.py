@@ -10,6 +10,7 @@ from distarray.comm.pending import FINISHED, Pending
 from distarray.engines.factoring.cyclic import Dealing, dealt
 from distarray.engines.factoring.lapack import divide_by_adjoint, subtract_product
 from distarray.engines.factoring.triangular import inverse_of_lower
+from distarray.engines.rehearsing.hollow import ordinary
 from distarray.layout import Box, Interval, Layout
 from distarray.typing import Array
 
@@ -89,7 +90,7 @@ def _begun(work: Array, dealing: Dealing, panel: int) -> tuple[Array, Pending]:
 def _arrived(message: Array, coming: Pending) -> Array | None:
     """The panel from its diagonal down; None if the matrix is not positive definite."""
     coming.wait()
-    return message[:-1] if bool(message[-1, 0]) else None
+    return message[:-1] if bool(ordinary(message[-1, 0], True)) else None
 
 
 def _lower(block: Array) -> Array | None:

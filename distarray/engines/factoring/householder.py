@@ -15,6 +15,7 @@ from distarray.comm import DeviceMesh
 from distarray.comm.group import Group
 from distarray.comm.progress import advance, stage
 from distarray.engines.factoring.tsqr import TallQR
+from distarray.engines.rehearsing.hollow import Hollow, Unknown
 from distarray.layout import Cut, Fold, Layout, Shard
 from distarray.typing import Array
 
@@ -128,6 +129,16 @@ def by_rows(layout: Layout) -> Layout:
     return Layout.chunked(layout.shape, layout.mesh_shape, placed)
 
 
+def _is_even(cut: Cut, columns: int) -> bool:
+    """Whether ranks that only send to one another have as many rows as a panel has columns."""
+    last = range(1 << (cut.parts.bit_length() - 1), cut.parts)
+    return all(
+        stop - max(start, j) >= min(PANEL, columns - j)
+        for j in range(0, columns, PANEL)
+        for start, stop in map(cut.interval, last)
+    )
+
+
 def factored(block: Array, layout: Layout, mesh: DeviceMesh) -> Factored:
     """Factor a matrix; collective.
 
@@ -145,6 +156,8 @@ def factored(block: Array, layout: Layout, mesh: DeviceMesh) -> Factored:
     time, the others less: for a square matrix about two thirds of the speed of an even division.
     """
     m, n = layout.shape
+    if isinstance(block, Hollow) and not _is_even(layout.cuts[0], min(m, n)):
+        raise Unknown("how few rows are left on the last ranks, panel by panel")
     result = Factored(block, layout, mesh, mesh.subgroup(layout.cuts[0].mesh_dims))
     start = result.start
     with stage("QR", -(-min(m, n) // PANEL), "panels"):

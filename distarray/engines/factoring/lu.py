@@ -22,6 +22,7 @@ from distarray.engines.factoring.lapack import (
     subtract_product,
 )
 from distarray.engines.factoring.triangular import inverse_of_lower, solve_upper
+from distarray.engines.rehearsing.hollow import host_empty, ordinary
 from distarray.layout import Fold, Layout
 from distarray.typing import Array
 
@@ -84,7 +85,7 @@ class _Elimination:
         start, stop = self.dealing.interval(panel)
         width, rows = stop - start, len(self.work) - start
         # The pivots are one more column of the same message, as whole numbers.
-        message = np.empty((width + 1, rows), self.work.dtype)
+        message = host_empty((width + 1, rows), self.work)
         owner = self.dealing.owner(panel)
         if self.mesh.rank == owner:
             place = self.dealing.place(panel)
@@ -117,11 +118,12 @@ def _arrived(message: Array, coming: Pending) -> tuple[Array, Array]:
     """The factored panel as columns in host memory, and its pivots."""
     coming.wait()
     width = len(message) - 1
-    return message[:width], message[width, :width].real.astype(np.int64)
+    pivots = ordinary(message[width, :width].real, np.arange(width))
+    return message[:width], pivots.astype(np.int64)
 
 
 def _is_singular(diagonal: Array) -> bool:
-    return bool((diagonal == 0).any())
+    return bool(ordinary((diagonal == 0).any(), False))
 
 
 def _eliminate(work: Array, dealing: Dealing) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 from distarray.array.portable import on_host
 from distarray.comm.devices import on_device
 from distarray.comm.group import Group
+from distarray.engines.rehearsing.hollow import ordinary
 from distarray.layout import Fold
 from distarray.typing import Array
 
@@ -176,7 +177,9 @@ class TallQR:
         if self._total == self._width:
             return np.ones(self._width, bool)
         inside = np.sum(np.abs(top) ** 2, axis=0)
-        likely: Array = np.asarray(_on_host(inside) > 1 - 1e-12)
+        likely: Array = np.asarray(
+            ordinary(_on_host(inside) > 1 - 1e-12, np.zeros(self._width, bool))
+        )
         if not likely.any():
             return likely
         rows = self._rows if self._with_q else _Rows(block, len(block))
@@ -262,7 +265,7 @@ def _packed(triangle: Array) -> Array:
 
 def _unpacked(buffer: Array) -> Array:
     """The rows in a message."""
-    return buffer[1 : 1 + round(float(buffer[0, 0].real))]
+    return buffer[1 : 1 + round(float(ordinary(buffer[0, 0].real, len(buffer) - 1)))]
 
 
 # -- Householder's signs --------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 
 from distarray.array import faults
 from distarray.comm import devices
+from distarray.engines.rehearsing.hollow import Hollow
 from distarray.engines.sorting.packed import packed_labels, packed_order
 from distarray.typing import Array
 
@@ -63,7 +64,9 @@ def _sure_kind(block: Array) -> Any:
     The stable ones do, and any where equal elements have equal bits.
     """
     kind = block.dtype.kind
-    if devices.on_device(block) or (kind in "biu" and block.dtype.itemsize <= 2):
+    if devices.on_device(block) or isinstance(block, Hollow):
+        return "stable"
+    if kind in "biu" and block.dtype.itemsize <= 2:
         return "stable"  # which counts the digits of small integers
     if kind in _PLAIN or (kind == "c" and equal_is_same(block)):
         return "quicksort"
