@@ -7,6 +7,7 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.array.registry import FUNCTIONS
+from distarray.config import config
 from distarray.plan.explaining import Explanation
 
 __all__ = ["EXPLAINED", "check", "close", "name_of"]
@@ -63,6 +64,7 @@ _DECIDES = {
     "eigvalsh": "how many eigenvalues nearly agree",
     "lstsq": "the rank of the matrix",
 }
+_IN_ORDER = "the order of sums under config.reproducible, in which ranks wait for one another"
 #: Functions that send nothing more once they read a value: it is their result.
 _ENDS = {"array_equal", "allclose", "cond"}
 #: Sorts: bytes that go with each element.
@@ -126,7 +128,7 @@ def close(plan: Explanation, name: str, arrays: Sequence[DistArray]) -> None:
         if x.ndim == 1:
             plan.lies(x.layout.settled(), _RIDERS[name] or x.itemsize)
         return
-    decides = _DECIDES.get(name, plan.then)
+    decides = _DECIDES.get(name, _IN_ORDER if config.settings.reproducible else plan.then)
     raise ValueError(
         f"what {name} sends here is decided by {decides}; distarray.trace() around a run on a "
         "small input shows it"

@@ -83,9 +83,10 @@ def explain(function: Callable[..., Any], *operands: Any, **keywords: Any) -> Ex
     if function is DistArray.redistribute:
         return arrays[0].explain(*operands[1:], **keywords)
     title = f"{name} of {', '.join(_shown(operands))}"
-    if function in _FOLDED and len(operands) == 1 and not keywords.keys() - _AXES:
+    in_order = config.settings.reproducible  # in which sums go from rank to rank
+    if function in _FOLDED and len(operands) == 1 and not (in_order or keywords.keys() - _AXES):
         return _reduction(title, _FOLDED[function], arrays[0], **keywords)
-    if not keywords and function in PRODUCTS and len(arrays) == 2:
+    if function in PRODUCTS and len(arrays) == 2 and not (in_order or keywords):
         return _product(title, function, *arrays)
     if not keywords and _is_elementwise(function, operands):
         return _elementwise(title, function, operands)

@@ -338,3 +338,20 @@ def test_hollow_arrays_have_shapes_and_no_values():
     for read in (lambda: bool(x[0, 0]), lambda: x[x > 1], lambda: float(x.sum()), x.tolist):
         with pytest.raises(Unknown):
             read()
+
+
+@pytest.mark.counts(lambda ranks: ranks > 1)
+def test_sums_in_order_are_not_told_as_plain_ones(world, ranks):
+    """Under `config.reproducible` ranks send other messages: told as they are, or refused."""
+
+    def program(group):
+        mesh = distarray.DeviceMesh(group, (ranks,))
+        a = distarray.distribute(numpy.ones((700 * ranks, 30)), mesh, [Shard(0)], src=None)
+        line = distarray.distribute(numpy.ones(30), mesh, src=None)
+        with distarray.config.override(reproducible=True):
+            for function, operands in ((np.matmul, (a.T, a)), (np.sum, (a,))):
+                with pytest.raises(ValueError, match="the order of sums under"):
+                    distarray.explain(function, *operands)
+            return distarray.explain(np.matmul, a, line).sent
+
+    assert set(world.run(ranks, program)) == {0}

@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from distarray.engines.contracting.tiling import Tiling
+from distarray.engines.rehearsing.hollow import ordinary
 from distarray.typing import Array, DType
 
 __all__ = ["line_product", "takes"]
@@ -75,7 +76,7 @@ def line_product(matrix: Array, line: Array, grain: int, along: bool, dtype: DTy
     found = np.empty(matrix.shape[1], dtype)
     for part in _parts(matrix, along, dtype):
         found[part] = _two_and_two(act(matrix[:, part], line, grain, dtype))
-    if not np.isfinite(found).all() or np.geterr()["under"] != "ignore":
+    if not ordinary(np.isfinite(found).all(), True) or np.geterr()["under"] != "ignore":
         np.matmul(line, matrix, dtype=dtype)  # warns or raises, which `einsum` does not
     return found
 
