@@ -86,7 +86,7 @@ def _staged(value: Any, mesh: DeviceMesh) -> Any:
     if isinstance(value, Base):
         layout, dtype = value.layout, value.dtype
         if layout.is_replicated and value.nbytes <= _KNOWN and mesh.coords is not None:
-            return wrap(np.array(value.block), layout, mesh)
+            return wrap(np.array(value.mesh.to_host(value.block)), layout, mesh)
         made = wrap(hollow(layout.local_shape(mesh.coords), dtype), layout, mesh)
         if is_natural(value):
             made._natural = made.block
