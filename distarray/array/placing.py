@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import wraps
 from inspect import signature
 from operator import index
+from threading import Lock
 from types import BuiltinFunctionType
 from typing import Any, cast
 
@@ -181,10 +182,17 @@ def _placed(value: Array, mesh: DeviceMesh, placements: Placements | None) -> Di
     return wrap(value, placed_layout(value.shape, value.dtype, mesh, placements), mesh)
 
 
+#: NumPy reads such as "(2,4)i4" by a part of Python that fails in two threads at a time (3.11).
+_one_at_a_time = Lock()
+
+
 def as_dtype(dtype: DTypeLike) -> DType:
     """The data type of a new array; a class of string types means strings of length 1."""
     if isinstance(dtype, type) and issubclass(dtype, np.dtype):
         return np.empty((), dtype).dtype
+    if isinstance(dtype, str):
+        with _one_at_a_time:
+            return np.dtype(dtype)
     return np.dtype(dtype)
 
 

@@ -49,6 +49,7 @@ def main():
         first, heat = state["step"], state["heat"]
 
     with job.preemption(margin=options.margin) as stop:
+        mesh.group.barrier()  # from here on all ranks take signals
         if mesh.rank == 0:
             left = job.time_left()
             left = "unknown" if left is None else f"{left:.0f} s"
