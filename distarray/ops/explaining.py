@@ -83,18 +83,30 @@ def explain(function: Callable[..., Any], *operands: Any, **keywords: Any) -> Ex
     if function is DistArray.redistribute:
         return arrays[0].explain(*operands[1:], **keywords)
     title = f"{name} of {', '.join(_shown(operands))}"
-    in_order = config.settings.reproducible  # in which sums go from rank to rank
-    if function in _FOLDED and len(operands) == 1 and not (in_order or keywords.keys() - _AXES):
-        return _reduction(title, _FOLDED[function], arrays[0], **keywords)
-    if function in PRODUCTS and len(arrays) == 2 and not (in_order or keywords):
-        return _product(title, function, *arrays)
-    if not keywords and _is_elementwise(function, operands):
-        return _elementwise(title, function, operands)
+    found = _planned(title, function, operands, keywords)
+    if found is not None:
+        return found
     explained.check(function, name)
     plan = rehearsal(title, function, operands, keywords)
     if plan.then:
         explained.close(plan, name, arrays)
     return plan
+
+
+def _planned(
+    title: str, function: Any, operands: Sequence[Any], keywords: dict[str, Any]
+) -> Explanation | None:
+    """What a plan alone tells; None where the call has to be rehearsed."""
+    arrays = _on_one_mesh([*operands, *keywords.values()])
+    if not keywords and _is_elementwise(function, operands):
+        return _elementwise(title, function, operands)
+    if config.settings.reproducible:  # in order sums go from rank to rank
+        return None
+    if function in _FOLDED and len(operands) == 1 and not keywords.keys() - _AXES:
+        return _reduction(title, _FOLDED[function], arrays[0], **keywords)
+    if not keywords and function in PRODUCTS and len(arrays) == 2:
+        return _product(title, function, *arrays)
+    return None
 
 
 def _shown(operands: Sequence[Any]) -> list[str]:
