@@ -57,10 +57,8 @@ def call_into(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...], out: tuple[Any,
 
     Parameters
     ----------
-    ufunc : ufunc
-    x : DistArray
-        The first array among the inputs.
-    inputs : tuple
+    ufunc, x, inputs
+        As there.
     out : tuple
         The array, as the argument `out` comes from NumPy.
 

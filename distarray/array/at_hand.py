@@ -6,6 +6,7 @@ replicated, NumPy computes with the blocks, and the other rungs of the
 than NumPy's time.
 """
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from math import prod
@@ -316,34 +317,25 @@ def answer_to_two(ufunc: np.ufunc, x: Base, y: Base) -> Any:
     """As :func:`answer_to_ufunc`, for two arrays."""
     if ufunc.signature is not None:
         return answer_to_product(ufunc, x, y)
-    settings, first, second = in_force(), x.layout, y.layout
-    if settings.reproducible or not (first.is_whole and second.is_whole):
+    first, second = x.layout, y.layout
+    whole = first.is_whole and second.is_whole
+    if not whole or _grows(first.shape, second.shape, in_force().cut_from):
         return NotImplemented
-    limits = settings.cut_from
-    blocks = None if _grows(first.shape, second.shape, limits) else _two_blocks(x, y, limits)
-    return NotImplemented if blocks is None else _given_out(ufunc(*blocks), x, limits)
+    return _of_blocks(ufunc, x, y)
 
 
 def answer_to_product(ufunc: np.ufunc, x: Base, y: Base) -> Any:
     """As :func:`answer_to_ufunc`, for ``x @ y`` and its kin, of vectors and matrices."""
     layout = whole_product(x.layout, y.layout)
-    if layout is None or layout.size > _MOST:
-        return NotImplemented
+    return NotImplemented if layout is None or layout.size > _MOST else _of_blocks(ufunc, x, y)
+
+
+def _of_blocks(act: Callable[..., Any], x: Base, y: Base) -> Any:
+    """What NumPy gives for the blocks of two small whole arrays; else NotImplemented."""
     settings = in_force()
     limits = settings.cut_from
     blocks = None if settings.reproducible else _two_blocks(x, y, limits)
-    if blocks is None:
-        return NotImplemented
-    found = ufunc(*blocks)
-    if type(found) is not _array:
-        return found
-    if ufunc is not np.matmul or found.nbytes >= limits[found.ndim > 1]:
-        return _laid_out(found, x, limits)
-    result = _new(x.plain_type)
-    result.block = found
-    result.mesh = x.mesh
-    result.layout = layout
-    return result
+    return NotImplemented if blocks is None else _given_out(act(*blocks), x, limits)
 
 
 def answer_to_method(
@@ -354,23 +346,12 @@ def answer_to_method(
         return NotImplemented
     if method != "outer":
         return answer(getattr(ufunc, method), inputs, kwargs)
-    if (
-        kwargs
-        or len(inputs) != 2
-        or not (isinstance(inputs[0], Base) and isinstance(inputs[1], Base))
-    ):
+    if kwargs or [isinstance(x, Base) for x in inputs] != [True, True]:
         return answer(_outer(ufunc), inputs, kwargs)
-    return _answer_to_outer(ufunc, *inputs)
-
-
-def _answer_to_outer(ufunc: np.ufunc, x: Base, y: Base) -> Any:
-    settings, first, second = in_force(), x.layout, y.layout
-    if settings.reproducible or not (first.is_replicated and second.is_replicated):
-        return NotImplemented
-    limits = settings.cut_from
-    fits = first.size * second.size <= settings.replicate_below // WIDE
-    blocks = _two_blocks(x, y, limits) if fits else None
-    return NotImplemented if blocks is None else _given_out(ufunc.outer(*blocks), x, limits)
+    first, second = [x.layout for x in inputs]
+    fits = first.size * second.size <= in_force().replicate_below // WIDE
+    whole = first.is_replicated and second.is_replicated
+    return _of_blocks(ufunc.outer, *inputs) if fits and whole else NotImplemented
 
 
 @lru_cache(maxsize=64)
@@ -382,12 +363,7 @@ def answer_to_key(x: Base, key: Any) -> Any:
     """As :func:`answer`, for elements that an array of small arrays selects."""
     if x.layout.replicas is None or not isinstance(key, Base) or key.layout.replicas is None:
         return NotImplemented
-    settings = in_force()
-    limits = settings.cut_from
-    block, index = _block(x, limits, whole=False), _block(key, limits, whole=False)
-    if settings.reproducible or block is None or index is None or x.mesh is not key.mesh:
-        return NotImplemented
-    return _given_out(block[index], x, limits)
+    return _of_blocks(operator.getitem, x, key)
 
 
 def set_at_mask(x: Base, mask: Any, value: Any) -> bool:

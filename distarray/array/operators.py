@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from distarray.array import ladder, temporaries
-from distarray.array.alike import SCALARS as _SCALARS
+from distarray.array.alike import SCALARS
 from distarray.array.base import Base, is_subclass
 from distarray.array.floaterrors import error_state
 from distarray.array.ladder import call, is_free, passed, two_at_once, usual, watched
@@ -105,7 +105,7 @@ def _forward(ufunc: np.ufunc) -> Binary:
                         return put_off_or_done(self, ufunc, (self, other), counts)
                     return self.computed(ufunc(self.block, other.block))
                 return _of_two(ufunc, self, other)
-            elif kind in _SCALARS:
+            elif kind in SCALARS:
                 if layout.size >= LARGE:
                     counts = getrefcount(self), 0
                     return put_off_or_done(self, ufunc, (self, other), counts)
@@ -121,7 +121,7 @@ def _reflected(ufunc: np.ufunc) -> Binary:
     def operate(self: Base, other: ArrayLike) -> Any:
         layout = self.layout
         if (
-            type(other) in _SCALARS
+            type(other) in SCALARS
             and not layout.partials
             and (error_state() is usual[0] or is_free(ufunc, layout))
         ):
@@ -144,7 +144,7 @@ def answer_to(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Binary | None:
 
     None for other calls.
     """
-    if len(inputs) != 2 or type(inputs[0]) not in _SCALARS or not isinstance(inputs[1], Base):
+    if len(inputs) != 2 or type(inputs[0]) not in SCALARS or not isinstance(inputs[1], Base):
         return None
     return _answers.get(ufunc) if is_free(ufunc, inputs[1].layout) else None
 
@@ -169,7 +169,7 @@ def _ordering(ufunc: np.ufunc, compare: Binary) -> Binary:
     mirrored = _MIRRORED[ufunc]
 
     def operate(self: Base, other: Any) -> Any:
-        if type(other) not in _SCALARS and isinstance(other, Base):
+        if type(other) not in SCALARS and isinstance(other, Base):
             layouts = self.layout, other.layout
             if layouts[0] is not layouts[1] and _is_exchanged(ufunc, self, other):
                 return mirrored(other, self)
@@ -225,7 +225,7 @@ def _in_place(ufunc: np.ufunc) -> Binary:
             passed.number += 1
         if not layout.partials and (error_state() is usual[0] or is_free(ufunc, layout)):
             kind = type(other)
-            if kind in _SCALARS:
+            if kind in SCALARS:
                 ufunc(block, other, out=block)
                 return self
             if kind is type(self) and other.mesh is self.mesh and _side_by_side(self, other):

@@ -338,13 +338,15 @@ def _sum_of_chunks(data: Array) -> Array:
     if full * CHUNK < count or not count:
         rest = np.add.reduce(data[:, full * CHUNK :], axis=1)
         sums = np.concatenate([sums, rest[:, None]], axis=1)
-    return two_and_two(sums)
+    return two_and_two(sums, 1)
 
 
-def two_and_two(sums: Array) -> Array:
-    """The sum over the middle one of three dimensions: of neighbours, until one sum is left."""
-    while sums.shape[1] > 1:
-        even = sums.shape[1] // 2 * 2
-        pairs = sums[:, 0:even:2] + sums[:, 1:even:2]
-        sums = np.concatenate([pairs, sums[:, even:]], axis=1)
-    return sums[:, 0]
+def two_and_two(sums: Array, axis: int) -> Array:
+    """The sum along a dimension: of neighbours, in place, until one sum is left."""
+    rows = np.moveaxis(sums, axis, 0)
+    count, step = len(rows), 1
+    while step < count:
+        rows[: count - step : 2 * step] += rows[step :: 2 * step]
+        step *= 2
+    total: Array = rows[0]
+    return total

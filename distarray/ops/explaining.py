@@ -83,7 +83,7 @@ def explain(function: Callable[..., Any], *operands: Any, **keywords: Any) -> Ex
     if function is DistArray.redistribute:
         return arrays[0].explain(*operands[1:], **keywords)
     title = f"{name} of {', '.join(_shown(operands))}"
-    found = _planned(title, function, operands, keywords)
+    found = _planned(title, function, operands, arrays, keywords)
     if found is not None:
         return found
     explained.check(function, name)
@@ -94,10 +94,13 @@ def explain(function: Callable[..., Any], *operands: Any, **keywords: Any) -> Ex
 
 
 def _planned(
-    title: str, function: Any, operands: Sequence[Any], keywords: dict[str, Any]
+    title: str,
+    function: Any,
+    operands: Sequence[Any],
+    arrays: Sequence[DistArray],
+    keywords: dict[str, Any],
 ) -> Explanation | None:
     """What a plan alone tells; None where the call has to be rehearsed."""
-    arrays = _on_one_mesh([*operands, *keywords.values()])
     if not keywords and _is_elementwise(function, operands):
         return _elementwise(title, function, operands)
     if config.settings.reproducible:  # in order sums go from rank to rank

@@ -65,20 +65,12 @@ def _is_divided(program: Program, operands: Sequence[DistArray]) -> bool:
 def _carry_out(program: Program, operands: Sequence[DistArray], out: DistArray | None) -> DistArray:
     if not program.rounds or not config.settings.reproducible:
         return execute(program, operands, out)
-    found, work = tiling.tiling_of(program.spec, tiling.SIZES), _work(program)
     on_host = operands[0].mesh.device_type == "cpu"
-    if found is not None and on_host and takes(found, work):
-        return _tiled(program, found, operands)
-    if _is_sum_of_products(program.spec):
+    found = tiling.tiling_of(program.spec, tiling.SIZES) if on_host else None
+    with_line = found is not None and takes(found, program.sums_in)
+    if _is_sum_of_products(program.spec) and not with_line:
         return _sum_of_products(program, operands)
-    if found is None or not on_host:
-        return exact_contraction(program, operands)
-    return _tiled(program, found, operands)
-
-
-def _work(program: Program) -> np.dtype[Any]:
-    """The data type to add in: halves are added in single precision."""
-    return np.promote_types(program.dtype, np.float32)
+    return _tiled(program, found, operands) if found else exact_contraction(program, operands)
 
 
 def _tiled(program: Program, tiles: tiling.Tiling, operands: Sequence[DistArray]) -> DistArray:
@@ -107,8 +99,12 @@ def _is_sum_of_products(spec: Contraction) -> bool:
 def _sum_of_products(program: Program, operands: Sequence[DistArray]) -> DistArray:
     """Products element by element, and their sum in an order that no mesh changes."""
     x, mesh, term = operands[0], operands[0].mesh, program.spec.terms[0]
-    work = _work(program)
-    blocks = [to_layout(other, x.layout).block.astype(work, copy=False) for other in operands]
+    work = program.sums_in
+    block = x.block.astype(work, copy=False)
+    block = np.conjugate(block) if program.spec.conjugated and work.kind == "c" else block
+    for other in operands[1:]:
+        # Not by `*`, which exchanges factors to write into a temporary: other bits, if complex.
+        block = np.multiply(block, to_layout(other, x.layout).block.astype(work, copy=False))
     axes = tuple([dim for dim, label in enumerate(term) if label not in program.spec.out])
     cuts = [cut for dim, cut in enumerate(x.layout.cuts) if dim not in axes]
     layout = Layout.from_cuts(cuts, x.layout.mesh_shape)
@@ -116,18 +112,8 @@ def _sum_of_products(program: Program, operands: Sequence[DistArray]) -> DistArr
     if mesh.coords is None:
         total: Array = mesh.xp.zeros(shape, program.dtype)
     else:
-        block = _products(blocks, program.spec.conjugated and work.kind == "c")
         total = ordered_sum(block, axes, x.layout, mesh, work).reshape(shape).astype(program.dtype)
     return wrap(mesh.scalar(total) if program.scalar else total, layout, mesh)
-
-
-def _products(blocks: Sequence[Array], conjugated: bool) -> Array:
-    """The product of blocks element by element; of the conjugate of the first if so."""
-    found = np.conjugate(blocks[0]) if conjugated else blocks[0]
-    for block in blocks[1:]:
-        # Not by `*`, which exchanges factors to write into a temporary: other bits, if complex.
-        found = np.multiply(found, block)
-    return found
 
 
 def deliver(result: DistArray, out: DistArray | Array | None) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from distarray.engines.contracting.tiling import Tiling
 from distarray.engines.rehearsing.hollow import ordinary
+from distarray.engines.reproducible import two_and_two
 from distarray.typing import Array, DType
 
 __all__ = ["line_product", "takes"]
@@ -75,7 +76,7 @@ def line_product(matrix: Array, line: Array, grain: int, along: bool, dtype: DTy
     act = _along if along else _across
     found = np.empty(matrix.shape[1], dtype)
     for part in _parts(matrix, along, dtype):
-        found[part] = _two_and_two(act(matrix[:, part], line, grain, dtype))
+        found[part] = two_and_two(act(matrix[:, part], line, grain, dtype), 1)
     if not ordinary(np.isfinite(found).all(), True) or np.geterr()["under"] != "ignore":
         np.matmul(line, matrix, dtype=dtype)  # warns or raises, which `einsum` does not
     return found
@@ -114,15 +115,6 @@ def _across(matrix: Array, line: Array, grain: int, dtype: DType) -> Array:
         rest = np.einsum("i,ij->j", line[full * grain :], rows[full * grain :])
         sums = np.concatenate([sums, rest[None]])
     return sums.T
-
-
-def _two_and_two(sums: Array) -> Array:
-    """The sums of neighbouring leaves, until one is left."""
-    count, step = sums.shape[1], 1
-    while step < count:
-        sums[:, : count - step : 2 * step] += sums[:, step :: 2 * step]
-        step *= 2
-    return sums[:, 0] if count else np.zeros(len(sums), sums.dtype)
 
 
 def _is_ready(block: Array, dtype: DType) -> bool:

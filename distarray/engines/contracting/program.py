@@ -70,6 +70,11 @@ class Program(NamedTuple):
     parts: int
     whole: Layout | None
 
+    @property
+    def sums_in(self) -> np.dtype[Any]:
+        """The data type to add in, in order: halves are added in single precision."""
+        return np.promote_types(self.dtype, np.float32)
+
 
 @lru_cache(maxsize=4096)
 def _program(

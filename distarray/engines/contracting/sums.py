@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -121,22 +121,17 @@ class InOrder(NamedTuple):
         """The summed label that is divided into tiles."""
         return self.tiling.depth
 
-    @property
-    def _work(self) -> np.dtype[Any]:
-        """The data type to add in: halves are added in single precision."""
-        return np.promote_types(self.program.dtype, np.float32)
-
     def room(self, shape: Shape, box: Box, mesh: DeviceMesh) -> Array:
         """Memory for the pieces."""
         pieces = self.tiling.tree.pieces(*box[self.tiling.depth])
-        return np.empty((len(pieces), *shape), self._work)
+        return np.empty((len(pieces), *shape), self.program.sums_in)
 
     def product(self, blocks: Sequence[Array], box: Box, into: Array | None) -> Array:
         """The pieces of the product."""
-        return tiled_product(self.program.spec, self.tiling, blocks, box, self._work)
+        return tiled_product(self.program.spec, self.tiling, blocks, box, self.program.sums_in)
 
     def stretches(self, box: Box, ready: Interval) -> list[Interval]:
-        """What is before the tiles that are ready, these, and what is after them."""
+        """Up to three: before the tiles that are ready, these tiles, and after them."""
         start, stop = box[self.tiling.depth]
         grain = self.tiling.tree.chunk
         low = -(-ready[0] // grain) * grain

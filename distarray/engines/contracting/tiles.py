@@ -15,6 +15,7 @@ import numpy as np
 
 from distarray.engines.contracting.lines import line_product, takes
 from distarray.engines.contracting.tiling import Side, Tiling
+from distarray.engines.reproducible import two_and_two
 from distarray.plan import Contraction
 from distarray.typing import Array
 
@@ -248,10 +249,5 @@ def _room(counts: tuple[int, ...], size: int, dtype: np.dtype[Any]) -> Array:
 
 def _summed(a: Array, b: Array, room: Array) -> Array:
     """The products of the matrices of leaves, added up as the tree says."""
-    leaves = a.shape[2]
     np.matmul(a[:, None], b, out=room)
-    step = 1
-    while step < leaves:
-        room[:, :, :, : leaves - step : 2 * step] += room[:, :, :, step :: 2 * step]
-        step *= 2
-    return room[:, :, :, 0]
+    return two_and_two(room, 3)

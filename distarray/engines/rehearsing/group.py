@@ -29,7 +29,7 @@ T = TypeVar("T")
 #: Loaded for the rules that it adds.
 _LOADED = families
 _BOOLEAN = (Fold.ANY, Fold.ALL)
-#: What all ranks are taken to have alike: no errors, and one order of storage.
+#: Conversations in which the ranks are taken to agree: nobody has an error, all store alike.
 _ALIKE = ("agreement on errors", "storage order")
 
 

@@ -96,7 +96,7 @@ def _bytes(value: object) -> int:
 
 
 def tried(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What a function gives for zeros, if they are few."""
+    """A function's result for blocks of zeros, as a hollow one; refused if they are large."""
     if _bytes(args) + _bytes(list(kwargs.values())) > _SMALL:
         raise Unknown(f"what {function.__name__} gives for a block")
     value = function(*_zeros(args), **{name: _zeros(x) for name, x in kwargs.items()})
@@ -157,7 +157,7 @@ class Hollow(np.ndarray):
         raise Unknown("the values")
 
     def __bool__(self) -> bool:
-        """What is sure."""
+        """The value of all elements, if it is known; else a refusal."""
         return self._refuse() if self.sure is None else self.sure
 
     __int__ = __float__ = __complex__ = __index__ = __contains__ = _refuse

@@ -206,10 +206,6 @@ def _refused(*_: object, **__: object) -> NoReturn:
     raise Unknown("the values")
 
 
-def _tiled(a: Array, *_: object) -> Any:
-    return hollow(np.broadcast_shapes(a.shape), a.dtype)
-
-
 def _spread(array: Array, shape: ShapeLike, subok: bool = False) -> Any:
     shape = (shape,) if isinstance(shape, int) else shape
     np.broadcast_to(np.ndarray.view(array, np.ndarray), shape)
