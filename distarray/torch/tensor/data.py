@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from distarray.torch.tensor.composites import KEYS, enter
+from distarray.torch.tensor.filling import take_over
 from distarray.torch.tensor.moved_views import current
 
 __all__ = ["taken_over"]
@@ -25,12 +26,7 @@ def taken_over(x: Any, value: Any) -> None:
     if hasattr(value, "_spec"):
         current(value)
         _set(x, value)
-        x._part, x._spec, x._settled = value._part, value._spec, None
-        x._light = None
-        if getattr(x, "_watched", None) is not None:
-            x._watched.spec = value._spec
-        if value._spec.copied:
-            x._source = value._source
+        take_over(x, value)
     else:
         _set(x, value)
 

@@ -7,7 +7,7 @@ import torch
 
 from distarray.torch.tensor.calls import arguments
 
-__all__ = ["fill", "filling", "turned_into"]
+__all__ = ["fill", "filling", "take_over", "turned_into"]
 
 
 def filling(row: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -49,11 +49,23 @@ def fill(target: Any, found: Any) -> None:
         _copy(target.resize_(found.shape), found)
 
 
-def turned_into(target: Any, found: Any) -> None:
-    """Let a distributed tensor have the memory and the layout of another one."""
+def take_over(target: Any, found: Any) -> None:
+    """Give a distributed tensor the part and the layout of another one; torch's side is apart.
+
+    What it knew of its own is forgotten, and its gradients are laid out as it is now.
+    """
     target._part, target._spec = found._part, found._spec
+    target._settled = target._light = None
+    watched = getattr(target, "_watched", None)
+    if watched is not None:
+        watched.spec = found._spec
     if found._spec.copied:
         target._source = found._source
+
+
+def turned_into(target: Any, found: Any) -> None:
+    """Let a distributed tensor become another one: its memory, layout and shape."""
+    take_over(target, found)
     torch._functionalize_unsafe_set(target, found)
     with torch._C._DisableTorchDispatch():
         target.as_strided_(found._spec.shape, found._spec.strides)

@@ -71,6 +71,20 @@ def test_a_distributed_tensor_takes_another_one_over(world, ranks):
     world.run(ranks, program)
 
 
+@pytest.mark.parametrize("give", [assigned, torch.Tensor.set_], ids=["data", "set_"])
+def test_gradients_lie_as_what_was_taken_over(give, world, ranks):
+    def program(group):
+        mesh = line(group)
+        x = dt.distribute_tensor(torch.zeros(5, 7), mesh, [Shard(0)]).double().requires_grad_()
+        with torch.no_grad():
+            give(x, dt.distribute_tensor(drawn(5, 7), mesh, [Shard(1)]))
+        x.pow(2).sum().backward()
+        assert x.placements == x.grad.placements == (Shard(1),)
+        assert close(x.grad.full_tensor(), 2 * drawn(5, 7))
+
+    world.run(ranks, program)
+
+
 @pytest.mark.parametrize("convert", [nn.Module.double, lambda m: m.bfloat16().double()])
 def test_modules_of_distributed_tensors_are_converted(convert, world, ranks):
     """In a module that no function of this package has been given."""
