@@ -12,6 +12,7 @@ from time import perf_counter
 from types import CodeType
 from typing import Any, TypeAlias
 
+from distarray.comm.frames import current_frames
 from distarray.comm.user_lines import is_house, is_library, is_ours, user_frames
 from distarray.profiling.measured import Line
 from distarray.profiling.recorder import Recorder, program_line
@@ -173,7 +174,7 @@ class _Looks(Follower):
         recorder, interval = self._recorder, _SHORTEST
         while not self._enough.acquire(timeout=interval):
             # No frame is kept until the next look: it would keep the arrays that it refers to.
-            recorder.current = program_line(sys._current_frames().get(recorder.thread))
+            recorder.current = program_line(current_frames().get(recorder.thread))
             now = perf_counter()
             recorder.charge(recorder.current, now)
             interval = max(_SHORTEST, min(_LONGEST, _SHARE * (now - recorder.part.begun)))

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from distarray.comm import calls, pending
 from distarray.comm.calls import Call
 from distarray.comm.describing import described, named
+from distarray.comm.frames import current_frames
 from distarray.comm.user_lines import called, expression, is_house, places, user_frames
 
 __all__ = ["Look", "look"]
@@ -65,7 +66,7 @@ def look() -> Look:
     Autograd's threads have no user line, and work for the main thread. A thread that itself waits
     for ranks must not call this.
     """
-    frames: dict[int, Any] = dict(sys._current_frames())
+    frames = current_frames()
     main: FrameType | None = frames.pop(threading.main_thread().ident or 0, None)
     for frame in (main, *frames.values()):
         if frame is not None and frame.f_globals.get("WAITS_FOR_RANKS") and is_house(frame):

@@ -1,0 +1,46 @@
+"""The frames in which the threads of this process are."""
+
+import gc
+import os
+import sys
+from threading import Lock
+from types import FrameType
+
+__all__ = ["current_frames"]
+
+#: Up to Python 3.11 the collection of garbage may begin within `sys._current_frames`, which then
+#: holds a lock of the interpreter's; if another thread begins or ends meanwhile, the process stands
+#: still for ever (https://github.com/python/cpython/issues/106883). Later ones collect elsewhere.
+_COLLECTS_WITHIN = sys.version_info < (3, 12)
+
+_lock = Lock()
+#: Whether collection is off for a moment because of this module.
+_stopped = False
+
+
+def current_frames() -> dict[int, FrameType]:
+    """The innermost frame of each thread, by the thread's identifier."""
+    global _stopped
+    if not _COLLECTS_WITHIN:
+        return sys._current_frames()
+    with _lock:
+        _stopped = gc.isenabled()
+        gc.disable()
+        try:
+            return sys._current_frames()
+        finally:
+            if _stopped:
+                gc.enable()
+            _stopped = False
+
+
+def _in_forked_child() -> None:
+    """A thread that was within `current_frames` does not exist in the child."""
+    global _lock, _stopped
+    _lock = Lock()
+    if _stopped:
+        gc.enable()
+    _stopped = False
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
