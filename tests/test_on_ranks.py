@@ -15,7 +15,6 @@ tests on 1, 2 and 4, of arrays on 6 as well.
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import re
 import shlex
@@ -75,7 +74,6 @@ def report(output: str, lines: int = 100) -> str:
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_suite_on_ranks(mpiexec: tuple[str, ...], ranks: int) -> None:
-    faulthandler.cancel_dump_traceback_later()  # the ranks watch over themselves
     code, output = launch(command(mpiexec, ranks), ranks)
     if code is None:
         pytest.fail(f"hung: {ranks} ranks did not end in {LIMIT:.0f} s\n{report(output)}", False)

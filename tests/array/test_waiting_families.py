@@ -1,6 +1,5 @@
 """The tests of arrays and operations once more, in a process where all that can be is put off."""
 
-import faulthandler
 import subprocess
 import sys
 
@@ -15,7 +14,6 @@ LEFT = "tests/array/test_temporaries.py"
 
 @pytest.mark.suite
 def test_families_that_wait(own_processes: None) -> None:
-    faulthandler.cancel_dump_traceback_later()  # the process watches over itself
     settings = {"WAITING": "1", "THREADS": "1,3", "EXAMPLES": "3"}
     env = once_more(**{f"DISTARRAY_TEST_{name}": text for name, text in settings.items()})
     argv = [sys.executable, "-m", "pytest", *ONCE_MORE]

@@ -6,7 +6,6 @@ and a few examples, are enough: what goes wrong on a device goes wrong for nearl
 
 from __future__ import annotations
 
-import faulthandler
 import subprocess
 import sys
 
@@ -27,7 +26,6 @@ OPTIONS = [*ONCE_MORE, "--device", "standin"]
 
 
 def check(argv: list[str], examples: int, limit: float) -> None:
-    faulthandler.cancel_dump_traceback_later()  # the processes watch over themselves
     env = once_more(DISTARRAY_TEST_EXAMPLES=str(examples))
     done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, timeout=limit)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]

@@ -5,7 +5,6 @@ Skipped where the machine cannot be divided into nodes (:mod:`tests.job.nodes`).
 
 from __future__ import annotations
 
-import faulthandler
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +36,6 @@ if group.rank == 0:
 
 @pytest.fixture
 def launcher(mpiexec: tuple[str, ...], tmp_path: Path) -> Iterator[list[str]]:
-    faulthandler.cancel_dump_traceback_later()  # the ranks watch over themselves
     if missing() or "--oversubscribe" in mpiexec:
         pytest.skip(f"no nodes here: {missing() or 'their launcher is of MPICH'}")
     try:

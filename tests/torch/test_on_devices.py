@@ -6,7 +6,6 @@ at the first use of its source.
 
 from __future__ import annotations
 
-import faulthandler
 import importlib.util
 import signal
 import subprocess
@@ -51,7 +50,6 @@ def test_on_device(device: str, mpiexec: tuple[str, ...], monkeypatch: pytest.Mo
     reason = missing(device)
     if reason is not None:
         pytest.skip(reason)
-    faulthandler.cancel_dump_traceback_later()  # the ranks watch over themselves
     monkeypatch.setenv("DISTARRAY_TEST_TORCH_DEVICE", device)
     monkeypatch.setenv("DISTARRAY_TEST_PARTS", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
