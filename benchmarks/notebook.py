@@ -1,8 +1,9 @@
 """``python -m benchmarks.notebook [ranks [times]]``: how long a notebook waits for its first cell.
 
-Each time a kernel is started anew, and asked for ``%load_ext distarray``, for a cell that starts
-the ranks, for cells that find them, and for other ranks. What the kernel itself takes to start is
-not counted: Jupyter takes that anyway.
+Each time a kernel is started anew, and asked for cells of its own, for ``%load_ext distarray``, for
+a cell that starts the ranks, for cells that find them, and for other ranks. What the kernel itself
+takes to start is not counted: Jupyter takes that anyway, as it does the time of plain cells. Of
+later cells it is also told how much of their time is not the ranks' own, by rank 0's clock.
 """
 
 import os
@@ -16,13 +17,21 @@ from statistics import median
 from jupyter_client.manager import KernelManager
 
 FIRST = "import numpy as np\nx = np.arange(300_000.0)\nprint(x.sum())"
-LATER = "(2 * x).sum()"
+TIMED = """
+from time import perf_counter
+def timed():
+    began = perf_counter()
+    total = float((2 * x).sum())
+    return perf_counter() - began
+"""
+LATER, TOOK = "took = timed()", "print(took)"
 REPEATS = 20
 PATIENCE = 120.0
 
 
-def seconds(client, source: str) -> float:
-    """The time until a cell has been executed."""
+def executed(client, source: str) -> tuple[float, str]:
+    """The time until a cell has been executed, and what it has printed."""
+    printed = ""
     began = time.perf_counter()
     asked = client.execute(source)
     while True:
@@ -31,8 +40,20 @@ def seconds(client, source: str) -> float:
             continue
         if message["msg_type"] == "error":
             raise RuntimeError("\n".join(message["content"]["traceback"]))
+        printed += message["content"].get("text", "")
         if message["content"].get("execution_state") == "idle":
-            return time.perf_counter() - began
+            return time.perf_counter() - began, printed
+
+
+def seconds(client, source: str) -> float:
+    """The time until a cell has been executed."""
+    return executed(client, source)[0]
+
+
+def later_cell(client) -> tuple[float, float]:
+    """The time that a later cell takes, and how much of it is not rank 0's own."""
+    taken = seconds(client, LATER)
+    return taken, taken - float(executed(client, TOOK)[1])
 
 
 def measured(home: Path, ranks: int) -> Iterator[tuple[str, float]]:
@@ -46,10 +67,13 @@ def measured(home: Path, ranks: int) -> Iterator[tuple[str, float]]:
     client.start_channels()
     try:
         client.wait_for_ready(timeout=PATIENCE)
-        seconds(client, "None")
+        yield "plain cells", median([seconds(client, "None") for _ in range(REPEATS)])
         yield "load the extension", seconds(client, "%load_ext distarray")
         yield "first cell", seconds(client, FIRST)
-        yield "later cells", median([seconds(client, LATER) for _ in range(REPEATS)])
+        seconds(client, TIMED)
+        taken, beyond = zip(*[later_cell(client) for _ in range(REPEATS)], strict=True)
+        yield "later cells", median(taken)
+        yield "beyond the ranks'", median(beyond)
         yield "other ranks", seconds(client, "%distarray restart")
     finally:
         client.stop_channels()

@@ -14,6 +14,7 @@ from functools import lru_cache
 from types import CodeType, FrameType
 
 __all__ = [
+    "add_to_house",
     "called",
     "is_house",
     "is_installed",
@@ -33,10 +34,10 @@ __all__ = [
     "warn_program",
 ]
 
-_HOUSE = frozenset(
-    {__name__.partition(".")[0], "contextlib", "contextvars", "functools", "importlib", "numpy"}
-    | {"runpy", "threading", "torch"}
-)
+_HOUSE = {
+    *(__name__.partition(".")[0], "contextlib", "contextvars", "functools", "importlib", "numpy"),
+    *("runpy", "threading", "torch"),
+}
 #: Modules in which Python makes the functions of named tuples.
 _MADE = "namedtuple_"
 #: The library's own directory.
@@ -69,6 +70,12 @@ def passage(name: str | None) -> bool:
     first = name.partition(".")[0] if isinstance(name, str) else ""
     known[name] = ours = first in _HOUSE or first.startswith(_MADE)
     return ours
+
+
+def add_to_house(*packages: str) -> None:
+    """Count the modules of packages that execute the program as the house's, from now on."""
+    _HOUSE.update(packages)
+    known.clear()
 
 
 def is_ours(path: str) -> bool:

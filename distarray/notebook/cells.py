@@ -19,6 +19,7 @@ from typing import Any
 import distarray
 from distarray import checkpoint
 from distarray.comm.mesh import default_mesh
+from distarray.comm.user_lines import add_to_house
 from distarray.config import config
 from distarray.notebook import names, outputs
 from distarray.notebook.shapes import Shell
@@ -32,6 +33,8 @@ __all__ = ["Rank", "Told", "complete", "join", "load", "make_program", "pull", "
 
 #: How long a rank that has failed waits for the others to come to the end of the statement (s).
 PATIENCE = 4.0
+#: Packages through which a shell executes cells: none of them is the program.
+_EXECUTORS = ("IPython", "asyncio", "ipykernel", "ipyparallel", "tornado", "traitlets")
 _BINDING = ("STORE_NAME", "STORE_GLOBAL", "DELETE_NAME", "DELETE_GLOBAL")
 
 
@@ -117,6 +120,7 @@ class Rank:
     async def _statement(self, code: CodeType, result: Any = None, *, async_: bool = False) -> bool:
         """Execute a statement, and return whether any rank has failed in it."""
         failed = False
+        self.line.statement = f"{code.co_filename}:{code.co_firstlineno}"
         try:
             self.stopping.open = True
             failed = await self._run_code(code, result, async_=async_)
@@ -267,6 +271,7 @@ def make_program(shell: Shell, answers: Answers) -> None:
     """Make the cells of a shell the program."""
     from IPython.display import display
 
+    add_to_house(*_EXECUTORS)
     builtins = imports.program_builtins.__dict__
     builtins.update(get_ipython=lambda: shell, display=display)
     shell.user_ns["__builtins__"] = builtins

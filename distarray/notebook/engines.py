@@ -181,6 +181,7 @@ def _controller_arguments(ranks: int) -> list[str]:
     return [
         "--log-level=40",
         "--IPController.use_threads=True",
+        "--IPController.db_class=NoDB",
         "--IPController.broadcast_scheduler_depth=0",
         f"--HeartMonitor.period={beat}",
         f"--HeartMonitor.max_heartmonitor_misses={_SILENCE // beat}",

@@ -30,6 +30,8 @@ class Line:
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm.Dup()
         self.number = 0
+        #: Where the statement is at whose end the ranks meet.
+        self.statement = ""
         self.among = watch.another_line()
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
@@ -69,6 +71,7 @@ class Line:
 
         It sleeps more shortly than `all_arrive`, as each statement of a cell comes here.
         """
+        calls.note(self, "any_failed", None)
         mine, count = np.array([failed], np.int32), np.zeros(1, np.int32)
         request = self._comm.Iallreduce(mine, count)
         end = None if seconds is None else monotonic() + seconds

@@ -120,6 +120,18 @@ def test_restarts(kernel, tmp_path):
     assert kernel.run("1 + 2").text == "3"
 
 
+def test_ranks_that_part_in_a_cell(kernel):
+    program = "import numpy as np\nimport distarray\nx = np.arange(300001.0)\n"
+    assert not kernel.run(f"{program}{RANK}distarray.config.wait_limit = 2.0").errors
+    parted = kernel.run("if rank == 0:\n    x.sum()")
+    assert parted.errors == ["RankLost"]
+    assert "1 of 2 ranks waits in DistArray.sum at Cell In[" in parted.traceback
+    assert "rank 1 is in the wait at a statement's end at Cell In[" in parted.traceback
+    assert "interactiveshell" not in parted.traceback
+    assert parted.seconds < 30
+    assert kernel.run("1 + 2").text == "3"
+
+
 def test_nothing_outlives_a_kernel_that_is_killed(kernel):
     pid = int(kernel.run("%distarray local __import__('os').getpid()").text)
     assert not kernel.run("1").errors

@@ -9,6 +9,8 @@ __all__ = ["activities", "full_report", "summary"]
 
 #: The most groups of ranks, and of their last conversations, that are listed.
 _MOST, _LAST = 8, 4
+#: The conversation that each statement of a notebook ends with, which is none of the program.
+_AFTER_STATEMENT = "any_failed"
 Names = Callable[[Report], int]
 
 
@@ -147,7 +149,7 @@ def _details(group: Sequence[Report], name: Names) -> list[str]:
     where = _where(first, in_full=True)
     since = f", for {age:.0f} s" if first.doing in ("waits", "computes") else ""
     lines = [f"  {ranks_in_words(map(name, group))} {_does(first, len(group), where)}{since}"]
-    before = list(first.recent)
+    before = [entry for entry in first.recent if entry.kind != _AFTER_STATEMENT]
     if first.entry is not None and before and before[-1] == first.entry:
         before.pop()
     if before:
