@@ -130,6 +130,8 @@ class Profile:
         if self._path is not None and (part.rank == 0 or not taken):
             where = self._own_path(part.rank, part.size) if part.rank else self._path
             self._write(where, _content(where, self.report))
+            if part.rank and self._written:
+                say(f"what rank {part.rank} alone has measured is in {where}")
 
     def _refuse_path(self) -> None:
         """Say at once if there will be no page."""

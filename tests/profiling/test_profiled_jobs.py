@@ -88,6 +88,7 @@ def test_a_rank_that_raises_alone_leaves_its_page(mpiexec, tmp_path):
     code, said = job(mpiexec, tmp_path, "-m", "distarray", "--profile=p.html", "alone.py")
     assert code in (1, 9), said  # MPICH under load: the status of a rank that it has killed
     assert "ValueError: mine" in said
+    assert f"what rank 1 alone has measured is in {tmp_path / 'p.rank1.html'}" in said
     page = (tmp_path / "p.rank1.html").read_text()
     assert "Rank 1 ended early: ValueError: mine" in page
     assert "u[1:-1] += " in page
