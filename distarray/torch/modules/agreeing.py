@@ -70,7 +70,9 @@ class _Comparison:
         divided = set() if placed is None else placed.around.holders & ranks
         return len(averaged_by(parameter) & ranks) < 2 and len(divided) < 2
 
-    def _arrived(self, name: str, parameter: Callable[[], Tensor], grad: Tensor) -> None:
+    def _arrived(self, name: str, parameter: Callable[[], Tensor], grad: Tensor | None) -> None:
+        if grad is None:  # a function that has none
+            return
         plain = grad.layout is torch.strided and type(grad) is torch.Tensor
         if not (plain and in_backward() and name in self.handles):
             return  # a distributed one is of the whole

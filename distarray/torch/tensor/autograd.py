@@ -152,6 +152,6 @@ class _LaysOut:
         self.kind, self.spec = kind, spec  # not the tensor, which has this
 
     def __call__(self, grad: Any) -> Any:
-        if grad.layout is not torch.strided:  # sparse
+        if grad is None or grad.layout is not torch.strided:  # there is none; sparse
             return grad
         return returned(grad, self.kind, self.spec.mesh, gradient_layout(self.spec.layout))

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import distarray.torch as dt
-from distarray import trace
+from distarray import Shard, trace
 from distarray.errors import DivergenceError
 from tests.torch.models import close, drawn, filled, line
 
@@ -80,5 +80,32 @@ def test_gradients_are_compared_until_they_have_values(world, ranks):
         model = filled(Scaled(lambda p: dt.copy_to(p, mesh)))
         dt.parallelize_module(model, mesh, plan())
         assert [compared(model, factor) for factor in (0, 0, 1, 1)] == [1, 1, 1, 0]
+
+    world.run(ranks, program)
+
+
+class _Constant(torch.autograd.Function):
+    """A function that tells autograd of no gradient at all."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return None
+
+
+def test_a_parameter_without_a_gradient(world, ranks):
+    def program(group):
+        mesh = line(group)
+        model = dt.parallelize_module(filled(Scaled(_Constant.apply)), mesh, plan())
+        loss(model).backward()
+        assert model.between.grad is None
+        x = dt.distribute_tensor(drawn(5, 3), mesh, [Shard(0)]).requires_grad_()
+        y = dt.distribute_tensor(drawn(5, 3), mesh, [Shard(0)]).requires_grad_()
+        (_Constant.apply(x) * y).sum().backward()
+        assert x.grad is None
+        assert close(y.grad.full_tensor(), drawn(5, 3))
 
     world.run(ranks, program)
