@@ -83,7 +83,7 @@ def run(programs: Path, argv: list[str], title: str, **settings: str) -> bool:
 def families(programs: Path, title: str) -> bool:
     """The families' tests, with few drawn examples: on 1 and 3 threads, then on 3 MPI ranks."""
     few = {"DISTARRAY_TEST_EXAMPLES": "5", "DISTARRAY_TEST_THREADS": "1,3"}
-    threads = ["-n", "auto", "--dist", "worksteal", "-m", "not launches", *FAMILIES]
+    threads = ["-n", "auto", "--dist", "worksteal", "-m", "not launches and not suite", *FAMILIES]
     names = {Path(family).name for family in FAMILIES}
     left_out = " ".join(
         f"--ignore={path.relative_to(ROOT)}"
