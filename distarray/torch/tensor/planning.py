@@ -45,6 +45,8 @@ class Plan:
         Whether results share the memory of the first argument.
     copied : bool
         Whether they are views that had to be moved.
+    draws : bool
+        Whether random numbers are drawn, by all ranks alike.
     composed : callable or None
         Called with the arguments themselves instead.
     apart : bool
@@ -78,6 +80,7 @@ class Plan:
         "changed",
         "composed",
         "copied",
+        "draws",
         "fills",
         "fresh",
         "gives",
@@ -102,7 +105,7 @@ class Plan:
         self.row, self.run = row, row.op
         self.spec: Spec | None = None
         self.apart = self.fresh = self.in_place = self.copied = self.simple = self.skips = False
-        self.is_view = row.is_view
+        self.is_view, self.draws = row.is_view, row.draws
         self.composed: Callable[..., Any] | None = None
         self.before: Callable[[], None] | None = None
         self.wanted: list[Layout | None] = []
@@ -124,7 +127,7 @@ class Plan:
             return None
         if mesh.coords is None and self.outcomes is not None:
             return self._nothing()
-        if self.row.draws:
+        if self.draws:
             return drawn_alike(self.run, self.row.op, mesh, args, kwargs)
         return self.run(*args, **kwargs)
 
@@ -347,6 +350,7 @@ def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceM
     """The plan of a decision."""
     plan.layouts, plan.changed = decision.results, decision.changed
     plan.made = decision.made
+    plan.draws &= decision.draws
     outs = [n for n, unread in plan.writes.items() if unread]
     plan.unread = frozenset([*decision.unread, *outs])
     plan.fresh = plan.row.rule is None and bool(outs)
@@ -372,7 +376,7 @@ def _shorten(plan: Plan, specs: Sequence[Spec], mesh: DeviceMesh) -> None:
     written = [specs[position].layout for position in plan.writes]
     plan.skips = bool(written) and not any(layout.holds(mesh.coords) for layout in written)
     moved = any(spec.copied for spec in specs) or any(plan.wanted)
-    more = plan.changed or plan.before or plan.made or plan.row.draws
+    more = plan.changed or plan.before or plan.made or plan.draws
     if moved or more or mesh.coords is None:
         return
     plan.simple = not plan.writes

@@ -82,6 +82,8 @@ class Decision(NamedTuple):
         `run` is given the mesh first: for its coordinates, or to talk to other ranks.
     moves : bool
         `run` brings elements from other ranks, so that no result of it is a view.
+    draws : bool
+        False for an operator that can draw random numbers, and draws none in this call.
     """
 
     wanted: Sequence[Layout]
@@ -92,6 +94,7 @@ class Decision(NamedTuple):
     made: Sequence[Layout] | None = None
     on_mesh: bool = False
     moves: bool = False
+    draws: bool = True
 
 
 Rule = Callable[[Call], Decision | None]

@@ -1,13 +1,18 @@
 """Attention: each rank does it for its samples and heads, of which it has whole sequences.
 
 What is cut along the sequence is cut along samples or heads instead: every element travels once.
+Where there are too few of them for the ranks, sequences stay cut, and keys and values go around.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any
 
 from distarray.layout import Cut, Layout
 from distarray.torch.tensor.aligning import elsewhere, guarded, is_spread, with_lead
 from distarray.torch.tensor.calls import Call, Operand
+from distarray.torch.tensor.ring_attention import attended, attended_backward
 from distarray.torch.tensor.table import Decision, rule
 
 _NAME = "aten._scaled_dot_product_flash_attention_for_cpu"
@@ -15,6 +20,32 @@ _NAME = "aten._scaled_dot_product_flash_attention_for_cpu"
 
 #: How the samples and heads of a tensor are cut.
 Lead = tuple[Cut, ...]
+
+
+def _busy(cuts: Sequence[Cut]) -> int:
+    """How many ranks along the cuts have something."""
+    counts = [sum(a < b for a, b in map(cut.interval, range(cut.parts))) for cut in cuts]
+    return prod(counts)
+
+
+def _along_a_ring(call: Call, operands: Sequence[Operand]) -> bool:
+    """Whether sequences stay cut, which has to keep more ranks busy."""
+    query, key, value = [x.layout.cuts for x in operands]
+    if call["dropout_p"] or isinstance(call.get("attn_mask"), Operand):
+        return False
+    if not _lie_alike(query, key, value) or (call["is_causal"] and query[2] != key[2]):
+        return False
+    leads = _leads(operands)
+    return leads is None or _busy(leads[0]) < _busy(query[:3])
+
+
+def _lie_alike(query: Sequence[Cut], key: Sequence[Cut], value: Sequence[Cut]) -> bool:
+    """Whether ranks have the same samples and heads of all three, and cut sequences alike."""
+    together = [a == b or not (is_spread(a) or is_spread(b)) for a, b in zip(query[:2], key[:2])]
+    whole = [not is_spread(cuts[3]) for cuts in (query, key, value)]
+    cut = key[2]
+    there = cut.extent > 0 and is_spread(cut) and cut.mesh_dims == query[2].mesh_dims
+    return there and key[:3] == value[:3] and all(together + whole)
 
 
 def _leads(operands: Sequence[Operand]) -> tuple[Lead, Lead] | None:
@@ -58,8 +89,29 @@ def _mask(call: Call, lead: Sequence[Cut]) -> list[Layout]:
     return [with_lead(cuts, mask.shape, call.mesh_shape)]
 
 
+def _around(call: Call, run: Callable[..., Any], places: Sequence[int]) -> Decision | None:
+    """The decision for a ring; `places` says for each operand which of the three it lies as."""
+    three = call.operands[:3] if len(places) == 3 else call.operands[1:4]
+    if call.results is None or not _along_a_ring(call, three):
+        return None
+    leads = [x.layout.cuts[:3] for x in three]
+    laid = [
+        with_lead(leads[place], x.shape, call.mesh_shape)
+        for place, x in zip(places, call.operands, strict=True)
+    ]
+    outs = (0, 0) if len(places) == 3 else (0, 1, 2)
+    results = [
+        with_lead(leads[place], x.shape, call.mesh_shape)
+        for place, x in zip(outs, call.results, strict=True)
+    ]
+    return Decision(laid, results, run=partial(run, leads[1][2]), on_mesh=True, draws=False)
+
+
 @rule(_NAME)
 def _attended(call: Call) -> Decision | None:
+    around = _around(call, attended, (0, 1, 2))
+    if around is not None:
+        return around
     leads = _leads(call.operands[:3])
     if leads is None or call.results is None or call["dropout_p"]:
         return None
@@ -67,12 +119,15 @@ def _attended(call: Call) -> Decision | None:
     each = zip((own, shared, shared), call.operands)
     wanted = [with_lead(lead, x.shape, call.mesh_shape) for lead, x in each]
     results = [with_lead(own, x.shape, call.mesh_shape) for x in call.results]
-    return guarded(call, [*wanted, *_mask(call, own)], results)
+    return guarded(call, [*wanted, *_mask(call, own)], results)._replace(draws=False)
 
 
 @rule(f"{_NAME}_backward")
 def _attended_backward(call: Call) -> Decision | None:
     """The result and the sums of its exponentials lie as the queries do."""
+    around = _around(call, attended_backward, (0, 0, 1, 2, 0, 0))
+    if around is not None:
+        return around
     leads = _leads(call.operands[1:4])
     if leads is None or call["dropout_p"]:
         return None
