@@ -17,6 +17,8 @@ _TYPES: list[Any] = [
     )
 ]  # fmt: skip
 _QR, _SVD, _EIGH, _EIG, _SLOGDET = _TYPES
+#: The data type of a result, from the operand's.
+_Dtype = Callable[[DType], DType]
 
 
 # -- element by element ---------------------------------------------------------------------------
@@ -147,6 +149,11 @@ def _real(dtype: DType) -> DType:
     return np.zeros(0, _inexact(dtype)).real.dtype
 
 
+def _complex(dtype: DType) -> DType:
+    """That of eigenvalues, which before NumPy 2.5 may turn out to be real."""
+    return np.result_type(_inexact(dtype), np.complex64)
+
+
 def _qr(a: Array, mode: str = "reduced") -> Any:
     m, n = a.shape[-2:]
     stack, k, kind = a.shape[:-2], min(m, n), _inexact(a.dtype)
@@ -184,14 +191,15 @@ def _signs(a: Array) -> Any:
     return _SLOGDET(hollow(a.shape[:-2], _inexact(a.dtype)), hollow(a.shape[:-2], _real(a.dtype)))
 
 
-def _eigenvalues(dtype: Callable[[DType], DType], a: Array, *_: object, **__: object) -> Any:
+def _eigenvalues(dtype: _Dtype, a: Array, *_: object, **__: object) -> Any:
     return hollow(a.shape[:-1], dtype(a.dtype))
 
 
 def _eigen(
-    kind: Callable[..., Any], dtype: Callable[[DType], DType], a: Array, *_: object, **__: object
+    kind: Callable[..., Any], dtypes: Sequence[_Dtype], a: Array, *_: object, **__: object
 ) -> Any:
-    return kind(_eigenvalues(dtype, a), hollow(a.shape, _inexact(a.dtype)))
+    values, vectors = dtypes
+    return kind(_eigenvalues(values, a), hollow(a.shape, vectors(a.dtype)))
 
 
 #: Functions that work element by element, with the places of the arguments that do.
@@ -228,9 +236,9 @@ _ROWS: dict[Any, Callable[..., Any]] = {
     np.linalg.det: _one_each,
     np.linalg.slogdet: _signs,
     np.linalg.eigvalsh: partial(_eigenvalues, _real),
-    np.linalg.eigvals: partial(_eigenvalues, _inexact),
-    np.linalg.eigh: partial(_eigen, _EIGH, _real),
-    np.linalg.eig: partial(_eigen, _EIG, _inexact),
+    np.linalg.eigvals: partial(_eigenvalues, _complex),
+    np.linalg.eigh: partial(_eigen, _EIGH, (_real, _inexact)),
+    np.linalg.eig: partial(_eigen, _EIG, (_complex, _complex)),
 }
 RULES.update(_ROWS)
 for _places, _functions in _ELEMENTS:
