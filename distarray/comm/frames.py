@@ -8,9 +8,9 @@ from types import FrameType
 
 __all__ = ["current_frames"]
 
-#: Up to Python 3.11 the collection of garbage may begin within `sys._current_frames`, which then
-#: holds a lock of the interpreter's; if another thread begins or ends meanwhile, the process stands
-#: still for ever (https://github.com/python/cpython/issues/106883). Later ones collect elsewhere.
+#: In Python 3.11, `sys._current_frames` may start a garbage collection while it holds a lock of the
+#: interpreter. If another thread starts or ends at that moment, the process hangs for ever
+#: (https://github.com/python/cpython/issues/106883). Later Pythons collect at another moment.
 _COLLECTS_WITHIN = sys.version_info < (3, 12)
 
 _lock = Lock()

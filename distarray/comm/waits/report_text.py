@@ -3,14 +3,18 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from distarray.comm.describing import ranks_in_words
-from distarray.comm.waits.verdict import Entry, Report, first_difference, grouped
+from distarray.comm.waits.verdict import (
+    AFTER_STATEMENT,
+    Entry,
+    Report,
+    first_difference,
+    grouped,
+)
 
 __all__ = ["activities", "full_report", "summary"]
 
 #: The most groups of ranks, and of their last conversations, that are listed.
 _MOST, _LAST = 8, 4
-#: The conversation that each statement of a notebook ends with, which is none of the program.
-_AFTER_STATEMENT = "any_failed"
 Names = Callable[[Report], int]
 
 
@@ -149,7 +153,7 @@ def _details(group: Sequence[Report], name: Names) -> list[str]:
     where = _where(first, in_full=True)
     since = f", for {age:.0f} s" if first.doing in ("waits", "computes") else ""
     lines = [f"  {ranks_in_words(map(name, group))} {_does(first, len(group), where)}{since}"]
-    before = [entry for entry in first.recent if entry.kind != _AFTER_STATEMENT]
+    before = [entry for entry in first.recent if entry.kind != AFTER_STATEMENT]
     if first.entry is not None and before and before[-1] == first.entry:
         before.pop()
     if before:

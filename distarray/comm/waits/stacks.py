@@ -18,12 +18,12 @@ from distarray.comm.calls import Call
 from distarray.comm.describing import described, named
 from distarray.comm.frames import current_frames
 from distarray.comm.user_lines import called, expression, is_house, places, user_frames
+from distarray.comm.waits.verdict import AFTER_STATEMENT
 
 __all__ = ["Look", "look"]
 
-#: The functions in which a rank under the runner waits for the others at the end of its program,
-#: and in a notebook at the end of a statement.
-_AT_THE_END, _AFTER_STATEMENT = "all_arrive", "any_failed"
+#: The function in which a rank under the runner waits for the others at the end of its program.
+_AT_THE_END = "all_arrive"
 #: Variables in which functions that stand in for another one keep it.
 _STAND_INS = ("numpy_function", "ufunc", "func", "function", "method")
 _MOST = 240  # characters of arguments
@@ -87,7 +87,7 @@ def _waiting(frame: FrameType, main: FrameType | None) -> Look:
     if frame.f_code.co_name == _AT_THE_END:
         return Look("left")
     begun, peers, size = _conversation(frame)
-    if frame.f_code.co_name == _AFTER_STATEMENT:
+    if frame.f_code.co_name == AFTER_STATEMENT:
         statement = frame.f_locals["self"].statement
         return Look("waits", "the wait at a statement's end", "", (statement,), begun, peers, size)
     entry = frame

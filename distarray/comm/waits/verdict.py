@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 __all__ = [
+    "AFTER_STATEMENT",
     "LONG",
     "SLOWEST",
     "Entry",
@@ -24,6 +25,8 @@ __all__ = [
 
 #: Bytes per second of a slow network: data that has had less time for its size may still come.
 SLOWEST = 1 << 22
+#: The conversation at the end of a notebook's statement, which is none of the program's.
+AFTER_STATEMENT = "any_failed"
 #: Conversations in which a rank may be busy with a file system.
 ON_DISK = frozenset({"opened", "_write_all", "_close"})
 #: If nothing else shows that ranks wait in vain, they must be at rest for this many limits.

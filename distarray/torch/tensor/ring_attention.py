@@ -4,7 +4,7 @@ Each rank has some of the queries, and meets the keys and values of all ranks in
 from each rank to the next. Beside its result it keeps the logarithm of the sum of exponentials, by
 which softmaxes over some of the keys become one over all of them (Milakov and Gimelshein, "Online
 normalizer calculation for softmax", 2018; Liu, Zaharia and Abbeel, "Ring Attention with Blockwise
-Transformers", 2023). No rank ever has more keys than its own and those of one other.
+Transformers", 2023). A rank has its own keys, those that it works with, and those that are coming.
 """
 
 from collections.abc import Sequence

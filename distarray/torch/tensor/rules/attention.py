@@ -89,9 +89,17 @@ def _mask(call: Call, lead: Sequence[Cut]) -> list[Layout]:
     return [with_lead(cuts, mask.shape, call.mesh_shape)]
 
 
-def _around(call: Call, run: Callable[..., Any], places: Sequence[int]) -> Decision | None:
-    """The decision for a ring; `places` says for each operand which of the three it lies as."""
-    three = call.operands[:3] if len(places) == 3 else call.operands[1:4]
+def _around(
+    call: Call,
+    run: Callable[..., Any],
+    three: Sequence[Operand],
+    places: Sequence[int],
+    outs: Sequence[int],
+) -> Decision | None:
+    """The decision for a ring.
+
+    For each operand `places` says which of queries, keys and values it lies as; `outs` for results.
+    """
     if call.results is None or not _along_a_ring(call, three):
         return None
     leads = [x.layout.cuts[:3] for x in three]
@@ -99,7 +107,6 @@ def _around(call: Call, run: Callable[..., Any], places: Sequence[int]) -> Decis
         with_lead(leads[place], x.shape, call.mesh_shape)
         for place, x in zip(places, call.operands, strict=True)
     ]
-    outs = (0, 0) if len(places) == 3 else (0, 1, 2)
     results = [
         with_lead(leads[place], x.shape, call.mesh_shape)
         for place, x in zip(outs, call.results, strict=True)
@@ -109,7 +116,7 @@ def _around(call: Call, run: Callable[..., Any], places: Sequence[int]) -> Decis
 
 @rule(_NAME)
 def _attended(call: Call) -> Decision | None:
-    around = _around(call, attended, (0, 1, 2))
+    around = _around(call, attended, call.operands[:3], (0, 1, 2), (0, 0))
     if around is not None:
         return around
     leads = _leads(call.operands[:3])
@@ -125,7 +132,8 @@ def _attended(call: Call) -> Decision | None:
 @rule(f"{_NAME}_backward")
 def _attended_backward(call: Call) -> Decision | None:
     """The result and the sums of its exponentials lie as the queries do."""
-    around = _around(call, attended_backward, (0, 0, 1, 2, 0, 0))
+    three, places = call.operands[1:4], (0, 0, 1, 2, 0, 0)
+    around = _around(call, attended_backward, three, places, (0, 1, 2))
     if around is not None:
         return around
     leads = _leads(call.operands[1:4])
