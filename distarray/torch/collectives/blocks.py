@@ -13,6 +13,7 @@ from distarray.layout.placement import Fold
 from distarray.torch.bridge import counting
 from distarray.torch.bridge.refusals import checked_tensor
 from distarray.torch.bridge.transforms import refuse_wrapped
+from distarray.torch.collectives.graphs import is_traced, leave_out
 from distarray.typing import Array
 
 __all__ = ["foldable", "folded_back", "folds_in_place", "movable", "moved_back", "plain", "refill"]
@@ -47,7 +48,7 @@ def plain(call: str, tensor: Tensor) -> Tensor:
     tensor : torch.Tensor
         DTensors, sparse, quantized, nested and meta tensors are refused.
     """
-    usual = type(tensor) in _PLAIN and tensor.layout is _STRIDED
+    usual = (type(tensor) in _PLAIN or is_traced(tensor)) and tensor.layout is _STRIDED
     if usual and not (tensor.is_meta or tensor.is_quantized or tensor.is_nested):
         return tensor
     return checked_tensor(tensor, call)
@@ -119,6 +120,8 @@ def moved_back(result: Array, like: Tensor) -> Tensor:
 
 def _to_host(tensor: Tensor) -> Array:
     refuse_wrapped((tensor,))
+    if is_traced(tensor):
+        leave_out("numpy")
     if counting.watching and tensor.device.type != "cpu":
         counting.record("d2h", tensor.nbytes)
     block: Array = tensor.numpy(force=True)

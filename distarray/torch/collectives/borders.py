@@ -11,12 +11,12 @@ from distarray.layout.placement import Fold
 from distarray.torch.collectives import conversations as talk
 from distarray.torch.collectives import gradients
 from distarray.torch.collectives.conversations import MeshDim, Sizes
-from distarray.torch.collectives.passes import uncompiled
+from distarray.torch.collectives.passes import graphed
 
 __all__ = ["copy_to", "gather_from", "reduce_from", "scatter_to"]
 
 
-@uncompiled
+@graphed
 def copy_to(tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None) -> Tensor:
     """A replicated tensor for use by each rank in its own way: itself; the gradient is summed.
 
@@ -50,7 +50,7 @@ def copy_to(tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None) -> Tenso
     return gradients.copy_to(tensor, group) if gradients.records(tensor) else tensor
 
 
-@uncompiled
+@graphed
 def reduce_from(
     tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None, fold: Fold | str = "sum"
 ) -> Tensor:
@@ -91,7 +91,7 @@ def reduce_from(
     return gradients.reduce_from(tensor, group, fold)
 
 
-@uncompiled
+@graphed
 def gather_from(
     tensor: Tensor,
     mesh: DeviceMesh,
@@ -130,7 +130,7 @@ def gather_from(
     return gradients.gather_from(tensor, group, dim, parts)
 
 
-@uncompiled
+@graphed
 def scatter_to(
     tensor: Tensor,
     mesh: DeviceMesh,

@@ -23,6 +23,7 @@ from distarray.layout import Cut, Fold, Layout, Partial, Replicate, Shard
 from distarray.torch.bridge.transforms import Differentiable
 from distarray.torch.collectives import conversations as talk
 from distarray.torch.collectives.blocks import movable, moved_back
+from distarray.torch.collectives.graphs import Like, conversation
 
 __all__ = ["Route", "border", "carried", "carry", "gradient_layout"]
 
@@ -134,6 +135,12 @@ _across: Any = _crossing.apply
 # -- without gradients ------------------------------------------------------------------------
 
 
+def _like_carried(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> Like:
+    shape = tensor.shape if mesh.coords is None else dst.local_shape(mesh.coords)
+    return Like(shape, tensor.dtype)
+
+
+@conversation(_like_carried)
 def carried(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> Tensor:
     """This rank's part in another layout, without a gradient.
 

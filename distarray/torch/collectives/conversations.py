@@ -3,6 +3,7 @@
 import math
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ from distarray.torch.collectives.blocks import (
     plain,
     refill,
 )
+from distarray.torch.collectives.graphs import Like, conversation, is_traced, leave_out
 from distarray.typing import Array
 
 __all__ = [
@@ -80,7 +82,7 @@ def along(call: str, tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim) -> tup
         group = mesh.group
     else:
         group = mesh.subgroup(mesh_dim if isinstance(mesh_dim, tuple) else (mesh_dim,))
-    if config.settings.check:
+    if config.settings.check and not is_traced(tensor):
         shape = f"{tensor.ndim}-d" if call in _OF_PARTS else tuple(tensor.shape)
         verify_among(group, f"{call}({tensor.dtype} {shape}, {mesh_dim=})")
     return tensor, group
@@ -88,7 +90,7 @@ def along(call: str, tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim) -> tup
 
 def verify_replicas(group: Group, tensor: Tensor, user: str) -> None:
     """Under ``config.check``, raise on all ranks unless they bring the same tensor."""
-    if config.settings.check and group.size > 1:
+    if config.settings.check and group.size > 1 and not is_traced(tensor):
         block = movable(local_of(tensor).detach())
         verify_equal(group, block, f"a replicated {tensor.dtype} tensor for {user}")
 
@@ -140,6 +142,8 @@ def coming_sizes(
         return dim, _gathered_extents("all_to_all", tensor, group, dim, (dim,))
     if group.rank < 0:
         return dim, gone
+    if is_traced(tensor):
+        leave_out("all_to_all")
     columns = group.allgather(np.array(gone), "all_to_all: sizes")
     return dim, tuple(columns[:, group.rank].tolist())
 
@@ -166,6 +170,8 @@ def _gathered_extents(call: str, tensor: Tensor, group: Group, dim: int, free: P
     """All ranks' extents along a dimension; raises if the tensors differ otherwise; collective."""
     if group.rank < 0:
         return (tensor.shape[dim],)
+    if is_traced(tensor):
+        leave_out(call)
     extents = [0 if d in free else n for d, n in enumerate(tensor.shape)]
     mine = np.array([tensor.ndim, tensor.element_size(), tensor.shape[dim], hash(tuple(extents))])
     rows = group.allgather(mine, f"{call}: sizes")
@@ -182,6 +188,11 @@ def _gathered_extents(call: str, tensor: Tensor, group: Group, dim: int, free: P
 # -- conversations ----------------------------------------------------------------------------
 
 
+def _like_folded(tensor: Tensor, group: Group, fold: Fold) -> Like:
+    return Like(tensor.shape, torch.bool if fold in (Fold.ANY, Fold.ALL) else tensor.dtype)
+
+
+@conversation(_like_folded)
 def folded(tensor: Tensor, group: Group, fold: Fold) -> Tensor:
     """The fold of all ranks' tensors."""
     block = foldable(tensor, fold)
@@ -189,6 +200,14 @@ def folded(tensor: Tensor, group: Group, fold: Fold) -> Tensor:
     return folded_back(group.allreduce(block, fold), tensor, fold)
 
 
+def _with(tensor: Tensor, group: Group, extents: dict[int, int], dtype: Any = None) -> Like:
+    """A tensor of other extents, on ranks that take part."""
+    changed = extents if group.rank >= 0 else {}
+    shape = [changed.get(dim, extent) for dim, extent in enumerate(tensor.shape)]
+    return Like(shape, tensor.dtype if dtype is None else dtype)
+
+
+@conversation(lambda tensor, group, dim, parts: _with(tensor, group, {dim: sum(parts)}))
 def gathered(tensor: Tensor, group: Group, dim: int, parts: Parts) -> Tensor:
     """All ranks' tensors, one after the other along a dimension."""
     if group.rank < 0:
@@ -199,6 +218,12 @@ def gathered(tensor: Tensor, group: Group, dim: int, parts: Parts) -> Tensor:
     return moved_back(np.moveaxis(whole, 0, dim), tensor)
 
 
+def _like_scattered(tensor: Tensor, group: Group, dim: int, parts: Parts, fold: Fold) -> Like:
+    dtype = _like_folded(tensor, group, fold).dtype if group.rank >= 0 else tensor.dtype
+    return _with(tensor, group, {dim: parts[group.rank]}, dtype)
+
+
+@conversation(_like_scattered)
 def scattered(tensor: Tensor, group: Group, dim: int, parts: Parts, fold: Fold) -> Tensor:
     """This rank's part of the fold of all ranks' tensors."""
     if group.rank < 0:
@@ -209,6 +234,13 @@ def scattered(tensor: Tensor, group: Group, dim: int, parts: Parts, fold: Fold) 
     return folded_back(group.reduce_scatter(blocks, fold), tensor, fold)
 
 
+def _like_swapped(
+    tensor: Tensor, group: Group, split_dim: int, gone: Parts, concat_dim: int, come: Parts
+) -> Like:
+    return _with(tensor, group, {split_dim: gone[group.rank], concat_dim: sum(come)})
+
+
+@conversation(_like_swapped)
 def swapped(
     tensor: Tensor, group: Group, split_dim: int, gone: Parts, concat_dim: int, come: Parts
 ) -> Tensor:
@@ -231,6 +263,7 @@ def swapped(
     return moved_back(result, tensor)
 
 
+@conversation(lambda tensor, group, root: Like(tensor.shape, tensor.dtype))
 def sent(tensor: Tensor, group: Group, root: int) -> Tensor:
     """A copy of root's tensor."""
     block = movable(tensor)

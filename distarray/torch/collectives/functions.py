@@ -37,7 +37,7 @@ from distarray.layout.placement import Fold
 from distarray.torch.collectives import conversations as talk
 from distarray.torch.collectives import gradients
 from distarray.torch.collectives.conversations import MeshDim, Sizes, Work
-from distarray.torch.collectives.passes import uncompiled
+from distarray.torch.collectives.passes import graphed, uncompiled
 
 __all__ = [
     "Work",
@@ -57,7 +57,7 @@ _CURVED = (Fold.MIN, Fold.MAX, Fold.PROD)
 # -- linear maps: the gradient is that of the sum of all ranks' losses ------------------------
 
 
-@uncompiled
+@graphed
 def all_reduce(
     tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None, fold: Fold | str = "sum"
 ) -> Tensor:
@@ -109,7 +109,7 @@ def all_reduce(
     return talk.folded(tensor, group, fold)
 
 
-@uncompiled
+@graphed
 def all_gather(
     tensor: Tensor,
     mesh: DeviceMesh,
@@ -155,7 +155,7 @@ def all_gather(
     return gradients.all_gather(tensor, group, dim, parts)
 
 
-@uncompiled
+@graphed
 def reduce_scatter(
     tensor: Tensor,
     mesh: DeviceMesh,
@@ -209,7 +209,7 @@ def reduce_scatter(
     return talk.scattered(tensor, group, dim, parts, fold)
 
 
-@uncompiled
+@graphed
 def all_to_all(
     tensor: Tensor,
     mesh: DeviceMesh,
@@ -264,7 +264,7 @@ def all_to_all(
     return gradients.all_to_all(tensor, group, split_dim, gone, concat_dim, come)
 
 
-@uncompiled
+@graphed
 def broadcast(
     tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None, *, root: int = 0
 ) -> Tensor:

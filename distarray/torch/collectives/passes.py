@@ -2,7 +2,12 @@
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
@@ -11,6 +16,7 @@ from torch import Tensor
 __all__ = [
     "at_end_of_backward",
     "compiled",
+    "graphed",
     "in_backward",
     "left_alone",
     "tensors_in",
@@ -49,6 +55,25 @@ def uncompiled(function: _Call) -> _Call:
     torch runs a program on made-up tensors, or parts of it again, as it likes, and not alike on all
     ranks.
     """
+    return left_alone(_watched(function))
+
+
+def graphed(function: _Call) -> _Call:
+    """A function that ``torch.compile`` puts into its graph as it is, without reading it.
+
+    It is called with made-up tensors for that, so that it has conversations written down
+    (:mod:`distarray.torch.collectives.graphs`). Where no graph takes its arguments it is left
+    alone, as `uncompiled` ones are.
+    """
+    watched = _watched(function)
+    _leave(watched.__code__)
+    _graphed.append(watched)
+    if _COMPILER in sys.modules:
+        _allow()
+    return watched
+
+
+def _watched(function: _Call) -> _Call:
     apart = torch._disable_dynamo(function)  # which imports the compiler when it is called
 
     @functools.wraps(function)
@@ -56,7 +81,7 @@ def uncompiled(function: _Call) -> _Call:
         # None while nothing is compiled, False in what the compiler has been told to leave alone.
         return (apart if watching() else function)(*args, **kwargs)
 
-    return left_alone(watched)  # type: ignore[return-value]
+    return watched  # type: ignore[return-value]
 
 
 def left_alone(function: _Call) -> _Call:
@@ -75,6 +100,42 @@ def _leave(code: Any) -> None:
         _frames.set_code_exec_strategy(code, how)
     elif hasattr(_frames, "skip_code"):
         _frames.skip_code(code)
+
+
+# -- what the compiler is told when it is imported ------------------------------------------------
+
+_COMPILER = "torch._dynamo"
+_graphed: list[Any] = []
+
+
+def _allow() -> None:
+    known = sys.modules[_COMPILER].trace_rules._allowed_callable_ids
+    for function in _graphed:
+        known.add(id(function))
+
+
+class _WhenImported(MetaPathFinder):
+    """Tells the compiler, which takes a second to import, when a program does that."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        if fullname != _COMPILER or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(fullname)
+        loader: Any = spec and spec.loader
+        if loader is not None:
+            execute = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _allow()
+
+            loader.exec_module = exec_module
+        return spec
+
+
+if _COMPILER not in sys.modules:
+    sys.meta_path.insert(0, _WhenImported())
 
 
 def tensors_in(value: Any) -> list[Tensor]:

@@ -21,6 +21,7 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.torch.collectives.blocks import movable
 from distarray.torch.collectives.conversations import sent
+from distarray.torch.collectives.graphs import is_traced, leave_out
 from distarray.torch.tensor.calls import bound, replaced, tensors_in
 from distarray.torch.tensor.filling import fill
 from distarray.torch.tensor.operands import common_mesh, is_refused
@@ -59,6 +60,8 @@ def adopting(
     error : RuntimeError
         What is raised on all ranks if others than torch may have made a plain tensor.
     """
+    if any(is_traced(getattr(x, "_part", x)) for x in tensors_in(args, kwargs)):
+        leave_out(row.op)
     if has_rows(row.name):
         return apart(row.op, call, args, kwargs, error)
     outs, changed = _written(cls, row, args, kwargs)

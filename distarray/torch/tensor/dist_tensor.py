@@ -12,12 +12,14 @@ from distarray.array.storage import is_contiguous
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Placement
 from distarray.torch.bridge.sharing import block_of, to_torch
-from distarray.torch.collectives.passes import left_alone, uncompiled, watching
+from distarray.torch.collectives.carrying import gradient_layout
+from distarray.torch.collectives.passes import graphed, left_alone, uncompiled, watching
 from distarray.torch.tensor import autograd
 from distarray.torch.tensor.data import taken_over
 from distarray.torch.tensor.from_parts import layout_of_parts, normalized
 from distarray.torch.tensor.ladder import dispatch, made
 from distarray.torch.tensor.moved_views import current
+from distarray.torch.tensor.moving import moved
 from distarray.torch.tensor.operands import PlainOperandError, is_refused
 from distarray.torch.tensor.spec import Spec, contiguous_strides, strides_like
 from distarray.typing import Array, Placements
@@ -97,7 +99,7 @@ class DistTensor(torch.Tensor, metaclass=_Kinds):  # type: ignore[misc]
     # -- making --------------------------------------------------------------------------------
 
     @staticmethod
-    @uncompiled
+    @graphed
     def from_local(
         local: Tensor,
         mesh: DeviceMesh | None = None,
@@ -168,7 +170,7 @@ class DistTensor(torch.Tensor, metaclass=_Kinds):  # type: ignore[misc]
 
     # -- moving --------------------------------------------------------------------------------
 
-    @uncompiled
+    @graphed
     def to_local(self, *, grad_placements: Placements | None = None) -> Tensor:
         """This rank's part as a plain tensor.
 
@@ -185,7 +187,7 @@ class DistTensor(torch.Tensor, metaclass=_Kinds):  # type: ignore[misc]
         """
         return autograd.left(self, grad_placements)
 
-    @uncompiled
+    @graphed
     def redistribute(
         self,
         mesh: "DeviceMesh | Placements | None" = None,
@@ -222,7 +224,7 @@ class DistTensor(torch.Tensor, metaclass=_Kinds):  # type: ignore[misc]
         found: DistTensor = autograd.redistributed(self, layout)
         return found
 
-    @uncompiled
+    @graphed
     def full_tensor(self, *, grad_placements: Placements | None = None) -> Tensor:
         """The global tensor as a plain one on every rank; collective.
 
@@ -345,6 +347,37 @@ class DistTensor(torch.Tensor, metaclass=_Kinds):  # type: ignore[misc]
 
     def __dlpack_device__(self) -> NoReturn:
         self.__dlpack__()
+
+    # -- graphs --------------------------------------------------------------------------------
+
+    def __tensor_flatten__(self) -> tuple[list[str], Spec]:
+        """What ``torch.compile`` puts into graphs: this rank's part, and what is fixed."""
+        return ["_part"], self._spec
+
+    def _stable_hash_for_caching(self) -> str:
+        from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
+
+        raise BypassAOTAutogradCache("a DistTensor belongs to this process")
+
+    @staticmethod
+    def __tensor_unflatten__(
+        inner: dict[str, Tensor], spec: Spec, shape: Any, strides: Any
+    ) -> "DistTensor":
+        found: DistTensor = made(DistTensor, inner["_part"], spec)
+        return found
+
+    def __coerce_tangent_metadata__(self) -> "DistTensor":
+        """A tensor laid out as the gradient of this result of a graph will be."""
+        layout = gradient_layout(self._spec.layout)
+        found: DistTensor = autograd.redistributed(self, layout)
+        return found
+
+    def __coerce_same_metadata_as_tangent__(self, spec: Spec | None, kind: Any = None) -> Any:
+        """The gradient of a graph's result, laid out as the graph takes it."""
+        if spec is None:  # a plain one is wanted
+            return self.full_tensor()
+        part = moved(current(self), spec.mesh, self._spec.layout, spec.layout)
+        return made(DistTensor, part, spec)
 
     # -- copies, files, texts ------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Operators that draw random numbers: every rank draws the same, and keeps its part."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,13 +12,7 @@ from distarray.torch.tensor.streams import generator_lock, next_seed
 __all__ = ["drawn_alike"]
 
 
-def drawn_alike(
-    run: Callable[..., Any],
-    op: Any,
-    mesh: DeviceMesh,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-) -> Any:
+def drawn_alike(run: Callable[..., Any], mesh: DeviceMesh, *args: Any, **kwargs: Any) -> Any:
     """Call an operator that draws random numbers so that all ranks of the mesh draw the same.
 
     A generator that the program brings is used as it is. Otherwise torch's own one begins, for this

@@ -12,8 +12,9 @@ from distarray.config import config
 from distarray.errors import LayoutError, MeshError
 from distarray.layout import Cut, Layout, Partial, Placement, Replicate, Shard
 from distarray.layout.layout import normalize_placements
-from distarray.torch.bridge.refusals import checked_tensor
+from distarray.torch.collectives.blocks import plain
 from distarray.torch.collectives.conversations import verify_replicas
+from distarray.torch.collectives.graphs import is_traced, leave_out
 from distarray.typing import Array, Placements
 
 __all__ = ["layout_of_parts", "listed", "normalized"]
@@ -35,7 +36,7 @@ def layout_of_parts(
 
     Collective if parts are cut and no `shape` is given, and where replicas are compared.
     """
-    local = checked_tensor(local, "DistTensor.from_local")
+    local = plain("DistTensor.from_local", local)
     mesh = default_mesh() if mesh is None else mesh
     if placements is None:
         placements = [Shard(0) if not m and local.ndim else Replicate() for m in range(mesh.ndim)]
@@ -73,6 +74,8 @@ def _layout_of(
 ) -> Layout:
     here = tuple(local.shape)
     if shape is None:
+        if is_traced(local) and any(isinstance(p, Shard) for p in placed):
+            leave_out("DistTensor.from_local without a shape")
         return _layout_of_lengths(here, mesh, placed)
     layout = Layout.chunked(tuple(shape), mesh.shape, placed)
     if mesh.coords is not None and layout.local_shape(mesh.coords) != here:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
+from distarray.torch.collectives.graphs import is_traced
 from distarray.torch.tensor.adopting import adopting
 from distarray.torch.tensor.calls import replaced, tensors_in
 from distarray.torch.tensor.composites import KEYS
@@ -30,7 +31,7 @@ from distarray.torch.tensor.versions import counted, tied, written
 __all__ = ["dispatch", "made"]
 
 _make: Any = torch.Tensor._make_wrapper_subclass
-_alias: Any = torch._functionalize_unsafe_set
+_unsafe_set: Any = torch._functionalize_unsafe_set
 _STRIDED = torch.strided
 #: Arguments that are known by their values, or by their type alone.
 _VALUES = frozenset(
@@ -50,6 +51,15 @@ def made(cls: Any, part: Tensor, spec: Spec) -> Any:
     )
     self._part, self._spec = part, spec
     return self
+
+
+def _alias(view: Any, base: Any) -> None:
+    """Have torch know that a view shares memory with what it is a view of.
+
+    Not where the compiler reads a program: it would make the view again, of strides.
+    """
+    if not is_traced(view._part):
+        _unsafe_set(view, base)
 
 
 def dispatch(cls: Any, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

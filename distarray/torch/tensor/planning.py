@@ -24,6 +24,7 @@ from distarray.torch.tensor.filling import filling
 from distarray.torch.tensor.operands import common_mesh
 from distarray.torch.tensor.spec import Spec, contiguous_strides
 from distarray.torch.tensor.table import Decision, Row
+from distarray.torch.tensor.talking import Talking
 
 __all__ = ["Plan", "plan_for", "wrong_shape"]
 
@@ -127,8 +128,6 @@ class Plan:
             return None
         if mesh.coords is None and self.outcomes is not None:
             return self._nothing()
-        if self.draws:
-            return drawn_alike(self.run, self.row.op, mesh, args, kwargs)
         return self.run(*args, **kwargs)
 
     def _nothing(self) -> Any:
@@ -354,10 +353,11 @@ def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceM
     outs = [n for n, unread in plan.writes.items() if unread]
     plan.unread = frozenset([*decision.unread, *outs])
     plan.fresh = plan.row.rule is None and bool(outs)
-    run = decision.run
-    if run is not None:
-        plan.run = partial(run, mesh) if decision.on_mesh else run
+    if decision.run is not None:
+        plan.run = partial(decision.run, mesh) if decision.on_mesh else decision.run
         plan.fills = outs
+    if plan.draws:
+        plan.run = partial(drawn_alike, plan.run, mesh)
     pairs = list(zip(specs, decision.wanted, strict=True))
     plan.wanted = [None if wanted is spec.layout else wanted for spec, wanted in pairs]
     for position in plan.writes:
@@ -367,6 +367,8 @@ def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceM
             raise ValueError(wrong_shape(plan.row.op, spec.layout.shape, wanted.shape))
     plan.is_view = plan.is_view and not plan.writes
     plan.copied = plan.is_view and (decision.moves or specs[0].copied or plan.wanted[0] is not None)
+    if plan.draws or (decision.on_mesh and (decision.moves or not plan.is_view)):
+        plan.run = Talking(plan, plan.run, mesh)
     _shorten(plan, specs, mesh)
     return plan
 

@@ -90,6 +90,9 @@ class Spec:
         """The shape of this rank's part."""
         return self.layout.local_shape(self.mesh.coords)
 
+    def __deepcopy__(self, memo: Any) -> "Spec":
+        return self
+
     def __repr__(self) -> str:
         return f"Spec({self.layout!r}, {self.dtype} on {self.device}, {self.mesh!r})"
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from distarray.torch.collectives.graphs import is_traced
+
 __all__ = ["counted", "tied", "written"]
 
 #: Where torch counts what is written to, and lets views count together with what they are views of.
@@ -47,6 +49,8 @@ def tied(part: Any, base: Any) -> Any:
     base : torch.Tensor
         That of the tensor.
     """
+    if is_traced(part):  # the compiler counts by itself
+        return part
     found = counted(base.detach, (), {})
     found.data = part
     return found

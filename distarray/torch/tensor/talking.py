@@ -1,0 +1,65 @@
+"""The rules that talk to other ranks, for the graphs that ``torch.compile`` makes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from distarray.comm import DeviceMesh
+from distarray.torch.collectives.graphs import Like, is_traced, leave_out, written_down
+from distarray.torch.tensor.calls import replaced, tensors_in
+
+__all__ = ["Talking"]
+
+
+class Talking:
+    """What talks to other ranks in the course of an operator, or draws as they do.
+
+    Where the parts are made up, by which ``torch.compile`` reads a program, it is written down.
+    """
+
+    __slots__ = ("mesh", "plan", "run")
+
+    def __init__(self, plan: Any, run: Callable[..., Any], mesh: DeviceMesh) -> None:
+        self.plan, self.run, self.mesh = plan, run, mesh
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it with parts."""
+        tensors = tensors_in(args, kwargs)
+        if not any(map(is_traced, tensors)):
+            return self.run(*args, **kwargs)
+        plan = self.plan
+        if plan.outcomes is None or plan.fills:
+            leave_out(plan.row.op)
+        if plan.writes:
+            return self._write(tensors, args, kwargs)
+        layouts = plan.layouts if plan.made is None else plan.made
+        results = [
+            Like(layout.local_shape(self.mesh.coords), outcome.dtype)
+            for layout, outcome in zip(layouts, plan.outcomes, strict=True)
+            if layout is not None
+        ]
+        found = written_down(self.run, results, *args, **kwargs)
+        returns = plan.row.op._schema.returns
+        alone = len(returns) == 1 and isinstance(returns[0].type, torch.TensorType)
+        return found[0] if alone else found
+
+    def _write(self, tensors: list[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Compute beside what is written to, and copy the values there."""
+        places = list(self.plan.writes)
+        results = [Like(tensors[n].shape, tensors[n].dtype) for n in places]
+        found = written_down(partial(_beside, self.run, places), results, *args, **kwargs)
+        for n, values in zip(places, found, strict=True):
+            tensors[n].copy_(values)
+        return tensors[places[0]]
+
+
+def _beside(run: Callable[..., Any], places: Sequence[int], *args: Any, **kwargs: Any) -> Any:
+    """Call what writes with copies, which it gives back."""
+    tensors = tensors_in(args, kwargs)
+    for n in places:
+        tensors[n] = tensors[n].clone()
+    new, named = replaced(args, kwargs, tensors)
+    run(*new, **named)
+    return [tensors[n] for n in places]
