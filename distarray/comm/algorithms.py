@@ -101,7 +101,8 @@ def alltoall_varied(group: "Transport", blocks: Sequence[Array]) -> list[Array]:
     lengths = np.array([len(block) for block in blocks], dtype=np.int64)
     counts = group._alltoall_counts(lengths)
     own = blocks[group.rank]
-    received = split_views(np.empty((int(counts.sum()), *own.shape[1:]), own.dtype), counts)
+    whole = np.empty_like(own, shape=(int(counts.sum()), *own.shape[1:]), order="C")
+    received = split_views(whole, counts)
     received[group.rank][...] = own
     group._exchange(
         [(r, block) for r, block in enumerate(blocks) if r != group.rank and block.size],
@@ -116,7 +117,8 @@ def gather_varied(group: "Transport", block: Array, root: int) -> list[Array] | 
     if group.rank != root:
         group._exchange([(root, block)] if block.size else [], [])
         return None
-    views = split_views(np.empty((int(counts.sum()), *block.shape[1:]), block.dtype), counts)
+    whole = np.empty_like(block, shape=(int(counts.sum()), *block.shape[1:]), order="C")
+    views = split_views(whole, counts)
     views[root][...] = block
     group._exchange([], [(r, v) for r, v in enumerate(views) if r != root and v.size])
     return views

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module")
 def cupy(request: pytest.FixtureRequest) -> Any:
-    if request.config.option.device == "standin":
+    if request.config.option.device in ("standin", "nccl"):
         pytest.skip("blocks are on the stand-in")
     module = pytest.importorskip("cupy", reason="CuPy is not installed")
     try:
