@@ -42,6 +42,11 @@ class DeviceBlocks(Subsets):
 
     _ways: Ways | None = None
 
+    @property
+    def has_met(self) -> bool:
+        """Whether the ways of messages between GPUs are chosen, or there are no messages."""
+        return self._ways is not None or self.size == 1 or self.rank < 0
+
     def meet_devices(self, xp: Any) -> None:
         """Choose how messages between GPUs travel in this group; collective the first time.
 
@@ -50,10 +55,10 @@ class DeviceBlocks(Subsets):
 
         Parameters
         ----------
-        xp : module
-            CuPy; its current device is that of the blocks.
+        xp : module or None
+            CuPy, whose current device is that of the blocks; None if this rank has none.
         """
-        if self._ways is None and self.size > 1 and self.rank >= 0 and not ledger.is_forbidden():
+        if not self.has_met and not ledger.is_forbidden():
             self.check_talker()
             if self.watched:
                 remember(self, "meet_devices", None)

@@ -87,6 +87,8 @@ class Seat(NamedTuple):
 
 def seat(xp: Any) -> Seat:
     """This rank's seat."""
+    if xp is None:
+        return Seat("CuPy is not installed", "")
     try:
         core: Any = import_module("nccl.core")
         if core.get_version().libnccl is None:
@@ -100,7 +102,7 @@ def obstacle(seats: Sequence[Seat], nodes: Sequence[int] | None) -> str:
     """What keeps these ranks from using NCCL, told alike on all of them; empty if nothing does."""
     for rank, (missing, _) in enumerate(seats):
         if missing:
-            return f"rank {rank} has no nccl4py that works ({missing})"
+            return f"rank {rank} cannot use nccl4py ({missing})"
     taken: dict[tuple[int, str], int] = {}
     for rank, (_, gpu) in enumerate(seats):
         place = (0 if nodes is None else nodes[rank], gpu)

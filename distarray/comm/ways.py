@@ -26,6 +26,8 @@ WAITS_FOR_RANKS = True
 
 #: The ways: by NCCL, by MPI from GPU memory, by MPI from copies on the host.
 NCCL, MPI, HOST = "nccl", "mpi", "host"
+#: The setting that leaves the choice to their times.
+MEASURED = "measured"
 #: The kinds of conversations: between two ranks, and of all ranks together.
 EXCHANGE, TOGETHER = "exchange", "together"
 #: Bytes of the messages that are timed.
@@ -66,11 +68,12 @@ class Ways:
 
 
 class _Facts(NamedTuple):
-    """What each rank tells the others: the setting, whether its MPI takes GPU buffers, its seat."""
+    """What each rank tells the others: its setting, seat, and whether its MPI takes GPU buffers."""
 
     wanted: str
-    aware: bool
     seat: Seat
+    aware: bool
+    has_cupy: bool
 
 
 def chosen(group: "DeviceBlocks", xp: Any) -> Ways:
@@ -79,8 +82,8 @@ def chosen(group: "DeviceBlocks", xp: Any) -> Ways:
     Parameters
     ----------
     group : Group
-    xp : module
-        CuPy.
+    xp : module or None
+        CuPy, or that it is missing.
 
     Raises
     ------
@@ -88,44 +91,49 @@ def chosen(group: "DeviceBlocks", xp: Any) -> Ways:
         On all ranks, if ``config.gpu_messages`` asks for a way that is not possible.
     """
     wanted = config.gpu_messages
-    asks = wanted in ("measured", NCCL)
     aware = group.takes_device_buffers and gpu_aware()
-    facts = _Facts(wanted, aware, nccl.seat(xp) if asks else Seat("", ""))
-    told = group._allgather_object(facts)
+    mine = nccl.seat(xp) if wanted in (MEASURED, NCCL) else Seat("", "")
+    told = group._allgather_object(_Facts(wanted, mine, aware, xp is not None))
     if len({each.wanted for each in told}) > 1:
         settings = [each.wanted for each in told]
         raise DivergenceError(f"config.gpu_messages differs between the ranks: {settings}")
-    found: Nccl | str = "it was not asked for"
-    if asks:
-        missing = nccl.obstacle([each.seat for each in told], group.nodes)
-        found = missing or nccl.meet(group, xp)
-    possible = {HOST: ""}
-    possible[MPI] = _unaware(group, told)
-    possible[NCCL] = found if isinstance(found, str) else ""
-    if wanted != "measured":
-        if possible[wanted]:
-            raise MessageError(f"config.gpu_messages is {wanted!r}, but {possible[wanted]}")
+    found = _nccl(group, xp, told)
+    obstacles = {
+        NCCL: found if isinstance(found, str) else "",
+        MPI: _unaware(group, told),
+        HOST: "",
+    }
+    ways = [way for way, obstacle in obstacles.items() if not obstacle]
+    if wanted != MEASURED:
+        if obstacles[wanted]:
+            raise MessageError(f"config.gpu_messages is {wanted!r}, but {obstacles[wanted]}")
         ways = [wanted]
-    else:
-        ways = [way for way in (NCCL, MPI, HOST) if not possible[way]]
-    communicator = None if isinstance(found, str) else found
     # Collectives by MPI go through the host: it folds on the host's processors.
     together = dict.fromkeys([HOST if way == MPI else way for way in ways], Line())
-    choice = Ways(communicator, {EXCHANGE: dict.fromkeys(ways, Line()), TOGETHER: together})
-    return _measured(group, xp, choice)
+    lines = {EXCHANGE: dict.fromkeys(ways, Line()), TOGETHER: together}
+    choice = Ways(None if isinstance(found, str) else found, lines)
+    return _measured(group, xp, choice) if all(each.has_cupy for each in told) else choice
+
+
+def _nccl(group: "DeviceBlocks", xp: Any, told: Sequence[_Facts]) -> Nccl | str:
+    """NCCL between the ranks, or what keeps them from using it."""
+    if told[0].wanted not in (MEASURED, NCCL):
+        return "another way was asked for"
+    obstacle = nccl.obstacle([each.seat for each in told], group.nodes)
+    return obstacle or nccl.meet(group, xp)
 
 
 def _unaware(group: "DeviceBlocks", told: Sequence[_Facts]) -> str:
     """What keeps MPI from taking GPU buffers; empty if nothing does."""
     ranks = [rank for rank, each in enumerate(told) if not each.aware]
+    if not ranks:
+        return ""
     if not group.takes_device_buffers:
         return "these ranks are threads, which send nothing by MPI"
-    if ranks:
-        return (
-            f"MPI does not say on rank {ranks[0]} that it takes GPU buffers; "
-            "DISTARRAY_GPU_AWARE=1 says so in its place"
-        )
-    return ""
+    return (
+        f"MPI does not say on rank {ranks[0]} that it takes GPU buffers; "
+        "DISTARRAY_GPU_AWARE=1 says so in its place"
+    )
 
 
 def _measured(group: "DeviceBlocks", xp: Any, choice: Ways) -> Ways:
