@@ -84,14 +84,18 @@ class Group(DeviceBlocks):
     def begin_exchange(
         self, sends: Sequence[Pair], receives: Sequence[Pair], kind: str, note: Note = None
     ) -> Pending:
-        """Begin an `exchange` of C-contiguous host arrays of numbers; the ledger calls it `kind`.
+        """Begin an `exchange` of C-contiguous arrays of numbers; the ledger calls it `kind`.
 
-        The arrays must not be touched until the end; see `begin_allreduce`.
+        The arrays must not be touched until the end; see `begin_allreduce`. Between GPUs it is over
+        at once.
         """
         if ledger.watching:
             self._write(kind, sum(view.nbytes for _, view in sends), note)
         if self.watched:
             remember(self, "begin_exchange", note, 0)
+        if any(type(view) is not _ndarray for _, view in (*sends, *receives)):
+            self._exchange_on_device(sends, receives, self._ways)
+            return FINISHED
         return self._begin_exchange(sends, receives)
 
     def board(self) -> Board | None:
@@ -134,6 +138,9 @@ class Group(DeviceBlocks):
             self._write("allreduce", block.nbytes, note)
         if self.watched:
             remember(self, "allreduce_in_place", (block.shape, fold))
+        if type(block) is not _ndarray:
+            block[...] = self._allreduce_staged(block, fold)
+            return
         self._allreduce_in_place(block, fold)
 
     def begin_allreduce(self, block: Array, fold: Fold, note: Note = None) -> Pending:
@@ -142,8 +149,8 @@ class Group(DeviceBlocks):
         Parameters
         ----------
         block : ndarray
-            C-contiguous host memory of equal shape and dtype on every rank, and of a dtype that
-            the fold keeps. It must not be touched until the end.
+            C-contiguous memory of equal shape and dtype on every rank, and of a dtype that the fold
+            keeps. It must not be touched until the end; between GPUs that is at once.
         fold : Fold
             As for `allreduce`.
         note : Note
@@ -159,6 +166,9 @@ class Group(DeviceBlocks):
             self._write("allreduce", block.nbytes, note)
         if self.watched:
             remember(self, "begin_allreduce", (block.shape, fold))
+        if type(block) is not _ndarray:
+            block[...] = self._allreduce_staged(block, fold)
+            return FINISHED
         return self._begin_allreduce(block, fold)
 
     def reduce_scatter(self, blocks: Sequence[Array], fold: Fold, note: Note = None) -> Array:
