@@ -368,6 +368,8 @@ def _belongs(item: pytest.Item, config: pytest.Config) -> bool:
         return False
     if "host" in item.keywords and on_device:
         return False
+    if "nccl" in _fixtures(item) and config.option.device != "nccl":
+        return False
     if mpi:
         return "world" in _fixtures(item) or "mpi" in item.keywords
     return "mpi" not in item.keywords

@@ -5,7 +5,7 @@ is left to the other ways (:mod:`distarray.comm.ways`).
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -137,7 +137,8 @@ def meet(group: "DeviceBlocks", xp: Any) -> "Nccl | str":
     for rank, failure in enumerate(failures):
         if failure:
             if made is not None:
-                made.abort()
+                with suppress(Exception):
+                    made.abort()
             return f"rank {rank}: {failure}"
     return Nccl(core, made, xp, group.rank, group.size)
 
@@ -266,7 +267,8 @@ class Nccl:
                 f"overwritten in part: {error}. NCCL_DEBUG=INFO makes NCCL say more, and "
                 "DISTARRAY_GPU_MESSAGES=host does without it"
             )
-            self._comm.abort()
+            with suppress(Exception):
+                self._comm.abort()
             raise self._failure from error
 
     def _look(self) -> None:

@@ -21,10 +21,8 @@ from distarray.testing import assert_matches
 
 
 @pytest.fixture
-def nccl(request: pytest.FixtureRequest) -> Any:
-    """The stand-in for nccl4py, as new."""
-    if request.config.option.device != "nccl":
-        pytest.skip("needs the stand-ins")
+def nccl() -> Any:
+    """The stand-in for nccl4py, as new; tests of it are about ``--device nccl``."""
     module = sys.modules["nccl_standin"]
     module.install()
     yield module
