@@ -14,6 +14,7 @@ import distarray.numpy as dnp
 from distarray import DeviceMesh, Shard, distribute
 from distarray.comm import devices, ways
 from distarray.comm.nccl import folds
+from distarray.comm.threads import ThreadGroup
 from distarray.config import config
 from distarray.errors import DivergenceError, MessageError
 from distarray.layout.placement import Fold
@@ -305,23 +306,29 @@ def test_without_nccl4py_on_one_rank_all_go_the_next_way(world, xp, nccl, monkey
         world.run(size, program)
 
 
-@pytest.mark.parametrize("trouble", ["one GPU", "init"])
+@pytest.mark.parametrize("trouble", ["one GPU", "init", "no id"])
 def test_where_nccl_will_not_start_all_go_the_next_way(world, xp, nccl, monkeypatch, trouble):
     size = max(world.ranks)
     if size == 1:
         pytest.skip("one rank has no messages")
     if trouble == "one GPU":
         monkeypatch.setattr(sys.modules["standin"], "gpu", lambda: "0000:00:00.0")
+    if trouble == "no id":
+        monkeypatch.setattr(sys.modules["nccl.core"], "get_unique_id", lambda: 1 // 0)
+    texts = {
+        "one GPU": "ranks 0 and 1 are on one GPU",
+        "init": "rank 0: NCCLError",
+        "no id": "rank 0: ZeroDivisionError",
+    }
 
     def program(group):
-        text = "ranks 0 and 1 are on one GPU" if trouble == "one GPU" else "rank 0: NCCLError"
         for way in ("measured", "nccl"):
             if trouble == "init" and group.rank == 1:
                 nccl.refuse_on(1)
             anew(group)
             with config.override(gpu_messages=way):
                 if way == "nccl":
-                    with pytest.raises(MessageError, match=text):
+                    with pytest.raises(MessageError, match=texts[trouble]):
                         group.allreduce(xp.asarray(np.ones(2)), Fold.SUM)
                 else:
                     total = group.allreduce(xp.asarray(np.ones(2)), Fold.SUM)
@@ -350,6 +357,43 @@ def test_ways_that_cannot_be_are_refused(world, xp, nccl, monkeypatch):
     world.run(size, program)
     with pytest.raises(ValueError, match="gpu_messages"):
         config.gpu_messages = "pigeon"
+
+
+def test_mpi_is_given_device_buffers_in_one_piece(world, xp, nccl, monkeypatch):
+    if world.name == "mpi":
+        pytest.skip("threads pass for an MPI that takes the stand-in's memory")
+    given: list[int] = []
+    by_threads = ThreadGroup._exchange
+
+    def memory(view):
+        if isinstance(view, np.ndarray):
+            return view
+        assert view.flags.c_contiguous
+        given.append(view.nbytes)
+        return view._memory
+
+    def exchange(self, sends, receives):
+        lists = [[(peer, memory(view)) for peer, view in side] for side in (sends, receives)]
+        by_threads(self, *lists)
+
+    monkeypatch.setattr(ThreadGroup, "_exchange", exchange)
+    monkeypatch.setattr(ThreadGroup, "takes_device_buffers", True)
+    monkeypatch.setattr(devices, "_aware", True)
+    nccl.remove()
+
+    def program(group):
+        mine, into = xp.asarray(np.arange(12.0).reshape(3, 4)), xp.empty((4, 3), float)
+        group.meet_devices(xp)
+        group.exchange([(1 - group.rank, mine[:, ::2])], [(1 - group.rank, into.T[:, ::2])])
+        np.testing.assert_array_equal(into.get()[::2], mine.get()[:, ::2].T)
+        assert group.allreduce(mine, Fold.SUM).tolist() == (2 * mine).tolist()
+        return [sorted(ways) for ways in group._ways.lines.values()]
+
+    with config.override(gpu_messages="mpi"):
+        assert world.run(2, program) == [[["mpi"], ["host"]]] * 2
+    assert given == [48] * 4
+    with config.override(gpu_messages="measured"):
+        assert world.run(2, program) == [[["host", "mpi"], ["host"]]] * 2
 
 
 def test_a_broken_connection_is_an_error_on_all_ranks(world, xp, nccl):
