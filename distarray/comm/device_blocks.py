@@ -12,6 +12,7 @@ from distarray.comm import algorithms, devices, ledger, nccl
 from distarray.comm.calls import note as remember
 from distarray.comm.devices import module_of, on_device
 from distarray.comm.nccl import Nccl
+from distarray.comm.pending import FINISHED
 from distarray.comm.subsets import Subsets
 from distarray.comm.transport import Array, Pair, Transport
 from distarray.comm.ways import EXCHANGE, HOST, MPI, NCCL, TOGETHER, Ways, chosen
@@ -90,16 +91,23 @@ class DeviceBlocks(Subsets):
         near = [
             [(peer, view) for way, peer, view in side if way == NCCL] for side in (going, coming)
         ]
-        if ways is not None and ways.nccl is not None and any(near):
-            self.check_talker()
-            ways.nccl.exchange(*near)
         ready = [(p, _going(view, way)) for way, p, view in going if way != NCCL]
         landing = [(p, _coming(view, way), view) for way, p, view in coming if way != NCCL]
         direct = [view for way, _, view in (*going, *coming) if way == MPI]
         if direct:
             devices.settle(direct[0])
-        if ready or landing:
-            self._exchange(ready, [(peer, buffer) for peer, buffer, _ in landing])
+        buffers = [(peer, buffer) for peer, buffer, _ in landing]
+        if ways is not None and ways.nccl is not None and any(near):
+            self.check_talker()
+            # All is begun before anything is waited for: a peer may take these in several calls.
+            sent = self._begin_exchange(ready, []) if ready else FINISHED
+            finish = ways.nccl.begin_exchange(*near)
+            if buffers:
+                self._exchange([], buffers)
+            sent.wait()
+            finish()
+        elif ready or buffers:
+            self._exchange(ready, buffers)
         for _, buffer, view in landing:
             devices.arrived(buffer, view)
 

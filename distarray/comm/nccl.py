@@ -4,7 +4,7 @@ NCCL copies anything, and folds numbers of a few kinds. What it would fold other
 is left to the other ways (:mod:`distarray.comm.ways`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -165,7 +165,13 @@ class Nccl:
 
     def exchange(self, sends: "Sequence[Pair]", receives: "Sequence[Pair]") -> None:
         """Send and receive views, point to point, as :meth:`Group.exchange` does."""
-        with self._talking() as stream:
+        self.begin_exchange(sends, receives)()
+
+    def begin_exchange(
+        self, sends: "Sequence[Pair]", receives: "Sequence[Pair]"
+    ) -> Callable[[], None]:
+        """Begin an `exchange`; the function that is returned waits for its end."""
+        with self._calling() as stream:
             ready = [(peer, devices.dense(view)) for peer, view in sends]
             landing = [(peer, devices.dense_like(view), view) for peer, view in receives]
             with self._core.group():
@@ -173,8 +179,15 @@ class Nccl:
                     self._comm.send(_bytes(block), peer, stream=stream)
                 for peer, block, _ in landing:
                     self._comm.recv(_bytes(block), peer, stream=stream)
-            for _, block, view in landing:
-                devices.arrived(block, view)
+
+        def finish() -> None:
+            with self._calling():
+                self._wait()
+                for _, block, view in landing:
+                    devices.arrived(block, view)
+            ready.clear()  # they had to live as long
+
+        return finish
 
     def allreduce(self, block: Array, fold: Fold) -> Array:
         """Fold the ranks' blocks; the same bits on every rank."""
@@ -251,16 +264,19 @@ class Nccl:
 
     @contextmanager
     def _talking(self) -> Iterator[int]:
-        """Give the stream's handle; afterwards wait for its work, and for what NCCL says of it."""
+        """Give the stream's handle, and wait for what is begun on it."""
+        with self._calling() as stream:
+            yield stream
+            self._wait()
+
+    @contextmanager
+    def _calling(self) -> Iterator[int]:
+        """Give the handle of the device's current stream; an error ends the communicator."""
         if self._failure is not None:
             raise self._failure
         try:
             with self._device:
-                stream = self._xp.cuda.get_current_stream()
-                yield stream.ptr
-                while not stream.done:  # the error of another rank leaves it waiting for ever
-                    self._look()
-                self._look()
+                yield self._xp.cuda.get_current_stream().ptr
         except Exception as error:
             self._failure = MessageError(
                 "a message between GPUs by NCCL failed, and the ranks' blocks may have been "
@@ -270,6 +286,13 @@ class Nccl:
             with suppress(Exception):
                 self._comm.abort()
             raise self._failure from error
+
+    def _wait(self) -> None:
+        """Wait for the stream's work, and hear what NCCL says of it."""
+        stream = self._xp.cuda.get_current_stream()
+        while not stream.done:  # the error of another rank leaves it waiting for ever
+            self._look()
+        self._look()
 
     def _look(self) -> None:
         """Raise if NCCL has met an error since the last call."""

@@ -254,6 +254,7 @@ class Communicator:
             self._wire.abort()
         self._wire = None
         _here.busy = 0  # what was under way is ended
+        _coming().clear()
 
     def get_async_error(self) -> int:
         self._check_valid()
@@ -362,9 +363,12 @@ class Communicator:
             _here.group.append((self, name, act))
 
     def _act(self, acts: list[tuple[str, Any]]) -> None:
-        """Carry out what belongs together: what is sent goes first, as it does at once in NCCL."""
-        for _, act in sorted(acts, key=lambda pair: pair[0] != "send"):
-            act()
+        """Carry out what belongs together: what is received comes once the stream is asked."""
+        for name, act in acts:
+            if name == "recv":
+                _coming().append(act)
+            else:
+                act()
         _here.busy = 1 << 60 if self._wire.aborted else 3
 
     def _gathered(self, value: Any) -> list[Any]:
@@ -400,8 +404,17 @@ def group() -> Iterator[None]:
             comm._act([(name, act) for owner, name, act in queued if owner is comm])
 
 
+def _coming() -> deque[Any]:
+    """What this rank has begun to receive."""
+    if not hasattr(_here, "coming"):
+        _here.coming = deque()
+    return _here.coming
+
+
 def _done() -> bool:
     """Whether the work of this rank's stream is done; it takes some asking."""
+    while _coming():
+        _coming().popleft()()
     _here.busy = max(0, unfinished() - 1)
     return _here.busy == 0
 

@@ -215,6 +215,33 @@ def test_the_fastest_way_is_taken_for_each_size(world, xp, nccl, monkeypatch):
         world.run(size, program)
 
 
+def test_a_peer_may_take_in_two_calls_what_is_sent_in_one(world, xp, nccl, monkeypatch):
+    pretended(monkeypatch, {"nccl": (5.0, 6.0), "host": (1.0, 50.0)})
+    if world.name == "mpi" and 2 not in world.ranks:
+        pytest.skip("another number of processes")
+
+    def program(group):
+        other = 1 - group.rank
+        small, large = (xp.asarray(np.full(n, group.rank + 0.5)) for n in (2, 1 << 20))
+        first, second = xp.empty(2, float), xp.empty(1 << 20, float)
+        anew(group).meet_devices(xp)
+        for one, two, into, then in [
+            (small, large, first, second),
+            (large, small, second, first),
+        ]:
+            into[...] = then[...] = -1.0
+            if group.rank == 0:
+                group.exchange([(other, one), (other, two)], [(other, into), (other, then)])
+            else:
+                group.exchange([], [(other, into)])
+                group.exchange([(other, one)], [(other, then)])
+                group.exchange([(other, two)], [])
+            assert set(first.get()) == set(second.get()) == {other + 0.5}
+
+    with config.override(gpu_messages="measured"):
+        world.run(2, program)
+
+
 def test_a_measurement_agrees_and_counts_for_nothing(world, several, xp, nccl):
     def program(group):
         anew(group)
