@@ -12,7 +12,6 @@ from distarray.comm import algorithms, devices, ledger, nccl
 from distarray.comm.calls import note as remember
 from distarray.comm.devices import module_of, on_device
 from distarray.comm.nccl import Nccl
-from distarray.comm.pending import FINISHED
 from distarray.comm.subsets import Subsets
 from distarray.comm.transport import Array, Pair, Transport
 from distarray.comm.ways import EXCHANGE, HOST, MPI, NCCL, TOGETHER, Ways, chosen
@@ -23,6 +22,8 @@ __all__ = ["DeviceBlocks"]
 Result = TypeVar("Result")
 Given = TypeVarTuple("Given")
 _ndarray = np.ndarray
+#: A view with its way, and the peer.
+_Routed = tuple[str, int, Array]
 
 
 class _Near:
@@ -91,23 +92,18 @@ class DeviceBlocks(Subsets):
         near = [
             [(peer, view) for way, peer, view in side if way == NCCL] for side in (going, coming)
         ]
-        ready = [(p, _going(view, way)) for way, p, view in going if way != NCCL]
-        landing = [(p, _coming(view, way), view) for way, p, view in coming if way != NCCL]
-        direct = [view for way, _, view in (*going, *coming) if way == MPI]
-        if direct:
-            devices.settle(direct[0])
+        ready, landing = _by_mpi(going, coming)
         buffers = [(peer, buffer) for peer, buffer, _ in landing]
-        if ways is not None and ways.nccl is not None and any(near):
+        if ways is None or ways.nccl is None or not any(near):
+            self._exchange(ready, buffers)
+        else:
             self.check_talker()
             # All is begun before anything is waited for: a peer may take these in several calls.
-            sent = self._begin_exchange(ready, []) if ready else FINISHED
+            sent = self._begin_exchange(ready, [])
             finish = ways.nccl.begin_exchange(*near)
-            if buffers:
-                self._exchange([], buffers)
+            self._exchange([], buffers)
             sent.wait()
             finish()
-        elif ready or buffers:
-            self._exchange(ready, buffers)
         for _, buffer, view in landing:
             devices.arrived(buffer, view)
 
@@ -214,6 +210,18 @@ class DeviceBlocks(Subsets):
         if not on_device(like):
             return method([np.asarray(block) for block in blocks], *args)
         return devices.back(method([devices.to_host(block) for block in blocks], *args), like)
+
+
+def _by_mpi(
+    going: Sequence[_Routed], coming: Sequence[_Routed]
+) -> tuple[list[Pair], list[tuple[int, Array, Array]]]:
+    """What MPI sends of views that do not go by NCCL; and where it puts what comes for others."""
+    ready = [(peer, _going(view, way)) for way, peer, view in going if way != NCCL]
+    landing = [(peer, _coming(view, way), view) for way, peer, view in coming if way != NCCL]
+    direct = [view for way, _, view in (*going, *coming) if way == MPI]
+    if direct:
+        devices.settle(direct[0])
+    return ready, landing
 
 
 def _going(view: Array, way: str) -> Array:
