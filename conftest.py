@@ -137,9 +137,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--device",
-        choices=("cpu", "standin", "cuda"),
+        choices=("cpu", "standin", "nccl", "cuda"),
         default="cpu",
-        help="where blocks live: NumPy, the strict stand-in for CuPy, or CuPy itself",
+        help="where blocks live: NumPy, the strict stand-in for CuPy, the same beside one for "
+        "nccl4py, by which all messages go that can, or CuPy itself",
     )
 
 
@@ -191,18 +192,26 @@ def _put_blocks_on(device: str) -> None:
         return
     # The numbers of ranks change nothing about where blocks are: one, and uneven blocks on three.
     ThreadWorld.ranks = (1, 3)
-    if device == "standin":
-        path = Path(__file__).parent / "tests" / "gpu" / "standin.py"
-        spec = importlib.util.spec_from_file_location("standin", path)
-        assert spec is not None
-        assert spec.loader is not None
-        standin = importlib.util.module_from_spec(spec)
-        sys.modules["standin"] = standin
-        spec.loader.exec_module(standin)
-        standin.install()
     from distarray.config import config
 
+    if device != "cuda":
+        _install("standin")
+    if device == "nccl":
+        _install("nccl_standin")
+        config.gpu_messages = "nccl"
     config.device = "cuda"
+
+
+def _install(name: str) -> None:
+    """Put a stand-in where its users import the real thing."""
+    path = Path(__file__).parent / "tests" / "gpu" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    module.install()
 
 
 def _only_rank_0_reports(config: pytest.Config) -> None:
@@ -358,6 +367,8 @@ def _belongs(item: pytest.Item, config: pytest.Config) -> bool:
     if "own_processes" in _fixtures(item) and (mpi or on_device):
         return False
     if "host" in item.keywords and on_device:
+        return False
+    if "nccl" in _fixtures(item) and config.option.device != "nccl":
         return False
     if mpi:
         return "world" in _fixtures(item) or "mpi" in item.keywords

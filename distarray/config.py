@@ -22,6 +22,7 @@ _CHOICES = {
     "device": ("cpu", "cuda"),
     "fallback": ("warn", "allow", "error"),
     "fuse": ("on", "off"),
+    "gpu_messages": ("measured", "nccl", "mpi", "host"),
 }
 
 
@@ -40,6 +41,9 @@ class Settings:
     writeable_copies: bool = False
     #: What a NumPy function without a distributed form does: "warn", "allow" or "error".
     fallback: str = "warn"
+    #: How messages between GPUs travel, from a group's first one on: "nccl", "mpi" (which takes GPU
+    #: buffers), by way of the "host"; or, "measured", in the way that proves fastest.
+    gpu_messages: str = "measured"
     #: Largest operand that the fallback gathers.
     fallback_limit: int = 1 << 30
     #: Whether floating-point reductions, and the order within partitions, are equal on every mesh.

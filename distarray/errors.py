@@ -16,6 +16,7 @@ __all__ = [
     "GatherLimitError",
     "LayoutError",
     "MeshError",
+    "MessageError",
     "NotDistributedError",
     "PerformanceWarning",
 ]
@@ -31,6 +32,10 @@ class LayoutError(DistArrayError, ValueError):
 
 class MeshError(DistArrayError, ValueError):
     """A mesh does not fit its communicator, or operands live on different meshes."""
+
+
+class MessageError(DistArrayError, RuntimeError):
+    """Messages between GPUs cannot be sent in the way that was asked for, or were lost."""
 
 
 class DivergenceError(DistArrayError, RuntimeError):

@@ -369,15 +369,18 @@ def _keep_partial(x: DistArray, layout: Layout) -> DistArray:
 def _across(x: DistArray, layout: Layout, mesh: DeviceMesh) -> DistArray:
     """The exchange between two meshes, over the ranks of both."""
     group, src_ranks, dst_ranks = x.mesh.joined(mesh)
-    target = mesh.xp.empty(layout.local_shape(mesh.coords), x.dtype)
+    block, xp = x.to_local(), mesh.xp
+    if x.mesh.device_type != mesh.device_type:  # both ends of a message are on one kind of device
+        block, xp = x.mesh.to_host(block), np
+    target = xp.empty(layout.local_shape(mesh.coords), x.dtype)
     if group is None:
-        return wrap(target, layout, mesh)
+        return wrap(mesh.asarray(target), layout, mesh)
     plan = plan_across(x.layout, layout, src_ranks, dst_ranks, group.rank)
     group.exchange(
-        [(t.peer, movement.part_of(x.to_local(), t.slices)) for t in plan.sends],
+        [(t.peer, movement.part_of(block, t.slices)) for t in plan.sends],
         [(t.peer, movement.part_of(target, t.slices)) for t in plan.receives],
         Route(x.layout, layout),
     )
     if plan.kept:
-        target[plan.kept[1]] = x.block[plan.kept[0]]
-    return wrap(target, layout, mesh)
+        target[plan.kept[1]] = block[plan.kept[0]]
+    return wrap(mesh.asarray(target), layout, mesh)

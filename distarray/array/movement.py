@@ -48,6 +48,7 @@ def pieces(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> list[Pie
     """
     if src is dst:
         return [(tuple([slice(0, extent) for extent in block.shape]), block)]
+    _meet(mesh, src, dst)
     plan, block = plan_exchange(src, dst, mesh.coords), as_array(block)
     found: list[Piece] = [(plan.kept[1], part_of(block, plan.kept[0]))] if plan.kept else []
     received = [mesh.xp.empty(t.shape, block.dtype) for t in plan.receives]
@@ -65,6 +66,7 @@ def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
     """This rank's block of `dst`: the block itself or a view of it if nothing has to move."""
     if src is dst:
         return block
+    _meet(mesh, src, dst)
     if dst.is_replicated and mesh.coords is not None and mesh.size() > FEW:
         mesh_dims = tuple(sorted([m for cut in src.cuts for m in cut.mesh_dims]))
         parts = prod([mesh.shape[m] for m in mesh_dims])
@@ -99,6 +101,17 @@ def _collected(
     for place, shape, part in zip(places, shapes, parts, strict=True):
         whole[tuple([slice(*pair) for pair in place])] = part.reshape(shape)
     return whole
+
+
+def _meet(mesh: DeviceMesh, src: Layout, dst: Layout) -> None:
+    """Let the ranks choose how messages between GPUs travel, while all of them are here.
+
+    Ranks that neither send nor receive do not take part in the exchange.
+    """
+    if mesh.device_type != "cpu" and mesh.coords is not None:
+        group = mesh.group
+        if not group.has_met and moved_elements(src, dst):
+            group.meet_devices(mesh.xp)
 
 
 def _talk(
@@ -140,6 +153,7 @@ def assign(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMe
     if src is dst:
         target[...] = block
         return
+    _meet(mesh, src, dst)
     plan, block = plan_exchange(src, dst, mesh.coords), as_array(block)
     if block.dtype != target.dtype and (plan.sends or plan.receives):
         block = block.astype(target.dtype)
@@ -155,6 +169,7 @@ def assign(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMe
 def assign_rest(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMesh) -> None:
     """What :func:`assign` does besides copying what stays on this rank, which is there already."""
     if src is not dst:
+        _meet(mesh, src, dst)
         plan = plan_exchange(src, dst, mesh.coords)
         into = [part_of(target, t.slices) for t in plan.receives]
         _talk(plan, block, into, mesh, Route(src, dst))
@@ -173,6 +188,7 @@ def assign_each(parts: Sequence[tuple[Array, Layout, Array, Layout]], mesh: Devi
         return
     sends, receives, kept, routes = [], [], [], []
     for target, dst, block, src in parts:
+        _meet(mesh, src, dst)
         plan, route = plan_exchange(src, dst, mesh.coords), Route(src, dst)
         _check_allowed(plan, block, mesh, route)
         if block.dtype != target.dtype and plan.sends:

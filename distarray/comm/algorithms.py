@@ -101,7 +101,8 @@ def alltoall_varied(group: "Transport", blocks: Sequence[Array]) -> list[Array]:
     lengths = np.array([len(block) for block in blocks], dtype=np.int64)
     counts = group._alltoall_counts(lengths)
     own = blocks[group.rank]
-    received = split_views(np.empty((int(counts.sum()), *own.shape[1:]), own.dtype), counts)
+    whole = np.empty_like(own, shape=(int(counts.sum()), *own.shape[1:]), order="C")
+    received = split_views(whole, counts)
     received[group.rank][...] = own
     group._exchange(
         [(r, block) for r, block in enumerate(blocks) if r != group.rank and block.size],
@@ -116,7 +117,8 @@ def gather_varied(group: "Transport", block: Array, root: int) -> list[Array] | 
     if group.rank != root:
         group._exchange([(root, block)] if block.size else [], [])
         return None
-    views = split_views(np.empty((int(counts.sum()), *block.shape[1:]), block.dtype), counts)
+    whole = np.empty_like(block, shape=(int(counts.sum()), *block.shape[1:]), order="C")
+    views = split_views(whole, counts)
     views[root][...] = block
     group._exchange([], [(r, v) for r, v in enumerate(views) if r != root and v.size])
     return views
@@ -125,8 +127,9 @@ def gather_varied(group: "Transport", block: Array, root: int) -> list[Array] | 
 def begin_allgather(
     group: "Group", block: Array, counts: Sequence[int], note: "Note" = None
 ) -> tuple[list[Array], Pending]:
-    """Begin an ``allgather_varied`` of host arrays; return the views that it fills, and itself."""
-    views = split_views(np.empty((sum(counts), *block.shape[1:]), block.dtype), counts)
+    """Begin an ``allgather_varied``; return the views that it fills, and itself."""
+    whole = np.empty_like(block, shape=(sum(counts), *block.shape[1:]), order="C")
+    views = split_views(whole, counts)
     mine = views[group.rank]
     mine[...] = block  # the caller may change the original meanwhile
     others = [(rank, view) for rank, view in enumerate(views) if rank != group.rank]
@@ -142,7 +145,7 @@ def begin_allgather(
 def begin_reduce_scatter(
     group: "Group", blocks: Sequence[Array], fold: Fold, note: "Note" = None
 ) -> tuple[Array, Pending]:
-    """Begin a ``reduce_scatter`` of host arrays; return the array that it fills, and itself.
+    """Begin a ``reduce_scatter``; return the array that it fills, and itself.
 
     The blocks must not be touched until the end. For AVG the caller divides the sum.
     """

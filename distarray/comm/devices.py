@@ -1,4 +1,4 @@
-"""GPU buffers in messages: handed to MPI directly, or copied through pinned host memory.
+"""GPU buffers in messages: in one piece where a library reads them, or in pinned host memory.
 
 CuPy arrays are recognised by the CUDA array interface, and CuPy is never imported here: a program
 without GPU arrays does not load it.
@@ -6,30 +6,28 @@ without GPU arrays does not load it.
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from distarray.comm.algorithms import joined, split_views
 from distarray.typing import Array
-
-if TYPE_CHECKING:
-    from distarray.comm.transport import Transport
 
 __all__ = [
     "Transfers",
+    "arrived",
     "back",
-    "direct",
+    "dense",
+    "dense_like",
     "gpu_aware",
     "host_like",
     "module_of",
     "on_device",
-    "packed",
     "scalar",
+    "settle",
     "to_host",
     "transfers",
-    "unpack",
     "write_back",
 ]
 
@@ -96,11 +94,6 @@ def _is_yes(word: str) -> bool:
     return word.strip().lower() in ("1", "true", "yes", "on")
 
 
-def direct(group: "Transport", views: Iterable[Array]) -> bool:
-    """Whether the group's transport can send and receive these views in place."""
-    return group.takes_device_buffers and gpu_aware() and all(map(on_device, views))
-
-
 def to_host(block: Array) -> Array:
     """The block on the host: a pinned copy of a GPU block, a host block itself."""
     if not on_device(block):
@@ -147,42 +140,45 @@ def write_back(host: Array, view: Array) -> None:
 
 
 def back(result: Result, like: Array) -> Result:
-    """A host array, or a list of them, on the device of `like`; None stays None."""
+    """A host array, or consecutive views of one, on the device of `like`; None stays None."""
     if result is None:
         return result
     if isinstance(result, list):
-        return cast("Result", [back(part, like) for part in result])
+        whole = back(joined(result), like)
+        return cast("Result", split_views(whole, [len(part) for part in result]))
     host = np.asarray(result, order="C")
     block = module_of(like).empty(host.shape, host.dtype)
     write_back(host, block)
     return cast("Result", block)
 
 
-def packed(
-    sends: Sequence[tuple[int, Array]], receives: Sequence[tuple[int, Array]]
-) -> tuple[list[tuple[int, Array]], list[tuple[tuple[int, Array], Array]]]:
-    """Contiguous device buffers for a GPU-aware transport: strided views are packed on the GPU."""
-    ready = [(peer, module_of(view).ascontiguousarray(view)) for peer, view in sends]
-    landing = [
-        (
-            (
-                peer,
-                view if view.flags.c_contiguous else module_of(view).empty(view.shape, view.dtype),
-            ),
-            view,
-        )
-        for peer, view in receives
-    ]
-    if ready:
-        # MPI reads the memory without asking CUDA whether the packing has finished.
-        module_of(ready[0][1]).cuda.get_current_stream().synchronize()
-    return ready, landing
+def dense_like(view: Array) -> Array:
+    """A device buffer in one piece in which a message for `view` can land: the view, if it is."""
+    if view.flags.c_contiguous:
+        return view
+    made: Array = module_of(view).empty(view.shape, view.dtype)
+    return made
 
 
-def unpack(packed_block: Array, view: Array) -> None:
-    """Copy a received device buffer to the view that it is for."""
-    if packed_block is not view:
-        view[...] = packed_block
+def dense(view: Array) -> Array:
+    """A device buffer in one piece with the view's elements: the view itself, if it is."""
+    if view.flags.c_contiguous:
+        return view
+    packed: Array = module_of(view).ascontiguousarray(view)
+    return packed
+
+
+def settle(view: Array) -> None:
+    """Wait for what the GPU is doing: MPI uses the memory without asking CUDA who else does."""
+    module_of(view).cuda.get_current_stream().synchronize()
+
+
+def arrived(buffer: Array, view: Array) -> None:
+    """Copy a message from where it has landed to the view that it is for."""
+    if not on_device(buffer):
+        write_back(buffer, view)
+    elif buffer is not view:
+        view[...] = buffer
 
 
 def module_of(block: Array) -> Any:

@@ -1,35 +1,33 @@
 """Groups of ranks: the narrow waist between the library and MPI.
 
-The public methods of :class:`Group` write the ledger, copy GPU buffers to memory that the transport
-can read, and call the methods of :class:`distarray.comm.transport.Transport`. These are implemented
-on mpi4py by :class:`distarray.comm.mpi.MPIGroup` and on threads by
-:class:`distarray.comm.threads.ThreadGroup`. Arguments are trusted: the caller has checked them
-against what all ranks know.
+The public methods of :class:`Group` write the ledger, see to GPU buffers
+(:mod:`distarray.comm.device_blocks`), and call the methods of
+:class:`distarray.comm.transport.Transport`. These are implemented on mpi4py by
+:class:`distarray.comm.mpi.MPIGroup` and on threads by :class:`distarray.comm.threads.ThreadGroup`.
+Arguments are trusted: the caller has checked them against what all ranks know.
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import TypeVar, TypeVarTuple
+from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 
-from distarray.comm import devices, ledger
+from distarray.comm import ledger
 from distarray.comm.calls import note as remember
+from distarray.comm.device_blocks import DeviceBlocks
 from distarray.comm.ledger import Note
 from distarray.comm.pending import FINISHED, Pending
-from distarray.comm.subsets import Subsets
 from distarray.comm.transport import Array, Board, Pair
 from distarray.layout.placement import Fold
 
 __all__ = ["Array", "Board", "Group", "Pair"]
 
 T = TypeVar("T")
-Result = TypeVar("Result")
-Given = TypeVarTuple("Given")
 _ndarray = np.ndarray
 
 
-class Group(Subsets):
+class Group(DeviceBlocks):
     """An ordered set of ranks, with the collectives and messages between them.
 
     Every method except `exchange` and `subset` is collective over the group.
@@ -63,9 +61,9 @@ class Group(Subsets):
         ----------
         sends, receives : sequence of (int, array)
             Peer and view. Both sides of a message have equal dtype and number of elements, in C
-            order of the view. Several messages between two ranks, in one call or in several, arrive
-            in the order in which both sides list them. The caller leaves out empty views and the
-            rank's own part.
+            order of the view, and on both sides it is on the host, or on both on a GPU. Several
+            messages between two ranks, in one call or in several, arrive in the order in which both
+            sides list them. The caller leaves out empty views and the rank's own part.
         note : Note
             The purpose, for the ledger.
         """
@@ -77,36 +75,27 @@ class Group(Subsets):
             remember(self, "exchange", note, 0)
         for _, view in sends:
             if type(view) is not _ndarray:
-                return self._exchange_staged(sends, receives)
+                return self._exchange_on_device(sends, receives, self._ways)
         for _, view in receives:
             if type(view) is not _ndarray:
-                return self._exchange_staged(sends, receives)
+                return self._exchange_on_device(sends, receives, self._ways)
         return self._exchange(sends, receives)
-
-    def _exchange_staged(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None:
-        if devices.direct(self, (view for _, view in (*sends, *receives))):
-            sends, finish = devices.packed(sends, receives)
-            self._exchange(sends, [pair for pair, _ in finish])
-            for (_, packed), view in finish:
-                devices.unpack(packed, view)
-            return
-        ready = [(peer, devices.to_host(view)) for peer, view in sends]
-        landing = [(peer, devices.host_like(view)) for peer, view in receives]
-        self._exchange(ready, landing)
-        for (_, host), (_, view) in zip(landing, receives, strict=True):
-            devices.write_back(host, view)
 
     def begin_exchange(
         self, sends: Sequence[Pair], receives: Sequence[Pair], kind: str, note: Note = None
     ) -> Pending:
-        """Begin an `exchange` of C-contiguous host arrays of numbers; the ledger calls it `kind`.
+        """Begin an `exchange` of C-contiguous arrays of numbers; the ledger calls it `kind`.
 
-        The arrays must not be touched until the end; see `begin_allreduce`.
+        The arrays must not be touched until the end; see `begin_allreduce`. Between GPUs it is over
+        at once.
         """
         if ledger.watching:
             self._write(kind, sum(view.nbytes for _, view in sends), note)
         if self.watched:
             remember(self, "begin_exchange", note, 0)
+        if any(type(view) is not _ndarray for _, view in (*sends, *receives)):
+            self._exchange_on_device(sends, receives, self._ways)
+            return FINISHED
         return self._begin_exchange(sends, receives)
 
     def board(self) -> Board | None:
@@ -140,7 +129,7 @@ class Group(Subsets):
         if self.watched:
             remember(self, "allreduce", (block.shape, fold))
         if type(block) is not _ndarray:
-            return self._staged(self._allreduce, block, fold)
+            return self._allreduce_staged(block, fold)
         return self._allreduce(block, fold)
 
     def allreduce_in_place(self, block: Array, fold: Fold, note: Note = None) -> None:
@@ -149,6 +138,9 @@ class Group(Subsets):
             self._write("allreduce", block.nbytes, note)
         if self.watched:
             remember(self, "allreduce_in_place", (block.shape, fold))
+        if type(block) is not _ndarray:
+            block[...] = self._allreduce_staged(block, fold)
+            return
         self._allreduce_in_place(block, fold)
 
     def begin_allreduce(self, block: Array, fold: Fold, note: Note = None) -> Pending:
@@ -157,8 +149,8 @@ class Group(Subsets):
         Parameters
         ----------
         block : ndarray
-            C-contiguous host memory of equal shape and dtype on every rank, and of a dtype that
-            the fold keeps. It must not be touched until the end.
+            C-contiguous memory of equal shape and dtype on every rank, and of a dtype that the fold
+            keeps. It must not be touched until the end; between GPUs that is at once.
         fold : Fold
             As for `allreduce`.
         note : Note
@@ -174,6 +166,9 @@ class Group(Subsets):
             self._write("allreduce", block.nbytes, note)
         if self.watched:
             remember(self, "begin_allreduce", (block.shape, fold))
+        if type(block) is not _ndarray:
+            block[...] = self._allreduce_staged(block, fold)
+            return FINISHED
         return self._begin_allreduce(block, fold)
 
     def reduce_scatter(self, blocks: Sequence[Array], fold: Fold, note: Note = None) -> Array:
@@ -198,7 +193,7 @@ class Group(Subsets):
             self._write("reduce_scatter", sum(b.nbytes for b in blocks) - own, note)
         if self.watched:
             remember(self, "reduce_scatter", fold)
-        return self._staged_list(self._reduce_scatter, blocks, fold)
+        return self._reduce_scatter_staged(blocks, fold)
 
     def exscan(
         self, block: Array, fold: Fold, identity: complex | Array, note: Note = None
@@ -247,11 +242,8 @@ class Group(Subsets):
             remember(self, "broadcast", block.shape)
         if type(block) is _ndarray:
             self._broadcast(block, root)
-            return block
-        host = devices.to_host(block) if self.rank == root else devices.host_like(block)
-        self._broadcast(host, root)
-        if self.rank != root:
-            devices.write_back(host, block)
+        else:
+            self._broadcast_staged(block, root)
         return block
 
     def begin_broadcast(self, block: Array, root: int, note: Note = None) -> Pending:
@@ -283,7 +275,9 @@ class Group(Subsets):
             self._write("allgather", block.nbytes, note)
         if self.watched:
             remember(self, "allgather", block.shape)
-        return self._staged(self._allgather, block)
+        if type(block) is _ndarray:
+            return self._allgather(block)
+        return self._allgather_staged(block)
 
     def allgather_varied(
         self, block: Array, counts: Sequence[int] | None = None, note: Note = None
@@ -308,7 +302,9 @@ class Group(Subsets):
             self._write("allgather", block.nbytes, note)
         if self.watched:
             remember(self, "allgather_varied", None)
-        return self._staged(self._allgather_varied, block, counts)
+        if type(block) is _ndarray:
+            return self._allgather_varied(block, counts)
+        return self._allgather_varied_staged(block, counts)
 
     def alltoall_varied(self, blocks: Sequence[Array], note: Note = None) -> list[Array]:
         """Send ``blocks[i]`` to rank i.
@@ -331,7 +327,7 @@ class Group(Subsets):
             self._write("alltoall", sum(b.nbytes for b in blocks) - own, note)
         if self.watched:
             remember(self, "alltoall_varied", None)
-        return self._staged_list(self._alltoall_varied, blocks)
+        return self._alltoall_varied_staged(blocks)
 
     def gather_varied(self, block: Array, root: int = 0, note: Note = None) -> list[Array] | None:
         """All ranks' blocks on `root`, None elsewhere; shapes as for `allgather_varied`."""
@@ -339,7 +335,7 @@ class Group(Subsets):
             self._write("gather", 0 if self.rank == root else block.nbytes, note)
         if self.watched:
             remember(self, "gather_varied", None)
-        return self._staged(self._gather_varied, block, root)
+        return self._gather_varied_staged(block, root)
 
     def scatter(
         self, blocks: Sequence[Array] | None, block: Array, root: int = 0, note: Note = None
@@ -423,25 +419,3 @@ class Group(Subsets):
         """How many of these ranks are on other nodes."""
         nodes = self.nodes
         return 0 if nodes is None else sum(nodes[peer] != nodes[self.rank] for peer in peers)
-
-    def _staged(
-        self, method: Callable[[Array, *Given], Result], block: Array, *args: *Given
-    ) -> Result:
-        """The result of `method` for the block on the host, brought to the block's device."""
-        if type(block) is _ndarray:
-            return method(block, *args)
-        if not devices.on_device(block):
-            return method(np.asarray(block), *args)
-        return devices.back(method(devices.to_host(block), *args), block)
-
-    def _staged_list(
-        self,
-        method: Callable[[Sequence[Array], *Given], Result],
-        blocks: Sequence[Array],
-        *args: *Given,
-    ) -> Result:
-        """As `_staged`, for a method that takes a list of blocks."""
-        like = blocks[0]
-        if not devices.on_device(like):
-            return method([np.asarray(block) for block in blocks], *args)
-        return devices.back(method([devices.to_host(block) for block in blocks], *args), like)

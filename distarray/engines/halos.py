@@ -101,6 +101,8 @@ def extended(x: DistArray, dim: int, windows: Cut, beyond: int) -> Array:
 def _exchange(x: DistArray, cut: Cut, sends: list[_Pair], receives: list[_Pair]) -> None:
     """Send and receive views along the cut."""
     group = x.mesh.subgroup(cut.mesh_dims)  # whose ranks are the blocks of the cut, in this order
+    if x.mesh.device_type != "cpu":
+        group.meet_devices(x.mesh.xp)
     full = [(peer, view) for peer, view in sends if view.size]
     group.exchange(full, [(peer, view) for peer, view in receives if view.size], "halo")
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from distarray.comm import devices
+from distarray.config import config
 from distarray.layout.placement import Fold
 
 
@@ -69,7 +70,8 @@ def gpu(monkeypatch):
     module.cuda = types.SimpleNamespace(alloc_pinned_memory=PinnedMemory)
     monkeypatch.setitem(sys.modules, "gpu_stand_in", module)
     monkeypatch.setattr(DeviceArray, "__module__", "gpu_stand_in")
-    return module
+    with config.override(gpu_messages="host"):
+        yield module
 
 
 def host(array):

@@ -152,8 +152,28 @@ class _Pointer:
     ptr = _PAGE
 
 
+def gpu() -> str:
+    """Where this rank's device is; the stand-in for nccl4py gives each rank its own."""
+    return "0000:00:00.0"
+
+
+def stream_is_done() -> bool:
+    """Whether the current stream has done its work: all of it is done at once here."""
+    return True
+
+
 class _Device:
     id = 0
+
+    @property
+    def pci_bus_id(self) -> str:
+        return gpu()
+
+    def __enter__(self) -> "_Device":
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        pass
 
 
 class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
@@ -405,8 +425,15 @@ class _Module(types.ModuleType):
 
 
 class _Stream:
+    ptr = 0
+
+    @property
+    def done(self) -> bool:
+        return stream_is_done()
+
     def synchronize(self) -> None:
-        pass
+        while not stream_is_done():
+            pass
 
 
 def install() -> types.ModuleType:

@@ -23,6 +23,9 @@ TALKING = [
     "tests/ops/indexing",
 ]
 OPTIONS = [*ONCE_MORE, "--device", "standin"]
+#: Once more beside the stand-in for nccl4py, by which all goes that can.
+BY_NCCL = [*ONCE_MORE, "--device", "nccl"]
+NCCL_TESTS = ["tests/gpu/test_nccl.py", "tests/gpu/test_nccl_torch.py"]
 
 
 def check(argv: list[str], examples: int, limit: float) -> None:
@@ -34,6 +37,18 @@ def check(argv: list[str], examples: int, limit: float) -> None:
 @pytest.mark.suite
 def test_on_thread_ranks(own_processes: None) -> None:
     check([sys.executable, "-m", "pytest", *ROOMS, *OPTIONS], examples=3, limit=1800)
+
+
+@pytest.mark.suite
+def test_by_nccl_on_thread_ranks(own_processes: None) -> None:
+    argv = [sys.executable, "-m", "pytest", *NCCL_TESTS, *TALKING, *BY_NCCL]
+    check(argv, examples=3, limit=1800)
+
+
+@pytest.mark.suite
+def test_by_nccl_under_mpi(mpiexec: tuple[str, ...]) -> None:
+    argv = [*mpiexec, "-n", "2", sys.executable, "-m", "pytest", "--mpi", *NCCL_TESTS, *BY_NCCL]
+    check(argv, examples=3, limit=900)
 
 
 @pytest.mark.suite

@@ -14,6 +14,9 @@ import pytest
 import distarray
 import distarray.numpy as dnp
 from distarray import DeviceMesh, Shard, distribute
+from distarray.comm import nccl
+from distarray.config import config
+from distarray.layout.placement import Fold
 from distarray.testing import assert_matches
 
 pytestmark = pytest.mark.gpu
@@ -21,7 +24,7 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module")
 def cupy(request: pytest.FixtureRequest) -> Any:
-    if request.config.option.device == "standin":
+    if request.config.option.device in ("standin", "nccl"):
         pytest.skip("blocks are on the stand-in")
     module = pytest.importorskip("cupy", reason="CuPy is not installed")
     try:
@@ -82,6 +85,60 @@ def test_scalars_are_on_the_host(world, ranks, cupy):
             assert f"{total / 2:.1f}" == "22.5"
 
     world.run(ranks, program)
+
+
+@pytest.fixture
+def nccl4py(cupy: Any) -> None:
+    pytest.importorskip("nccl.core", reason="nccl4py is not installed")
+
+
+def test_nccl_takes_and_gives_what_it_is_shown(world, cupy, nccl4py):
+    """One rank on one GPU shows whether nccl4py is called rightly, not what goes between GPUs."""
+    if world.name == "mpi":
+        pytest.skip("about one process")
+
+    def program(group):
+        talks = nccl.meet(group, cupy)
+        assert isinstance(talks, nccl.Nccl), talks
+        same = np.testing.assert_array_equal
+        for dtype in "?bBiIlLfdFD":
+            host = (np.arange(12) % 3).reshape(3, 4).astype(dtype)
+            block = cupy.asarray(host)
+            for fold in Fold:
+                if nccl.folds(block.dtype, fold):
+                    expected = group.allreduce(host, fold)
+                    same(talks.allreduce(block, fold).get(), expected)
+                    same(talks.reduce_scatter([block[:, ::2]], fold).get(), expected[:, ::2])
+            same(talks.allgather(block.T)[0].get(), host.T)
+            same(talks.allgather_varied(block[::-1], [3])[0].get(), host[::-1])
+            talks.broadcast(block[:, 1:], 0)
+            landing, point = cupy.zeros((4, 3), dtype), cupy.zeros((), dtype)
+            talks.exchange([(0, block), (0, block[0, 1])], [(0, landing.T), (0, point)])
+            same(landing.get(), host.T)
+            same(point.get(), host[0, 1])
+        talks.free()
+
+    world.run(1, program)
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("way", ["nccl", "measured"])
+def test_messages_between_gpus(world, ranks, cupy, nccl4py, way):
+    """As many processes as GPUs."""
+    if not 1 < ranks <= cupy.cuda.runtime.getDeviceCount():
+        pytest.skip("needs a GPU for each of several ranks")
+
+    def program(group):
+        group._ways = None
+        values = np.arange(24.0 * ranks).reshape(-1, 3)
+        x = distribute(values, DeviceMesh(group, (ranks,), device_type="cuda"), [Shard(0)])
+        assert_matches(x.redistribute(placements=[Shard(1)]), values)
+        assert_matches(x[1:] - x[:-1], values[1:] - values[:-1])
+        assert_matches(x.sum(axis=0), values.sum(axis=0))
+        assert group.uses_nccl
+
+    with config.override(gpu_messages=way):
+        world.run(ranks, program)
 
 
 def test_blocks_are_handed_over_without_a_copy(world, ranks, cupy):

@@ -86,6 +86,9 @@ class RehearsalGroup(Group):
     def check_talker(self) -> None:
         """Nothing: no message is sent."""
 
+    def meet_devices(self, xp: Any) -> None:
+        """Nothing: it is no conversation of the program's."""
+
     def exchange(self, sends: Sequence[Pair], receives: Sequence[Pair], note: Note = None) -> None:
         """Note it."""
         if self.size > 1 and (sends or receives):

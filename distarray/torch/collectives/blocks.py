@@ -1,16 +1,19 @@
 """Tensors as the arrays that collective calls of a group take, and back.
 
 MPI reads host memory and folds the numbers that NumPy knows. A tensor on a device goes through the
-host; bfloat16, float16 and the float8 kinds are folded in float32 and rounded once, at the end;
-where nothing is computed, elements that NumPy has no type for travel as integers of their size.
+host, unless the group's messages between GPUs go by NCCL. The kinds bfloat16, float16 and float8
+are folded in float32 and rounded once, at the end; where nothing is computed, elements that NumPy
+has no type for travel as integers of their size.
 """
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from distarray.comm.devices import on_device
+from distarray.comm.group import Group
 from distarray.layout.placement import Fold
-from distarray.torch.bridge import counting
+from distarray.torch.bridge import counting, lending
 from distarray.torch.bridge.refusals import checked_tensor
 from distarray.torch.bridge.transforms import refuse_wrapped
 from distarray.torch.collectives.graphs import is_traced, leave_out
@@ -54,10 +57,11 @@ def plain(call: str, tensor: Tensor) -> Tensor:
     return checked_tensor(tensor, call)
 
 
-def foldable(tensor: Tensor, fold: Fold) -> Array:
-    """The tensor's numbers on the host, in the dtype that they are folded in.
+def foldable(tensor: Tensor, fold: Fold, group: Group | None = None) -> Array:
+    """The tensor's numbers, in the dtype that they are folded in.
 
-    It may share memory with the tensor, and may be strided.
+    They are on the host, or where `group` can take them (:func:`lends`): collective over it. They
+    may share memory with the tensor, and may be strided.
     """
     dtype = tensor.dtype
     inexact = dtype.is_floating_point or dtype.is_complex
@@ -71,7 +75,7 @@ def foldable(tensor: Tensor, fold: Fold) -> Array:
         tensor = tensor.to(_FOLDED_IN[dtype])
     elif dtype in _TRAVELS_AS:
         tensor = tensor != 0
-    return _to_host(tensor)
+    return _block(tensor, group)
 
 
 def folds_in_place(tensor: Tensor, fold: Fold) -> bool:
@@ -85,50 +89,62 @@ def folds_in_place(tensor: Tensor, fold: Fold) -> bool:
 
 def folded_back(result: Array, like: Tensor, fold: Fold) -> Tensor:
     """A fold's result as a tensor of the dtype and on the device of the operand."""
-    tensor = torch.from_numpy(np.asarray(result))  # a number's mean is a scalar of NumPy's
+    tensor = _tensor(result)
     if tensor.dtype is not like.dtype and fold not in _LOGICAL:
         # Rounded here: a device might hold the wider dtype with fewer bits.
         tensor = tensor.to(like.dtype)
-    return tensor if like.device.type == "cpu" else _to_device(tensor, like)
+    return _beside(tensor, like)
 
 
 def refill(tensor: Tensor, result: Array) -> None:
     """Put a fold's result into the operand, on whatever device that is."""
-    values = torch.from_numpy(np.asarray(result)).to(tensor.dtype)
-    if counting.watching and tensor.device.type != "cpu":
+    values = _tensor(result).to(tensor.dtype)
+    if counting.watching and tensor.device.type != values.device.type:
         counting.record("h2d", values.nbytes)
     with torch.no_grad():
         tensor.copy_(values)
 
 
-def movable(tensor: Tensor) -> Array:
-    """The tensor's elements on the host, as they are or as integers of their size."""
+def movable(tensor: Tensor, group: Group | None = None) -> Array:
+    """The tensor's elements, as they are or as integers of their size; where, see `foldable`."""
     alias = _TRAVELS_AS.get(tensor.dtype)
     if alias is not None:
         tensor = tensor.view(alias) if tensor.is_contiguous() else tensor.contiguous().view(alias)
-    return _to_host(tensor)
+    return _block(tensor, group)
 
 
 def moved_back(result: Array, like: Tensor) -> Tensor:
     """A received array as a tensor of the dtype and on the device of the one that was sent."""
-    # not ascontiguousarray, which gives a number a dimension
-    tensor = torch.from_numpy(np.asarray(result, order="C"))
+    tensor = _tensor(result)
     if like.dtype in _TRAVELS_AS:
         tensor = tensor.view(like.dtype)
-    return tensor if like.device.type == "cpu" else _to_device(tensor, like)
+    return _beside(tensor, like)
 
 
-def _to_host(tensor: Tensor) -> Array:
+def _block(tensor: Tensor, group: Group | None) -> Array:
     refuse_wrapped((tensor,))
     if is_traced(tensor):
         leave_out("numpy")
+    if lending.lends(tensor, group):
+        return lending.lent(tensor)
     if counting.watching and tensor.device.type != "cpu":
         counting.record("d2h", tensor.nbytes)
     block: Array = tensor.numpy(force=True)
     return block
 
 
-def _to_device(tensor: Tensor, like: Tensor) -> Tensor:
+def _tensor(result: Array) -> Tensor:
+    """What came, as a tensor in one piece; a number's mean is a scalar of NumPy's."""
+    if on_device(result):
+        return lending.returned(result).contiguous()
+    # not ascontiguousarray, which gives a number a dimension
+    return torch.from_numpy(np.asarray(result, order="C"))
+
+
+def _beside(tensor: Tensor, like: Tensor) -> Tensor:
+    """The tensor on the device of another one."""
+    if tensor.device.type == like.device.type:
+        return tensor
     if counting.watching:
         counting.record("h2d", tensor.nbytes)
     return tensor.to(like.device)

@@ -19,11 +19,13 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from distarray.array.movement import moved, settled
 from distarray.comm import DeviceMesh
+from distarray.comm.devices import on_device
 from distarray.layout import Cut, Fold, Layout, Partial, Replicate, Shard
 from distarray.torch.bridge.transforms import Differentiable
 from distarray.torch.collectives import conversations as talk
 from distarray.torch.collectives.blocks import movable, moved_back
 from distarray.torch.collectives.graphs import Like, conversation
+from distarray.typing import Array
 
 __all__ = ["Route", "border", "carried", "carry", "gradient_layout"]
 
@@ -165,7 +167,8 @@ def _from_coordinate(tensor: Tensor, mesh: DeviceMesh, src: Layout) -> tuple[Ten
     """What a lone coordinate holds, on all ranks; pending folds stay pending."""
     lone = {m: src.placements[m] for m in src.ats}
     here = Layout.from_cuts(src.cuts, src.mesh_shape, lone)
-    block, _ = settled(movable(tensor), here, mesh.on("cpu"))
+    block = movable(tensor, mesh.group)
+    block, _ = settled(block, here, _mesh_of(block, mesh))
     others = {m: src.placements[m] for m in src.partials}
     return moved_back(block, tensor), Layout.from_cuts(src.cuts, src.mesh_shape, others)
 
@@ -173,13 +176,19 @@ def _from_coordinate(tensor: Tensor, mesh: DeviceMesh, src: Layout) -> tuple[Ten
 def _exchanged(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> Tensor:
     if src is dst:
         return tensor
-    block = movable(tensor)
+    block = movable(tensor, mesh.group)
     lead = (1,) * len(src.partials)
-    found = moved(block.reshape(lead + block.shape), _apart(src), _apart(dst), mesh.on("cpu"))
+    whole = block.reshape(lead + block.shape)
+    found = moved(whole, _apart(src), _apart(dst), _mesh_of(block, mesh))
     result = found.reshape(found.shape[len(lead) :])
     if np.may_share_memory(result, block):
         result = result.copy()
     return moved_back(result, tensor)
+
+
+def _mesh_of(block: Array, mesh: DeviceMesh) -> DeviceMesh:
+    """The ranks, as the mesh of such blocks."""
+    return mesh.on("cuda" if on_device(block) else "cpu")
 
 
 @lru_cache(maxsize=1024)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from distarray.array.divergence import verify_among, verify_equal
 from distarray.comm.algorithms import begin_allgather, begin_reduce_scatter, joined
+from distarray.comm.devices import on_device
 from distarray.comm.group import Group
 from distarray.comm.mesh import DeviceMesh
 from distarray.comm.pending import FINISHED, Pending
@@ -195,7 +196,7 @@ def _like_folded(tensor: Tensor, group: Group, fold: Fold) -> Like:
 @conversation(_like_folded)
 def folded(tensor: Tensor, group: Group, fold: Fold) -> Tensor:
     """The fold of all ranks' tensors."""
-    block = foldable(tensor, fold)
+    block = foldable(tensor, fold, group)
     _compare(group, block.size, block.itemsize)
     return folded_back(group.allreduce(block, fold), tensor, fold)
 
@@ -212,7 +213,7 @@ def gathered(tensor: Tensor, group: Group, dim: int, parts: Parts) -> Tensor:
     """All ranks' tensors, one after the other along a dimension."""
     if group.rank < 0:
         return tensor
-    block = np.moveaxis(movable(tensor), dim, 0)
+    block = np.moveaxis(movable(tensor, group), dim, 0)
     _compare(group, sum(parts) * math.prod(block.shape[1:]))
     whole = joined(group.allgather_varied(block, parts))
     return moved_back(np.moveaxis(whole, 0, dim), tensor)
@@ -228,7 +229,7 @@ def scattered(tensor: Tensor, group: Group, dim: int, parts: Parts, fold: Fold) 
     """This rank's part of the fold of all ranks' tensors."""
     if group.rank < 0:
         return tensor
-    block = foldable(tensor, fold)
+    block = foldable(tensor, fold, group)
     _compare(group, block.size)
     blocks = _pieces(block, dim, parts)
     return folded_back(group.reduce_scatter(blocks, fold), tensor, fold)
@@ -247,11 +248,11 @@ def swapped(
     """The parts that the ranks have for this one, one after the other."""
     if group.rank < 0:
         return tensor
-    block = movable(tensor)
+    block = movable(tensor, group)
     shape = list(block.shape)
     shape[split_dim] = gone[group.rank]
     shape[concat_dim] = sum(come)
-    result = np.empty(shape, block.dtype)
+    result = np.empty_like(block, shape=tuple(shape), order="C")
     going, coming = _pieces(block, split_dim, gone), _pieces(result, concat_dim, come)
     others = [rank for rank in range(group.size) if rank != group.rank]
     group.exchange(
@@ -266,8 +267,8 @@ def swapped(
 @conversation(lambda tensor, group, root: Like(tensor.shape, tensor.dtype))
 def sent(tensor: Tensor, group: Group, root: int) -> Tensor:
     """A copy of root's tensor."""
-    block = movable(tensor)
-    here = block.copy() if group.rank in (root, -1) else np.empty(block.shape, block.dtype)
+    block = movable(tensor, group)
+    here = block.copy() if group.rank in (root, -1) else np.empty_like(block, order="C")
     return moved_back(group.broadcast(here, root), tensor)
 
 
@@ -321,13 +322,14 @@ class Coming:
 
 def begin_gather(tensor: Tensor, group: Group, parts: Parts) -> Coming:
     """Begin to gather along the first dimension; the tensor may be changed meanwhile."""
-    views, pending = begin_allgather(group, movable(tensor), parts)
+    views, pending = begin_allgather(group, movable(tensor, group), parts)
     return Coming(pending, lambda: moved_back(joined(views), tensor))
 
 
 def begin_scatter(tensor: Tensor, group: Group, parts: Parts, fold: Fold) -> Coming:
     """Begin to fold and cut along the first dimension; the tensor must stay as it is."""
-    total, pending = begin_reduce_scatter(group, _pieces(foldable(tensor, fold), 0, parts), fold)
+    blocks = _pieces(foldable(tensor, fold, group), 0, parts)
+    total, pending = begin_reduce_scatter(group, blocks, fold)
     return Coming(pending, lambda: folded_back(total, tensor, fold))
 
 
@@ -369,9 +371,9 @@ class Work:
 
 def begin_fold(tensor: Tensor, group: Group, fold: Fold, async_op: bool) -> Work:
     """Begin to fold the ranks' tensors in place; finish, too, unless `async_op`."""
-    ready = foldable(tensor, fold)
-    direct = folds_in_place(tensor, fold)
-    block = ready if direct else np.array(ready, order="C")
+    ready = foldable(tensor, fold, group)
+    direct = folds_in_place(tensor, fold) and not on_device(ready)
+    block = ready if direct else ready.copy("C")
     # A mean is a sum that is divided when it is there.
     count = group.size if fold is Fold.AVG and group.rank >= 0 else 1
     summing = Fold.SUM if fold is Fold.AVG else fold
