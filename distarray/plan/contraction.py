@@ -31,8 +31,8 @@ Grains = tuple[int, ...]
 
 #: Bytes that a link carries in the time of one multiplication and addition.
 _BYTES_A_PRODUCT = 0.2
-#: Bytes that a link carries in the latency of one conversation.
-_BYTES_A_MESSAGE = 1 << 14
+#: Bytes that a link carries while ranks hold one conversation, from Python and back: about 30 us.
+_BYTES_A_MESSAGE = 1 << 17
 #: The most assignments of labels to mesh dimensions that are compared.
 _MOST_CHOICES = 400
 
