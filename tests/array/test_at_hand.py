@@ -238,6 +238,28 @@ def test_what_broadcasts_to_too_much_is_not_made_in_vain(monkeypatch):
 
 
 @pytest.mark.host
+@pytest.mark.parametrize("code", ["?", "i1", "i8", "f4", "f8", "g", "c16", "G", ">f8", "U5", "e"])
+def test_pairs_of_every_type(code):
+    """All types but half precision are at hand, and none where sums have an order of their own."""
+    mesh = DeviceMesh(ranks=[0])
+    if mesh.coords is None:
+        return
+    values = np.arange(6).reshape(2, 3).astype(code)
+    x, y = (distribute(part, mesh, src=None) for part in (values, values[1]))
+    for function, call in (
+        (np.equal, at_hand.answer_to_two),
+        (np.append._implementation, at_hand.answer_for_two),
+    ):
+        found = call(function, x, y)
+        if code == "e":
+            assert found is NotImplemented
+            continue
+        assert_matches(found, function(values, values[1]), rtol=0, atol=0)
+        with config.override(reproducible=True):
+            assert call(function, x, y) is NotImplemented
+
+
+@pytest.mark.host
 def test_what_is_written_may_have_any_size():
     """Operands whose shapes broadcast to nothing do not make a large result."""
     values, mesh = np.arange(5000.0), DeviceMesh(ranks=[0])
