@@ -167,7 +167,7 @@ def _ordering(ufunc: np.ufunc, compare: Binary) -> Binary:
     Python asks the right operand first where that alone waits for operations, as it may do on some
     ranks only; and which is the first decides about the layout of the result.
     """
-    mirrored = _MIRRORED[ufunc]
+    mirrored: Any = _MIRRORED[ufunc]
 
     def operate(self: Base, other: Any) -> Any:
         if type(other) in SCALARS or not isinstance(other, Base):
