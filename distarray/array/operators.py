@@ -167,12 +167,11 @@ def _ordering(ufunc: np.ufunc, compare: Binary) -> Binary:
     Python asks the right operand first where that alone waits for operations, as it may do on some
     ranks only; and which is the first decides about the layout of the result.
     """
-    mirrored: Any = _MIRRORED[ufunc]
+    mirrored = _MIRRORED[ufunc]
 
     def operate(self: Base, other: Any) -> Any:
-        if type(other) in SCALARS or not isinstance(other, Base):
-            return compare(self, other)
-        if self.layout is not other.layout and _is_exchanged(ufunc, self, other):
+        is_array = type(other) not in SCALARS and isinstance(other, Base)
+        if is_array and self.layout is not other.layout and _is_exchanged(ufunc, self, other):
             return mirrored(other, self)
         return compare(self, other)
 
