@@ -17,7 +17,9 @@ from typing import Any, cast
 __all__ = ["Settings", "config", "in_force", "on_check"]
 
 #: How many times as large as a line an array of two or more dimensions is when it is cut.
-_WIDER = 2
+_WIDER = 4
+#: Bytes per element of the widest types but two.
+_WIDEST = 16
 _CHOICES = {
     "device": ("cpu", "cuda"),
     "fallback": ("warn", "allow", "error"),
@@ -33,7 +35,7 @@ class Settings:
     #: Where blocks live, for meshes made without `device_type`: "cpu" or "cuda".
     device: str = "cpu"
     #: Arrays smaller than this are replicated unless placements say otherwise; arrays of two or
-    #: more dimensions up to twice as large, since they are less often used without a message.
+    #: more dimensions up to four times as large, since they are less often used without a message.
     replicate_below: int = 1 << 19
     #: ``np.asarray(x)`` gathers up to this size and raises above it.
     gather_limit: int = 1 << 30
@@ -71,10 +73,15 @@ class Settings:
     mpi_io: bool = True
     #: Bytes from which arrays are cut: lines, and those of two or more dimensions (`_WIDER`).
     cut_from: tuple[int, int] = field(init=False, repr=False, compare=False)
+    #: Elements (of up to `_WIDEST` bytes each) below which NumPy computes with whole arrays at
+    #: once, whatever their shape; 0 if sums have an order of their own.
+    at_once: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         limits = self.replicate_below, _WIDER * self.replicate_below
         object.__setattr__(self, "cut_from", limits)  # found once, as loops ask for it
+        most = 0 if self.reproducible else self.replicate_below // _WIDEST
+        object.__setattr__(self, "at_once", most)
 
 
 _NAMES = tuple([entry.name for entry in fields(Settings) if entry.init])

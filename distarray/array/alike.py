@@ -44,10 +44,14 @@ def call_at_once(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
     if len(inputs) == 1:
         return x.computed(ufunc(x.block))
     first, second = inputs
-    kind = type(second)
-    if first is x and (kind in SCALARS or (kind is type(x) and _are_alike(x, second))):
-        return x.computed(ufunc(x.block, second if kind in SCALARS else second.block))
-    if second is x and _is_single(first):
+    if first is x:
+        kind = type(second)
+        if kind is type(x):
+            if second.layout is layout and second.mesh is x.mesh:
+                return x.computed(ufunc(x.block, second.block))
+        elif kind in SCALARS:
+            return x.computed(ufunc(x.block, second))
+    elif second is x and _is_single(first):
         return x.computed(ufunc(first, x.block))
     return ufunc_at_once(ufunc, inputs)
 
@@ -102,7 +106,3 @@ def _is_single(value: Any) -> bool:
     """Whether a value is a number, or the array that stands for NumPy's number in comparisons."""
     kind = type(value)
     return kind in SCALARS or (kind is np.ndarray and not value.ndim)
-
-
-def _are_alike(x: Base, y: Base) -> bool:
-    return x.layout is y.layout and x.mesh is y.mesh

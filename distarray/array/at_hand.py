@@ -17,7 +17,7 @@ import numpy as np
 from distarray.array.base import Base, sequence_like
 from distarray.array.faults import FAULTS, Fault
 from distarray.array.small import SPREADING, WIDE, WRITERS, bounded, of_product
-from distarray.config import in_force
+from distarray.config import Settings, in_force
 from distarray.layout import Layout
 from distarray.plan import broadcast_shapes, whole_product
 from distarray.typing import Array, Shape
@@ -39,6 +39,7 @@ __all__ = [
 
 _new = object.__new__
 _array = np.ndarray
+_scalar = np.generic
 _replicated = Layout.replicated
 _CODES = np.typecodes["All"]
 #: Type codes of elements that NumPy returns as its scalars; not float16, whose sorts have a fault.
@@ -61,6 +62,9 @@ _METHOD = type(np.ndarray.sum)
 _MOST, _VAST = 1 << 14, 1 << 22
 #: Bytes per element of the widest type but two.
 _WIDEST = 16
+#: NumPy's number of the first type with wider elements, or without numbers. Half precision has a
+#: higher one, too, but is no type of loops over small arrays.
+_WIDE_TYPE = np.dtype(np.clongdouble).num
 _METHODS = frozenset({"reduce", "accumulate", "outer"})
 #: NumPy's own ufuncs of two operands, but for those whose folds it may get wrong.
 _FOLDING = frozenset(
@@ -110,22 +114,21 @@ def answer(
 
 def answer_for_two(act: Callable[..., Any], x: Base, y: Base) -> Any:
     """As :func:`answer`, for two arrays."""
-    settings, first, second = in_force(), x.layout, y.layout
-    limits = settings.cut_from
-    ready = first.is_replicated and second.is_replicated
-    blocks = _two_blocks(x, y, limits) if ready and not settings.reproducible else None
+    first, second = x.layout, y.layout
+    blocks = _two_blocks(x, y) if first.is_replicated and second.is_replicated else None
     if blocks is None:
         return NotImplemented
     a, b = blocks
     most = first.size * second.size
-    if most > _MOST and first.shape != second.shape and not _fits(act, [a, b], most, limits):
+    grows = most > _MOST and first.shape != second.shape
+    if grows and not _fits(act, [a, b], most, in_force().cut_from):
         return NotImplemented
     found = act(a, b)
-    if type(found) is not _array:
-        return _given_out(found, x, limits)
+    if isinstance(found, _scalar):
+        return found
     if found is a or found is b:
         return x if found is a else y
-    return _laid_out(found, x, limits)
+    return _given_out(found, x, in_force().cut_from)
 
 
 def answer_for_one(
@@ -139,17 +142,21 @@ def answer_for_one(
     settings = in_force()
     limits = settings.cut_from
     block = None if settings.reproducible else _block(x, limits, whole)
-    if block is None or (args and not _are_single(args)):
+    if block is None:
         return NotImplemented
-    if not kwargs:
+    if not args and not kwargs:
+        found = act(block)
+    elif not _are_single(args):
+        return NotImplemented
+    elif not kwargs:
         found = act(block, *args)
     elif OURS.isdisjoint(kwargs) and _are_single(kwargs.values()):
         found = act(block, *args, **kwargs)
     else:
         return NotImplemented
-    if found is block:
-        return x
-    return _laid_out(found, x, limits) if type(found) is _array else _given_out(found, x, limits)
+    if type(found) is _array:
+        return x if found is block else _laid_out(found, x, limits)
+    return found if isinstance(found, _scalar) else _given_out(found, x, limits)
 
 
 def _are_single(values: Iterable[Any]) -> bool:
@@ -210,24 +217,34 @@ def _block(x: Base, limits: Limits, whole: bool) -> Any:
     return None
 
 
-def _two_blocks(x: Base, y: Base, limits: Limits) -> Any:
+def _two_blocks(x: Base, y: Base) -> tuple[Array, Array] | None:
     """As :func:`_block`, for two arrays that every rank has whole: both blocks or None.
 
-    Each question is written out, as there are loops that do little else.
+    Each question is written out, and the cheapest way to answer it taken, as there are loops that
+    do little else.
     """
     mesh = x.mesh
     if x.waits or y.waits or mesh is not y.mesh or mesh.coords is None:
         return None
-    a, b = x.block, y.block
-    if (
-        type(a) is type(b) is _array
+    a, b, settings = x.block, y.block, in_force()
+    if type(a) is not _array or type(b) is not _array:
+        return None
+    most = settings.at_once
+    if a.size < most > b.size and a.dtype.num < _WIDE_TYPE > b.dtype.num:
+        return a, b
+    return (a, b) if _are_small(a, b, settings) else None
+
+
+def _are_small(a: Array, b: Array, settings: Settings) -> bool:
+    """Whether NumPy can compute with two blocks, of any types."""
+    limits = settings.cut_from
+    return (
+        not settings.reproducible
         and a.nbytes < limits[a.ndim > 1]
         and b.nbytes < limits[b.ndim > 1]
         and a.dtype.char in ELEMENTS
         and b.dtype.char in ELEMENTS
-    ):
-        return a, b
-    return None
+    )
 
 
 def _takes(act: Callable[..., Any], given: list[Any], limits: Limits) -> bool:
@@ -327,15 +344,19 @@ def answer_to_two(ufunc: np.ufunc, x: Base, y: Base) -> Any:
 def answer_to_product(ufunc: np.ufunc, x: Base, y: Base) -> Any:
     """As :func:`answer_to_ufunc`, for ``x @ y`` and its kin, of vectors and matrices."""
     layout = whole_product(x.layout, y.layout)
-    return NotImplemented if layout is None or layout.size > _MOST else _of_blocks(ufunc, x, y)
+    blocks = None if layout is None or layout.size > _MOST else _two_blocks(x, y)
+    if blocks is None:
+        return NotImplemented
+    found = ufunc(*blocks)
+    return found if isinstance(found, _scalar) else _laid_out(found, x, in_force().cut_from)
 
 
 def _of_blocks(act: Callable[..., Any], x: Base, y: Base) -> Any:
     """What NumPy gives for the blocks of two small whole arrays; else NotImplemented."""
-    settings = in_force()
-    limits = settings.cut_from
-    blocks = None if settings.reproducible else _two_blocks(x, y, limits)
-    return NotImplemented if blocks is None else _given_out(act(*blocks), x, limits)
+    blocks = _two_blocks(x, y)
+    if blocks is None:
+        return NotImplemented
+    return _given_out(act(*blocks), x, in_force().cut_from)
 
 
 def answer_to_method(
@@ -370,8 +391,7 @@ def set_at_mask(x: Base, mask: Any, value: Any) -> bool:
     """Set elements of a small array where a small mask is true to one number; False for others."""
     if not isinstance(mask, Base) or x.layout.replicas is None or mask.layout.replicas is None:
         return False
-    settings = in_force()
-    blocks = None if settings.reproducible else _two_blocks(x, mask, settings.cut_from)
+    blocks = _two_blocks(x, mask)
     if blocks is None or type(value) not in _SINGLE or blocks[1].dtype != bool:
         return False
     blocks[0][blocks[1]] = value

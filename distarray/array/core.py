@@ -33,6 +33,7 @@ __all__ = ["DistArray", "single", "wrap"]
 
 #: The flag that requests a writable buffer.
 _WRITABLE = 1
+_new = object.__new__
 
 
 # Scalars first: the == of Operators removes the hash.
@@ -130,7 +131,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         if not layout.shape:
             result = self.like(single(block, layout, self.mesh))
             return result if isinstance(self.block, np.generic) else result.number()
-        result = object.__new__(DistArray)
+        result = _new(DistArray)
         result.layout = layout
         result.mesh = self.mesh
         result.block = block
@@ -280,11 +281,11 @@ class DistArray(Scalars, Items, Operators, Methods):
     def __array_function__(
         self, func: Callable[..., Any], types: Collection[type], args: Args, kwargs: Kwargs
     ) -> Any:
-        given: Any = (args, kwargs)
         if type(args) is tuple:
             found = at_once(func, args, kwargs)  # accepts only our types and NumPy's
             if found is not NotImplemented:
                 return found
+        given: Any = (args, kwargs)
         if (type(given[0]), type(given[1])) != (tuple, dict):
             np.empty(0).__array_function__(func, (), *given)  # raises NumPy's error
         for kind in types:

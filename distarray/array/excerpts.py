@@ -17,11 +17,11 @@ import numpy as np
 
 from distarray.array import mirrors, temporaries
 from distarray.array.base import Base
-from distarray.array.core import DistArray, wrap
+from distarray.array.core import DistArray
 from distarray.array.deferred import Unseen
 from distarray.array.floaterrors import error_state
 from distarray.array.keys import basic_entries, plain_key
-from distarray.array.ladder import is_free, only_reads, usual
+from distarray.array.ladder import is_free, only_reads, passed, usual
 from distarray.array.memories import held, hold
 from distarray.array.mirrors import Mirror
 from distarray.layout import Layout
@@ -51,11 +51,10 @@ class _Selected:
 
     __slots__ = ("key", "mirror", "parent", "part")
 
-    def __init__(self, mirror: Mirror, parent: Base, key: Key, part: Array) -> None:
-        self.mirror = mirror
-        self.parent: Any = parent
-        self.key: Any = key
-        self.part: Any = part
+    mirror: Mirror
+    parent: Any
+    key: Any
+    part: Any
 
 
 class Excerpt(DistArray, metaclass=Unseen):
@@ -179,8 +178,9 @@ def _valid(x: Base) -> _Selected | None:
     kept: Any = held(x)
     if type(kept) is not _Selected:
         return None
-    mirror = kept.mirror
-    if not mirror.holds or kept.part.base is not mirror.elements:
+    mirror, now = kept.mirror, passed.__dict__
+    # The first half is `mirror.holds`, written out as loops ask it at every step.
+    if mirror.seen != now["number"] - now["harmless"] or kept.part.base is not mirror.elements:
         return None
     if error_state() is usual[0] or is_free(operator.getitem, mirror.layout):
         return kept
@@ -194,7 +194,10 @@ def _at_hand(x: Any) -> Any:
 
 
 def _whole(kept: _Selected, x: Base) -> DistArray:
-    return wrap(kept.part, kept.mirror.replicas[kept.part.shape], x.mesh)
+    result: DistArray = _new(DistArray)
+    result.block, result.mesh = kept.part, x.mesh
+    result.layout = kept.mirror.replicas[kept.part.shape]
+    return result
 
 
 def _become_views(values: Iterable[Any]) -> None:
@@ -221,9 +224,11 @@ def _become_view(x: Any) -> None:
 
 def _excerpt(mirror: Mirror, parent: Base, key: Key, part: Array) -> Any:
     """An excerpt of the elements `part`, which `key` selects from `parent`."""
+    kept = _new(_Selected)
+    kept.mirror, kept.parent, kept.key, kept.part = mirror, parent, key, part
     result = _new(Excerpt)
     result.mesh = parent.mesh
-    hold(result, _Selected(mirror, parent, key, part))
+    hold(result, kept)
     return result
 
 
@@ -267,10 +272,10 @@ def _of_two(name: str) -> Callable[..., Any]:
 def _ready(x: Any) -> Any:
     """A whole array of the elements that are kept; the excerpt as a plain view if not valid."""
     kept = _valid(x)
-    if kept is not None:
-        return _whole(kept, x)
-    _become_view(x)
-    return x
+    if kept is None:
+        _become_view(x)
+        return x
+    return _whole(kept, x)
 
 
 def _in_place(name: str) -> Callable[..., Any]:

@@ -158,7 +158,8 @@ class Mirror:
     @property
     def holds(self) -> bool:
         """Whether the elements are those of the array now."""
-        return self.seen == passed.number - passed.harmless
+        now = passed.__dict__
+        return bool(self.seen == now["number"] - now["harmless"])
 
     def drop(self) -> None:
         """Free the elements; excerpts of them become plain views when they are used."""
@@ -186,13 +187,12 @@ def read(x: Base, key: Key) -> Any:
     if mirror is None or not _usable(mirror, x) or not is_plain(key):
         return NotImplemented
     part = mirror.elements[key]
-    if type(part) is not np.ndarray:
-        mirror.used += 1
-        return part
-    if part.nbytes > SMALL:
-        return NotImplemented
+    if type(part) is np.ndarray:
+        if part.nbytes > SMALL:
+            return NotImplemented
+        part = excerpt(mirror, mirror.origin, key, part)
     mirror.used += 1
-    return excerpt(mirror, mirror.origin, key, part)
+    return part
 
 
 def write(x: Base, key: Key, value: ArrayLike | Base) -> bool:
@@ -247,8 +247,9 @@ def _written(mirror: Mirror, x: Base, key: Key) -> None:
         found = mirror.elements[key]
         x.block[of_block] = found[of_part] if type(found) is np.ndarray else found
     mirror.used += 1
-    passed.number += 1
-    passed.harmless += 1
+    now = passed.__dict__
+    now["number"] += 1
+    now["harmless"] += 1
 
 
 def elements_at_hand(value: Base) -> Any:
@@ -362,7 +363,8 @@ def _usable(mirror: Mirror, x: Base) -> bool:
         return False
     if mirror.layout is not x.layout or mirror.dtype is not x.dtype:
         return False
-    if mirror.seen == passed.number - passed.harmless and mirror.exports == passed.exports:
+    now = passed.__dict__  # this thread's; what is read of it costs less than of `passed`
+    if mirror.seen == now["number"] - now["harmless"]:  # or a block has been handed out
         return True
     return mirror.slow >= mirror.needed and _fetched(mirror, x)
 

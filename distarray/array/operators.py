@@ -29,6 +29,7 @@ _POWER: Any = np.power
 _divmod: Any = np.divmod
 _matmul: Any = np.matmul
 _multiply: Any = np.multiply
+_array = np.ndarray
 #: The keys of `==` and `!=` of records, for which there is no ufunc.
 _equal, _not_equal = operator.eq, operator.ne
 #: The reflected operators, for NumPy scalars as left operands.
@@ -169,10 +170,9 @@ def _ordering(ufunc: np.ufunc, compare: Binary) -> Binary:
     mirrored = _MIRRORED[ufunc]
 
     def operate(self: Base, other: Any) -> Any:
-        if type(other) not in SCALARS and isinstance(other, Base):
-            layouts = self.layout, other.layout
-            if layouts[0] is not layouts[1] and _is_exchanged(ufunc, self, other):
-                return mirrored(other, self)
+        is_array = type(other) not in SCALARS and isinstance(other, Base)
+        if is_array and self.layout is not other.layout and _is_exchanged(ufunc, self, other):
+            return mirrored(other, self)
         return compare(self, other)
 
     return operate
@@ -209,26 +209,28 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Binary:
 
 
 def _side_by_side(x: Base, y: Base) -> bool:
-    """Whether blocks of arrays of one mesh can be taken together as they are."""
-    layout = x.layout
-    return layout is y.layout or (
-        layout.is_whole and y.layout.is_whole and x.mesh.coords is not None
+    """Whether arrays are on one mesh, and their blocks can be taken together as they are."""
+    mesh, layout, other = x.mesh, x.layout, y.layout
+    return mesh is y.mesh and (
+        layout is other or (layout.is_whole and other.is_whole and mesh.coords is not None)
     )
 
 
 def _in_place(ufunc: np.ufunc) -> Binary:
     def operate(self: Base, other: Any) -> Any:
         layout, block = self.layout, self.block
-        if isinstance(block, np.generic):  # a scalar, as in NumPy: replaced, not changed
-            return ufunc(self, other)
-        if not layout.is_whole or type(block) is not np.ndarray:
+        if type(block) is not _array:
+            if isinstance(block, np.generic):  # a scalar, as in NumPy: replaced, not changed
+                return ufunc(self, other)
+            passed.number += 1
+        elif not layout.is_whole:
             passed.number += 1
         if not layout.partials and (error_state() is usual[0] or is_free(ufunc, layout)):
             kind = type(other)
             if kind in SCALARS:
                 ufunc(block, other, out=block)
                 return self
-            if kind is type(self) and other.mesh is self.mesh and _side_by_side(self, other):
+            if kind is type(self) and _side_by_side(self, other):
                 ufunc(block, other.block, out=block)
                 return self
         return NotImplemented if _declines(other) else ufunc(self, other, out=(self,))

@@ -226,7 +226,7 @@ def test_what_broadcasts_to_too_much_is_not_made_in_vain(monkeypatch):
     small.spreads(added)
     if mesh.coords is not None:
         x = distribute(np.arange(200.0), mesh, src=None)
-        with nothing_is_watched(), config.override(replicate_below=2**17):
+        with nothing_is_watched(), config.override(replicate_below=2**16):
             for call in (at_hand.answer_for_two, lambda f, *xs: at_hand.answer(f, xs, {})):
                 assert call(added, x[:, None], x) is NotImplemented
                 assert not made
@@ -235,6 +235,28 @@ def test_what_broadcasts_to_too_much_is_not_made_in_vain(monkeypatch):
                 )
                 assert len(made) == 1
                 made.clear()
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("code", ["?", "i1", "i8", "f4", "f8", "g", "c16", "G", ">f8", "U5", "e"])
+def test_pairs_of_every_type(code):
+    """All types but half precision are at hand, and none where sums have an order of their own."""
+    mesh = DeviceMesh(ranks=[0])
+    if mesh.coords is None:
+        return
+    values = np.arange(6).reshape(2, 3).astype(code)
+    x, y = (distribute(part, mesh, src=None) for part in (values, values[1]))
+    for function, call in (
+        (np.equal, at_hand.answer_to_two),
+        (np.append._implementation, at_hand.answer_for_two),
+    ):
+        found = call(function, x, y)
+        if code == "e":
+            assert found is NotImplemented
+            continue
+        assert_matches(found, function(values, values[1]), rtol=0, atol=0)
+        with config.override(reproducible=True):
+            assert call(function, x, y) is NotImplemented
 
 
 @pytest.mark.host
@@ -250,14 +272,14 @@ def test_what_is_written_may_have_any_size():
 
 
 @pytest.mark.host
-def test_matrices_may_be_twice_as_large_as_lines():
+def test_matrices_may_be_four_times_as_large_as_lines():
     values, mesh = np.arange(40.0), DeviceMesh(ranks=[0])
     if mesh.coords is None:
         return
     matrix, line = (
         distribute(x, mesh, [Replicate()], src=None) for x in (values.reshape(5, 8), values)
     )
-    with nothing_is_watched(), config.override(replicate_below=200):
+    with nothing_is_watched(), config.override(replicate_below=100):
         assert_matches(at_hand.answer_to_two(np.add, matrix, matrix), 2 * values.reshape(5, 8))
         assert_matches(at_hand.answer_for_one(np.negative, matrix), -values.reshape(5, 8))
         for found in (

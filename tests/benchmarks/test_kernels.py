@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
+import distarray
 import distarray.numpy as dnp
 from benchmarks.kernels import KERNELS
 from distarray.array import mirrors
 
 RANKS = (1, 3)
+#: Kernels whose arrays are too small for messages to pay.
+SILENT = ("correlation", "conjugate_gradients", "spins", "page_rank")
 
 
 def parts(found):
@@ -29,3 +32,16 @@ def test_a_kernel(world, name, monkeypatch):
 
     for ranks in set(RANKS) & set(world.ranks):
         world.run(ranks, program)
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("name", SILENT)
+def test_a_loop_over_matrices_of_up_to_two_mib_sends_nothing(world, name):
+    kernel = KERNELS[name]
+
+    def program(group):
+        with distarray.trace() as sent:
+            kernel.function(dnp, *kernel.prepared(dnp))
+        assert not sent.events
+
+    world.run(RANKS[-1], program)

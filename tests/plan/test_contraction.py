@@ -89,6 +89,8 @@ def test_replicated_operands():
     assert plan.result.placements == (Shard(0),)
     _, plan = planned(matrices(8, 1 << 22, 8), (4,), [Replicate()], [Replicate()])
     assert plan.pending == (0,), "the work is divided where it is worth an allreduce"
+    _, plan = planned(matrices(1, 500, 500), (2,), [Replicate()], [Replicate()])
+    assert not plan.pending, "a matrix of 2 MB times a vector is not"
 
 
 def test_shifted_views_move_the_shift():
