@@ -178,7 +178,7 @@ def _take_as_constant(kind: Any, written: Callable[[Any], Any], *members: str) -
     """Have the compiler take values of a type as constants, and read these of their members."""
     kind.__fx_repr__ = written
     opaque.register_opaque_type(
-        kind, typ="value", members={name: opaque.MemberType.USE_REAL for name in members}
+        kind, typ="value", members=dict.fromkeys(members, opaque.MemberType.USE_REAL)
     )
 
 
