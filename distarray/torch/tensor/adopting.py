@@ -23,7 +23,7 @@ from distarray.torch.collectives.blocks import movable
 from distarray.torch.collectives.conversations import sent
 from distarray.torch.tensor.calls import bound, replaced, tensors_in
 from distarray.torch.tensor.filling import fill
-from distarray.torch.tensor.operands import common_mesh, is_refused
+from distarray.torch.tensor.operands import common_mesh, is_number, is_refused
 from distarray.torch.tensor.rows import apart, has_rows
 from distarray.torch.tensor.spec import Spec
 from distarray.torch.tensor.table import Row
@@ -69,7 +69,7 @@ def adopting(
     there = {id(x): make(cls, x, _spec_of(x, mesh)) for x in outs}
     entry = _entry()
     for x in operands:
-        if id(x) in there or type(x) is cls or x.numel() == 1:
+        if id(x) in there or type(x) is cls or is_number(x):
             continue
         if entry is None or not is_refused(x):
             raise error

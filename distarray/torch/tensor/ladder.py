@@ -16,6 +16,7 @@ from torch import Tensor
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
+from distarray.torch.bridge.transforms import refuse_traced
 from distarray.torch.tensor.adopting import adopting
 from distarray.torch.tensor.calls import replaced, tensors_in
 from distarray.torch.tensor.composites import KEYS
@@ -31,6 +32,8 @@ __all__ = ["dispatch", "made"]
 
 _make: Any = torch.Tensor._make_wrapper_subclass
 _alias: Any = torch._functionalize_unsafe_set
+#: How many of torch's modes see what is called.
+_modes: Any = torch._C._len_torch_dispatch_stack
 _STRIDED = torch.strided
 #: Arguments that are known by their values, or by their type alone.
 _VALUES = frozenset(
@@ -64,6 +67,8 @@ def dispatch(cls: Any, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
     args, kwargs
         Its arguments.
     """
+    if _modes():
+        refuse_traced()
     row = _rows.get(op)
     if row is None:
         row = _rows[op] = row_of(op)
