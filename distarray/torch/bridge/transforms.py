@@ -48,11 +48,11 @@ def outside() -> AbstractContextManager[Any]:
 def is_wrapped(x: Any) -> bool:
     """Whether a transform is under way, and this is a wrapper of its.
 
-    So are many gradients at once (``is_grads_batched``), by a way of torch's from before torch.func.
+    So are many gradients at once (``is_grads_batched``), by an older way of torch's.
     """
     if not isinstance(x, torch.Tensor):
         return False
-    return (transforming() and _is_wrapped(x)) or _keys(x).has(_BATCHED)
+    return bool((transforming() and _is_wrapped(x)) or _keys(x).has(_BATCHED))
 
 
 def refuse_wrapped(values: Iterable[Any]) -> None:

@@ -69,9 +69,7 @@ def dispatch(cls: Any, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
     """
     if _modes():
         refuse_traced()
-    row = _rows.get(op)
-    if row is None:
-        row = _rows[op] = row_of(op)
+    row = _rows.get(op) or _rows.setdefault(op, row_of(op))
     try:
         key, parts = _key(cls, row, args)
         named = _named(cls, row, kwargs, key) if kwargs else kwargs

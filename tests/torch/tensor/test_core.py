@@ -317,6 +317,15 @@ def test_gradients_of_plain_tensors_are_plain(world, ranks):
     world.run(ranks, program)
 
 
+def test_memory_of_other_processes_is_refused(world, ranks):
+    def program(group):
+        x = spread(drawn(5, 3), line(group), [Shard(0)])
+        with pytest.raises(RuntimeError, match="to_local"):
+            x.share_memory_()
+
+    world.run(ranks, program)
+
+
 def test_arrays_and_tensors_share_a_block(world, ranks):
     def program(group):
         mesh = line(group)
