@@ -3,21 +3,41 @@
 Within a transform a tensor is a wrapper without memory, of no class of ours, around the distributed
 tensor; operators come to that in the end, and are right. What talks to other ranks about a tensor
 by itself finds nothing there that it could send.
+
+Forward derivatives have one level in a process, which ranks that are threads would share: these are
+refused where a level is entered, before any of them counts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from functools import wraps
 from typing import Any, NoReturn
 
 import torch
+from torch._functorch import eager_transforms
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+from torch.autograd import forward_ad
 from torch.utils._pytree import tree_leaves
 
-__all__ = ["Differentiable", "outside", "refuse_wrapped", "transforming"]
+from distarray.comm.threads import current_world
+
+__all__ = [
+    "Differentiable",
+    "is_traced",
+    "is_wrapped",
+    "outside",
+    "refuse_constants",
+    "refuse_wrapped",
+    "transforming",
+]
 
 #: Whether a transform is under way.
 transforming: Any = torch._C._are_functorch_transforms_active
 _is_wrapped: Any = torch._C._functorch.is_functorch_wrapped_tensor
+_keys: Any = torch._C._dispatch_keys
+_BATCHED: Any = torch._C._parse_dispatch_key("Batched")
+_mode: Any = torch._C._get_dispatch_mode
+_TRACING: Any = torch._C._TorchDispatchModeKey.PROXY
 
 
 def outside() -> AbstractContextManager[Any]:
@@ -26,9 +46,19 @@ def outside() -> AbstractContextManager[Any]:
     return found
 
 
+def is_wrapped(x: Any) -> bool:
+    """Whether a transform is under way, and this is a wrapper of its.
+
+    So are many gradients at once (``is_grads_batched``), by an older way of torch's.
+    """
+    if not isinstance(x, torch.Tensor):
+        return False
+    return bool((transforming() and _is_wrapped(x)) or _keys(x).has(_BATCHED))
+
+
 def refuse_wrapped(values: Iterable[Any]) -> None:
     """Raise RuntimeError if a transform is under way and one of the values is a wrapper of its."""
-    if transforming() and any(isinstance(x, torch.Tensor) and _is_wrapped(x) for x in values):
+    if any(map(is_wrapped, values)):
         _refuse()
 
 
@@ -54,3 +84,51 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         refuse_wrapped(tree_leaves((args, kwargs)))
         with outside():
             return super().apply(*args, **kwargs)
+
+
+def is_traced(tensor: Any) -> bool:
+    """Whether a tensor is made up, by which ``torch.compile`` reads a program."""
+    kind: Any = type(tensor)
+    return kind is not torch.Tensor and kind.__module__.startswith("torch._subclasses.")
+
+
+def refuse_constants(tensors: Iterable[Any]) -> None:
+    """Raise RuntimeError if ``make_fx`` writes down what is done to these tensors' parts.
+
+    It sees distributed tensors that are arguments as they are, and for any other one the operators
+    on its part, whose results it takes for constants. ``torch.compile`` makes all parts up.
+    """
+    if _mode(_TRACING) is None:
+        return
+    if not any(is_traced(getattr(x, "_part", x)) for x in tensors):
+        raise RuntimeError(
+            "make_fx, by which torch.func.linearize works, sees this rank's part of a distributed "
+            "tensor that is not among the function's arguments, and what it gives would be wrong: "
+            "hand the tensor over as an argument, or take torch.func.jvp or vjp"
+        )
+
+
+def _of_processes(enter: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of torch that enters a level, refused by ranks that are threads."""
+
+    @wraps(enter)
+    def entering(*args: Any, **kwargs: Any) -> Any:
+        world = current_world()
+        if world is not None and world.size > 1:
+            raise RuntimeError(
+                "forward derivatives (torch.func.jvp, jacfwd, hessian, linearize, and "
+                "torch.autograd.forward_ad) have one level in a process, which ranks that are "
+                "threads (run_threads) would share: run the program with mpiexec, or take "
+                "torch.func.vjp, jacrev, or torch.autograd.functional.jvp"
+            )
+        return enter(*args, **kwargs)
+
+    return entering
+
+
+# torch has no hook there; both are looked up in their modules at each call.
+for _module, _name in (
+    (eager_transforms, "jvp_increment_nesting"),
+    (forward_ad, "enter_dual_level"),
+):
+    setattr(_module, _name, _of_processes(getattr(_module, _name)))

@@ -15,8 +15,8 @@ from distarray.comm.group import Group
 from distarray.layout.placement import Fold
 from distarray.torch.bridge import counting, lending
 from distarray.torch.bridge.refusals import checked_tensor
-from distarray.torch.bridge.transforms import refuse_wrapped
-from distarray.torch.collectives.graphs import is_traced, leave_out
+from distarray.torch.bridge.transforms import is_traced, refuse_wrapped
+from distarray.torch.collectives.graphs import leave_out
 from distarray.typing import Array
 
 __all__ = ["foldable", "folded_back", "folds_in_place", "movable", "moved_back", "plain", "refill"]

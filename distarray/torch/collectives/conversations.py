@@ -20,6 +20,7 @@ from distarray.config import config
 from distarray.errors import DivergenceError
 from distarray.layout.placement import Fold
 from distarray.torch.bridge.plain import local_of
+from distarray.torch.bridge.transforms import is_traced
 from distarray.torch.collectives.blocks import (
     foldable,
     folded_back,
@@ -29,7 +30,7 @@ from distarray.torch.collectives.blocks import (
     plain,
     refill,
 )
-from distarray.torch.collectives.graphs import Like, conversation, is_traced, leave_out
+from distarray.torch.collectives.graphs import Like, conversation, leave_out
 from distarray.typing import Array
 
 __all__ = [

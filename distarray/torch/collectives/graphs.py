@@ -23,8 +23,9 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Partial, Replicate, Shard
+from distarray.torch.bridge.transforms import is_traced
 
-__all__ = ["Like", "conversation", "is_traced", "leave_out", "mesh_called", "written_down"]
+__all__ = ["Like", "conversation", "leave_out", "mesh_called", "written_down"]
 
 _Call = TypeVar("_Call", bound=Callable[..., Tensor])
 
@@ -64,12 +65,6 @@ _known: dict[str, _Conversation] = {}
 #: What the last conversation gave to the next one, by the compiler's reading of a program.
 _last: Any = weakref.WeakKeyDictionary()
 _READING = torch._C._TorchDispatchModeKey.FUNCTIONAL
-
-
-def is_traced(tensor: Any) -> bool:
-    """Whether a tensor is made up, by which the compiler reads a program."""
-    kind: Any = type(tensor)
-    return kind is not torch.Tensor and kind.__module__.startswith("torch._subclasses.")
 
 
 def leave_out(call: Any) -> NoReturn:

@@ -22,6 +22,8 @@ from distarray.torch.bridge.plain import local_of
 from distarray.torch.parameters.buffers import equalize_buffers
 from distarray.torch.parameters.guards import prepare_again, prepare_optimizer
 from distarray.torch.parameters.placed import Placed, placed_as
+from distarray.torch.tensor.dist_tensor import DistTensor
+from distarray.torch.tensor.versions import written
 from distarray.typing import Array
 
 __all__ = ["register_torch"]
@@ -34,6 +36,8 @@ State = dict[Any, Any]
 
 def _array_of(tensor: Tensor, placed: Placed | None, name: str = "tensor") -> Any:
     """The array over a tensor's memory: distributed, if the tensor is laid out."""
+    if isinstance(tensor, DistTensor) and placed is None:
+        return tensor.detach().to_array()
     if placed is None:
         return numpy_view(local_of(tensor).detach().cpu())
     around = placed.around
@@ -63,11 +67,30 @@ def _put_back(tensor: Tensor, array: DistArray | Array, placed: Placed | None) -
         packed = Placed(around.mesh, around.layout, around.viewed).array("tensor", tensor)
         _assign(packed, array)
         array = packed
+    if isinstance(tensor, DistTensor) and placed is None:
+        _fill(tensor.detach(), array)
+        return
     tensor = local_of(tensor)
     if tensor.device.type == "cpu":
         torch.autograd.graph.increment_version(tensor)
     else:
         tensor.copy_(tensor_view(_block_of(array)).view(tensor.shape))
+
+
+def _fill(tensor: DistTensor, array: DistArray | Array) -> None:
+    """Give a distributed tensor the values of an array, which has its memory on the CPU."""
+    if tensor.device.type == "cpu" and isinstance(array, DistArray):
+        written([tensor])
+    else:
+        tensor.copy_(_like(array, tensor))
+
+
+def _like(array: DistArray | Array, tensor: DistTensor) -> Tensor:
+    """A distributed tensor of an array's values, laid out as another one; collective."""
+    target = empty(tensor.dist_layout.settled(), array.dtype, tensor.mesh)
+    _assign(target, array)
+    found: Tensor = target.to_tensor()
+    return found
 
 
 # -- modules ----------------------------------------------------------------------------------
@@ -160,6 +183,8 @@ def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
 def _made(value: DistArray | Array, parameter: Tensor) -> Tensor:
     """A tensor for a saved array of a parameter's state; collective."""
     placed = placed_as(parameter)
+    if isinstance(parameter, DistTensor) and placed is None and value.shape == parameter.shape:
+        return _like(value, parameter)
     around = None if placed is None else placed.around
     if isinstance(value, DistArray) and around is not None and value.shape == around.whole:
         target = empty(around.layout, value.dtype, around.mesh)

@@ -232,7 +232,7 @@ def _own_state(value: Any, parameter: Tensor, spread: bool) -> Any:
     Of another shape than the parameter's it stays as it is, and what is distributed of a plain
     parameter becomes whole.
     """
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, torch.Tensor) or hasattr(parameter, "_spec"):
         return value
     if not isinstance(parameter, Part):
         return value.full_tensor() if is_distributed(value) else value

@@ -1,11 +1,11 @@
 """Plain tensors beside distributed ones that torch's own Python functions make inside themselves.
 
-`torch.svd_lowrank` draws a matrix, ``torch.nn.functional.embedding_bag`` counts offsets. Programs
-never see such tensors, so they cannot say how they are laid out. They are taken as replicated if
-the call comes directly from one of those functions: with rank 0's values, or, where the program has
-handed plain tensors to the function, so that what it made may depend on them, if all ranks are
-found to have the same ones. Empty plain tensors for ``out=``, which torch's compiled functions make
-as well, get the whole result, if they are empty on all ranks.
+`torch.svd_lowrank` draws a matrix, ``torch.nn.functional.embedding_bag`` counts offsets, an LSTM
+begins with zeros. Programs never see such tensors, so they cannot say how they are laid out. They
+are taken as replicated if the call comes directly from one of those functions: with rank 0's
+values, or, where the program has handed plain tensors to the function, so that what it made may
+depend on them, if all ranks are found to have the same ones. Empty plain tensors for ``out=``,
+which torch's compiled functions make as well, get the whole result, if they are empty on all ranks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,15 +16,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
+from distarray.torch.bridge.transforms import is_traced
 from distarray.torch.collectives.blocks import movable
 from distarray.torch.collectives.conversations import sent
-from distarray.torch.collectives.graphs import is_traced, leave_out
+from distarray.torch.collectives.graphs import leave_out
 from distarray.torch.tensor.calls import bound, replaced, tensors_in
 from distarray.torch.tensor.filling import fill
-from distarray.torch.tensor.operands import common_mesh, is_refused
+from distarray.torch.tensor.operands import common_mesh, is_number, is_refused
 from distarray.torch.tensor.rows import apart, has_rows
 from distarray.torch.tensor.spec import Spec
 from distarray.torch.tensor.table import Row
@@ -35,6 +37,7 @@ __all__ = ["adopting"]
 _FUNCTIONS = frozenset(
     {"torch.functional", "torch.nn.functional", "torch._lowrank", "torch._linalg_utils"}
     | {"torch.masked._ops", "torch._jit_internal"}
+    | {"torch.nn.modules.rnn", "torch.nn.utils.parametrizations"}
 )
 
 
@@ -72,7 +75,7 @@ def adopting(
     there = {id(x): make(cls, x, _spec_of(x, mesh)) for x in outs}
     entry = _entry()
     for x in operands:
-        if id(x) in there or type(x) is cls or x.numel() == 1:
+        if id(x) in there or type(x) is cls or is_number(x):
             continue
         if entry is None or not is_refused(x):
             raise error
@@ -133,9 +136,13 @@ def _entry() -> FrameType | None:
     while frame is not None and _module(frame).startswith("distarray.torch.tensor."):
         frame = frame.f_back
     entry = None
-    while frame is not None and _module(frame) in _FUNCTIONS:
+    while frame is not None and _makes(_module(frame)):
         entry, frame = frame, frame.f_back
     return entry
+
+
+def _makes(module: str) -> bool:
+    return module in _FUNCTIONS or module.startswith("torch.distributions.")
 
 
 def _module(frame: FrameType) -> str:
@@ -154,6 +161,10 @@ def _given(frame: FrameType) -> Iterator[Any]:
             waiting += x.values()
         elif isinstance(x, (list, tuple)):
             waiting += x
+        elif isinstance(x, torch.nn.Module):
+            waiting += [*x.parameters(), *x.buffers()]
+        elif isinstance(x, Distribution):
+            waiting += vars(x).values()
         elif isinstance(x, _KNOWN):
             yield x
         else:

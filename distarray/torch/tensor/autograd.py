@@ -13,7 +13,7 @@ from torch.autograd.function import FunctionCtx
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.layout.layout import normalize_placements
-from distarray.torch.bridge.transforms import Differentiable
+from distarray.torch.bridge.transforms import Differentiable, is_wrapped, refuse_wrapped
 from distarray.torch.collectives.carrying import gradient_layout
 from distarray.torch.tensor.from_parts import listed
 from distarray.torch.tensor.ladder import made
@@ -58,6 +58,7 @@ def returned(grad: Any, cls: Any, mesh: DeviceMesh, layout: Layout) -> Any:
     A plain one is of what was written to a plain tensor, which every rank has whole.
     """
     if type(grad) is not cls:
+        refuse_wrapped([grad])
         whole = Layout.replicated(tuple(grad.shape), mesh.shape)
         grad = entered(cls, grad, mesh, whole)
     return redistributed(grad, layout)
@@ -153,5 +154,7 @@ class _LaysOut:
 
     def __call__(self, grad: Any) -> Any:
         if grad is None or grad.layout is not torch.strided:  # there is none; sparse
+            return grad
+        if is_wrapped(grad):  # of many gradients at once, which no leaf keeps
             return grad
         return returned(grad, self.kind, self.spec.mesh, gradient_layout(self.spec.layout))

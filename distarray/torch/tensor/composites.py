@@ -48,6 +48,19 @@ def _split(op: Any, x: Any, sections: Any, dim: int = 0) -> Any:
         return op(x, whole, dim)
 
 
+def _one_hot(op: Any, x: Any, num_classes: int = -1) -> Any:
+    """Look at the classes, which torch does not where it makes this of other operators."""
+    if x.numel():
+        least, most = int(x.amin().item()), int(x.amax().item())
+        if least < 0:
+            raise RuntimeError("Class values must be non-negative.")
+        if num_classes == -1:
+            num_classes = most + 1
+        elif most >= num_classes:
+            raise RuntimeError("Class values must be smaller than num_classes.")
+    return _apart(op, x, num_classes)
+
+
 def _filled(op: Any, *args: Any, out: Any) -> Any:
     """Fill `out` with the result, of which torch would fill a view that may have moved."""
     fill(out, op.overloadpacket(*args))
@@ -64,5 +77,6 @@ _all.fallback(torch.library.fallthrough_kernel, _NAME)
 _own = torch.library.Library("aten", "IMPL")
 for _op in _MAKING:
     enter(_op, _apart)
+enter(_aten.one_hot.default, _one_hot)
 enter(_aten.tensor_split.tensor_indices_or_sections, _split)
 enter(_aten.kron.out, _filled)

@@ -348,6 +348,13 @@ class DistTensor(torch.Tensor, metaclass=_Kinds):  # type: ignore[misc]
     def __dlpack_device__(self) -> NoReturn:
         self.__dlpack__()
 
+    def share_memory_(self) -> NoReturn:
+        """Refuse: torch would end the process at memory that is not there."""
+        raise RuntimeError(
+            "a DistTensor has no memory of its own to share with other processes: "
+            "x.to_local().share_memory_() shares this rank's part"
+        )
+
     # -- graphs --------------------------------------------------------------------------------
 
     def __tensor_flatten__(self) -> tuple[list[str], Spec]:

@@ -12,9 +12,10 @@ from distarray.config import config
 from distarray.errors import LayoutError, MeshError
 from distarray.layout import Cut, Layout, Partial, Placement, Replicate, Shard
 from distarray.layout.layout import normalize_placements
+from distarray.torch.bridge.transforms import is_traced
 from distarray.torch.collectives.blocks import plain
 from distarray.torch.collectives.conversations import verify_replicas
-from distarray.torch.collectives.graphs import is_traced, leave_out
+from distarray.torch.collectives.graphs import leave_out
 from distarray.typing import Array, Placements
 
 __all__ = ["layout_of_parts", "listed", "normalized"]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
-from distarray.torch.collectives.graphs import is_traced
+from distarray.torch.bridge.transforms import is_traced, refuse_constants
 from distarray.torch.tensor.adopting import adopting
 from distarray.torch.tensor.calls import replaced, tensors_in
 from distarray.torch.tensor.composites import KEYS
@@ -32,6 +32,8 @@ __all__ = ["dispatch", "made"]
 
 _make: Any = torch.Tensor._make_wrapper_subclass
 _unsafe_set: Any = torch._functionalize_unsafe_set
+#: How many of torch's modes see what is called.
+_modes: Any = torch._C._len_torch_dispatch_stack
 _STRIDED = torch.strided
 #: Arguments that are known by their values, or by their type alone.
 _VALUES = frozenset(
@@ -74,9 +76,9 @@ def dispatch(cls: Any, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
     args, kwargs
         Its arguments.
     """
-    row = _rows.get(op)
-    if row is None:
-        row = _rows[op] = row_of(op)
+    if _modes():
+        refuse_constants(tensors_in(args, kwargs))
+    row = _rows.get(op) or _rows.setdefault(op, row_of(op))
     try:
         key, parts = _key(cls, row, args)
         named = _named(cls, row, kwargs, key) if kwargs else kwargs

@@ -16,6 +16,7 @@ __all__ = [
     "PlainOperandError",
     "common_mesh",
     "implicit_replication",
+    "is_number",
     "is_refused",
     "plain_operand",
     "replicating",
@@ -102,13 +103,24 @@ def _made_plain(grad: Any) -> Tensor:
     return grad.full_tensor() if hasattr(grad, "_spec") else grad
 
 
+def is_number(x: Tensor) -> bool:
+    """Whether a plain tensor is one number, perhaps stretched, or none: a shape on "meta".
+
+    So are the zeros that torch's forward derivatives put in the place of a derivative that an
+    operand does not have.
+    """
+    if x.numel() == 1 or x.is_meta:
+        return True
+    return all(step == 0 or extent == 1 for step, extent in zip(x.stride(), x.shape))
+
+
 def is_refused(x: Tensor) -> bool:
     """Whether a plain tensor cannot be taken as replicated.
 
     In a backward pass plain tensors come from torch's own formulas, and from what a forward pass
     took as replicated.
     """
-    whole = x.numel() == 1 or _replicated.get()
+    whole = _replicated.get() or is_number(x)
     return not whole and torch._C._current_graph_task_id() == -1
 
 

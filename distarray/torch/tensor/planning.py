@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from distarray.comm import DeviceMesh
-from distarray.layout import Layout, Partial
+from distarray.layout import At, Layout, Partial, Replicate
 from distarray.torch.tensor.calls import (
     Call,
     Operand,
@@ -376,7 +376,7 @@ def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceM
 def _shorten(plan: Plan, specs: Sequence[Spec], mesh: DeviceMesh) -> None:
     """Note whether calling the operator with the parts is all there is to do."""
     written = [specs[position].layout for position in plan.writes]
-    plan.skips = bool(written) and not any(layout.holds(mesh.coords) for layout in written)
+    plan.skips = _skips(plan, written, mesh)
     moved = any(spec.copied for spec in specs) or any(plan.wanted)
     more = plan.changed or plan.before or plan.made or plan.draws
     if moved or more or mesh.coords is None:
@@ -384,3 +384,18 @@ def _shorten(plan: Plan, specs: Sequence[Spec], mesh: DeviceMesh) -> None:
     plan.simple = not plan.writes
     lone = any(layout.ats for layout in written)
     plan.in_place = plan.gives == [0] and len(plan.writes) == 1 and not (plan.plain or lone)
+
+
+def _skips(plan: Plan, written: Sequence[Layout], mesh: DeviceMesh) -> bool:
+    """Whether this rank has nothing to do for what is written."""
+    if not written or plan.fresh:
+        return False
+    return not any(
+        layout.holds(mesh.coords) or _shares(layout, plan.after[position])
+        for position, layout in zip(plan.writes, written, strict=True)
+    )
+
+
+def _shares(written: Layout, computed: Layout) -> bool:
+    """Whether ranks without a part of what is written compute some of what is written there."""
+    return any(not isinstance(computed.placements[m], (Replicate, At)) for m in written.ats)

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 
 from distarray.comm import DeviceMesh
-from distarray.torch.collectives.graphs import Like, is_traced, leave_out, written_down
+from distarray.torch.bridge.transforms import is_traced
+from distarray.torch.collectives.graphs import Like, leave_out, written_down
 from distarray.torch.tensor.calls import replaced, tensors_in
 
 __all__ = ["Talking"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from distarray.torch.collectives.graphs import is_traced
+from distarray.torch.bridge.transforms import is_traced
 
 __all__ = ["counted", "tied", "written"]
 

@@ -169,6 +169,65 @@ def test_out_and_in_place(world, ranks):
     world.run(ranks, program)
 
 
+#: Writes to a row, or a number, of a matrix of 7 x 4; what they write is computed in other layouts.
+ROWS = {
+    "elements": lambda x, y: torch.mul(y[3], y[4], out=x[2]),
+    "sum": lambda x, y: torch.sum(y, 0, out=x[3]),
+    "number": lambda x, y: torch.sum(y, (0, 1), out=x[6, 1]),
+    "product": lambda x, y: torch.mv(y.t(), y[:, 0], out=x[5]),
+    "deviation": lambda x, y: torch.std(y, 0, out=x[4]),
+    "gathered": lambda x, y: torch.logcumsumexp(y[3], 0, out=x[1]),
+    "column": lambda x, y: torch.std(y, 1, out=x.t()[1]),
+    "in place": lambda x, y: x[3].mul_(y.sum(0)),
+    "elsewhere": lambda x, y: x[3].index_add_(0, (y[:2, 0] * 0).long(), y[:2, 1]),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_writes_to_what_some_ranks_hold(world, ranks, name):
+    """All ranks compute what goes to the row of one of them."""
+    wanted, y = drawn(7, 4), drawn(7, 4).exp()
+    ROWS[name](wanted, y)
+
+    def program(group):
+        mesh = line(group)
+        with distarray.config.override(fallback="allow"):
+            for have in PLACED.values():
+                for want in PLACED.values():
+                    x = spread(drawn(7, 4), mesh, want)
+                    ROWS[name](x, spread(y, mesh, have))
+                    same(x, wanted)
+
+    world.run(ranks, program)
+
+
+#: Views of a row of a matrix of 7 x 4, which all but some ranks have nothing of.
+STRETCHED = {
+    "rows": lambda x: x[0].expand(3, 4),
+    "matrices": lambda x: x[2:3].expand(3, 4),
+    "numbers": lambda x: x[2, 1].expand(3, 2),
+    "columns": lambda x: x[:, 1, None].expand(-1, 5),
+    "repeated": lambda x: x[3].repeat(2, 3),
+    "pairs": lambda x: torch.view_as_real(torch.complex(x, x)[2, 1]),
+}
+
+
+@pytest.mark.parametrize("name", STRETCHED)
+def test_a_row_is_stretched(world, ranks, name):
+    def program(group):
+        for placements in PLACED.values():
+            x = spread(drawn(7, 4), line(group), placements).requires_grad_()
+            whole = drawn(7, 4).requires_grad_()
+            with distarray.config.override(fallback="allow"):
+                found, wanted = STRETCHED[name](x), STRETCHED[name](whole)
+                same(found, wanted)
+                (found * found).sum().backward()
+            (wanted * wanted).sum().backward()
+            same(x.grad, whole.grad)
+
+    world.run(ranks, program)
+
+
 def test_pending_sums_are_settled_where_it_matters(world, ranks):
     whole = drawn(4, 3)
 
@@ -254,6 +313,15 @@ def test_gradients_of_plain_tensors_are_plain(world, ranks):
         assert kinds == [torch.Tensor]
         assert type(mine.grad) is torch.Tensor
         assert torch.allclose(mine.grad, leaf.grad)
+
+    world.run(ranks, program)
+
+
+def test_memory_of_other_processes_is_refused(world, ranks):
+    def program(group):
+        x = spread(drawn(5, 3), line(group), [Shard(0)])
+        with pytest.raises(RuntimeError, match="to_local"):
+            x.share_memory_()
 
     world.run(ranks, program)
 

@@ -57,6 +57,63 @@ def test_what_torch_makes_is_replicated(world, ranks):
     world.run(ranks, program)
 
 
+def _remembers(x, kind):
+    cell = kind(4, 3, batch_first=True, num_layers=2).double()
+    shapes = {name: tuple(p.shape) for name, p in cell.named_parameters()}
+    values = {name: x.new_ones(shape) * 0.1 for name, shape in shapes.items()}
+    return torch.func.functional_call(cell, values, (x.view(2, 3, 4),))[0]
+
+
+def _orthogonal(x):
+    layer = torch.nn.Linear(4, 6, dtype=torch.float64)
+    layer.weight = torch.nn.Parameter(x.detach())
+    torch.nn.utils.parametrizations.orthogonal(layer)
+    return layer.weight.detach().mT @ layer.weight.detach()
+
+
+def _normal(x):
+    found = torch.distributions.Normal(x, x.exp() * 1e-9).rsample()
+    return (found / 1e-3).round()
+
+
+#: Of modules and distributions, which have distributed tensors.
+OF_OBJECTS = {
+    "LSTM": lambda x: _remembers(x, torch.nn.LSTM),
+    "GRU": lambda x: _remembers(x, torch.nn.GRU),
+    "orthogonal": lambda x: _orthogonal(torch.linalg.qr(x).Q),
+    "normal": _normal,
+}
+
+
+@pytest.mark.parametrize("name", OF_OBJECTS)
+def test_what_modules_and_distributions_make(world, ranks, name):
+    """Their zeros, and numbers that ranks draw by themselves."""
+    wanted = OF_OBJECTS[name](drawn(6, 4))
+
+    def program(group):
+        for placements in ([Shard(0)], [Shard(1)], [Replicate()]):
+            x = dt.distribute_tensor(drawn(6, 4), line(group), placements, src=None)
+            with distarray.config.override(fallback="allow"):
+                found = OF_OBJECTS[name](x)
+            torch.testing.assert_close(found.full_tensor(), wanted)
+
+    world.run(ranks, program)
+
+
+def test_one_hot_looks_at_the_classes(world, ranks):
+    def program(group):
+        x = dt.distribute_tensor(torch.arange(7), line(group), [Shard(0)], src=None)
+        for classes in (7, 9, -1):
+            found = functional.one_hot(x, classes)
+            assert torch.equal(found.full_tensor(), functional.one_hot(torch.arange(7), classes))
+        with pytest.raises(RuntimeError, match="smaller than num_classes"):
+            functional.one_hot(x, 3)
+        with pytest.raises(RuntimeError, match="non-negative"):
+            functional.one_hot(x - 1, 7)
+
+    world.run(ranks, program)
+
+
 def test_what_a_program_makes_is_not(world, ranks):
     def program(group):
         x = dt.distribute_tensor(drawn(6, 4), line(group), [Shard(0)], src=None)

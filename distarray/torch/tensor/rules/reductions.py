@@ -115,7 +115,7 @@ def _least(dtype: torch.dtype, fold: Fold) -> float | int | bool:
     return int(limits.min if fold is Fold.MAX else limits.max)
 
 
-@composed("aten.var.correction")
+@composed("aten.var.correction", "aten.var.correction_out")
 def _variance(
     x: Tensor,
     dim: Any = None,
@@ -126,7 +126,7 @@ def _variance(
     return _mean_and_variance(x, dim, correction, keepdim)[0]
 
 
-@composed("aten.std.correction")
+@composed("aten.std.correction", "aten.std.correction_out")
 def _deviation(
     x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim: bool = False
 ) -> Tensor:

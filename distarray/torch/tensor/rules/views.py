@@ -179,7 +179,13 @@ def _expand(call: Call) -> Decision:
         for dim, extent in enumerate(shape)
     ]
     result = source.with_cuts(cuts)
-    return Decision([source], [result], lambda coords: {"size": result.local_shape(coords)})
+    return Decision([source], [result], run=partial(_stretched, result), on_mesh=True)
+
+
+def _stretched(layout: Layout, mesh: DeviceMesh, x: Tensor, *_: Any, **__: Any) -> Tensor:
+    """The part stretched; that of a rank without the lone tensor is empty in its own way."""
+    shape = layout.local_shape(mesh.coords)
+    return x.expand(shape) if layout.holds(mesh.coords) else x.new_empty(shape)
 
 
 # -- reshaping ------------------------------------------------------------------------------------
@@ -238,7 +244,15 @@ def _exchanged(
 @rule("aten.view_as_real", takes=_ALL, lone=True)
 def _as_real(call: Call) -> Decision:
     layout = call.first.layout
-    return Decision([layout], [layout.expand(layout.ndim).replace(layout.ndim, Cut.whole(2))])
+    result = layout.expand(layout.ndim).replace(layout.ndim, Cut.whole(2))
+    return Decision([layout], [result], run=partial(_in_pairs, result), on_mesh=True)
+
+
+def _in_pairs(layout: Layout, mesh: DeviceMesh, x: Tensor) -> Tensor:
+    """The numbers of a part; none where a rank has nothing of a lone one."""
+    if layout.holds(mesh.coords):
+        return torch.view_as_real(x)
+    return x.new_empty(layout.local_shape(mesh.coords), dtype=x.dtype.to_real())
 
 
 @rule("aten.view_as_complex", takes=(Fold.SUM,))
