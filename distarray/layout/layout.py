@@ -346,7 +346,8 @@ def normalize_placements(
             f"has shape {mesh_shape}; give one placement per mesh dimension"
         )
     normal: list[Placement] = []
-    for placement in placements:
+    # torch.compile hands objects on in a wrapper where it ends a graph.
+    for placement in [getattr(placement, "real_obj", placement) for placement in placements]:
         if isinstance(placement, Shard):
             dim = placement.dim + ndim if placement.dim < 0 else placement.dim
             if not 0 <= dim < ndim:

@@ -118,6 +118,7 @@ class _WhenImported(MetaPathFinder):
     """Tells the compiler, which takes a second to import, when a program does that."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """What others find, with something to do after it."""
         if fullname != _COMPILER or self not in sys.meta_path:
             return None
         sys.meta_path.remove(self)

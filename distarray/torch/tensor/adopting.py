@@ -63,8 +63,7 @@ def adopting(
     error : RuntimeError
         What is raised on all ranks if others than torch may have made a plain tensor.
     """
-    if any(is_traced(getattr(x, "_part", x)) for x in tensors_in(args, kwargs)):
-        leave_out(row.op)
+    _need_values(row, tensors_in(args, kwargs))
     if has_rows(row.name):
         return apart(row.op, call, args, kwargs, error)
     outs, changed = _written(cls, row, args, kwargs)
@@ -86,6 +85,12 @@ def adopting(
         fill(x, there[id(x)])
     back = {id(there[id(x)]): x for x in outs}
     return replaced([found], {}, [back.get(id(x), x) for x in tensors_in([found], {})])[0][0]
+
+
+def _need_values(row: Row, operands: Sequence[Any]) -> None:
+    """Have ``torch.compile`` end its graph, whose tensors have no values to compare."""
+    if any(is_traced(getattr(x, "_part", x)) for x in operands):
+        leave_out(row.op)
 
 
 def _written(

@@ -12,14 +12,13 @@ from distarray.array.storage import is_contiguous
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Placement
 from distarray.torch.bridge.sharing import block_of, to_torch
-from distarray.torch.collectives.carrying import gradient_layout
 from distarray.torch.collectives.passes import graphed, left_alone, uncompiled, watching
 from distarray.torch.tensor import autograd
 from distarray.torch.tensor.data import taken_over
 from distarray.torch.tensor.from_parts import layout_of_parts, normalized
+from distarray.torch.tensor.in_graphs import InGraphs
 from distarray.torch.tensor.ladder import dispatch, made
 from distarray.torch.tensor.moved_views import current
-from distarray.torch.tensor.moving import moved
 from distarray.torch.tensor.operands import PlainOperandError, is_refused
 from distarray.torch.tensor.spec import Spec, contiguous_strides, strides_like
 from distarray.typing import Array, Placements
@@ -37,7 +36,7 @@ class _Kinds(type(torch.Tensor)):  # type: ignore[misc]
         return bool(super().__instancecheck__(x) or getattr(x, "_is_dist_tensor", False))
 
 
-class DistTensor(torch.Tensor, metaclass=_Kinds):  # type: ignore[misc]
+class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc]
     """One global tensor, of which each rank holds a part; a ``torch.Tensor``.
 
     torch's functions take it: it has the global shape, and what they give is that of one process,
@@ -354,37 +353,6 @@ class DistTensor(torch.Tensor, metaclass=_Kinds):  # type: ignore[misc]
             "a DistTensor has no memory of its own to share with other processes: "
             "x.to_local().share_memory_() shares this rank's part"
         )
-
-    # -- graphs --------------------------------------------------------------------------------
-
-    def __tensor_flatten__(self) -> tuple[list[str], Spec]:
-        """What ``torch.compile`` puts into graphs: this rank's part, and what is fixed."""
-        return ["_part"], self._spec
-
-    def _stable_hash_for_caching(self) -> str:
-        from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
-
-        raise BypassAOTAutogradCache("a DistTensor belongs to this process")
-
-    @staticmethod
-    def __tensor_unflatten__(
-        inner: dict[str, Tensor], spec: Spec, shape: Any, strides: Any
-    ) -> "DistTensor":
-        found: DistTensor = made(DistTensor, inner["_part"], spec)
-        return found
-
-    def __coerce_tangent_metadata__(self) -> "DistTensor":
-        """A tensor laid out as the gradient of this result of a graph will be."""
-        layout = gradient_layout(self._spec.layout)
-        found: DistTensor = autograd.redistributed(self, layout)
-        return found
-
-    def __coerce_same_metadata_as_tangent__(self, spec: Spec | None, kind: Any = None) -> Any:
-        """The gradient of a graph's result, laid out as the graph takes it."""
-        if spec is None:  # a plain one is wanted
-            return self.full_tensor()
-        part = moved(current(self), spec.mesh, self._spec.layout, spec.layout)
-        return made(DistTensor, part, spec)
 
     # -- copies, files, texts ------------------------------------------------------------------
 

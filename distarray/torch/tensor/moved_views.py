@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from distarray.layout import Layout
+from distarray.torch.collectives.graphs import leave_out
 from distarray.torch.tensor.moving import moved, refilled
 from distarray.torch.tensor.versions import counted
 
@@ -47,7 +48,9 @@ def current(x: Any) -> Tensor:
     """
     if not x._spec.copied:
         return x._part
-    source: Source = x._source
+    source: Source | None = x._source
+    if source is None:  # in a graph, which was given its values
+        return x._part
     if source.base._version != source.version:
         found = _taken(source.op(source.base, *source.args, **source.kwargs), source.place)
         counted(x._part.copy_, (found._part,), {})
@@ -57,7 +60,9 @@ def current(x: Any) -> Tensor:
 
 def written_back(x: Any) -> None:
     """Bring what has been written to a moved view to its base; collective."""
-    source: Source = x._source
+    source: Source | None = x._source
+    if source is None:
+        leave_out("a write to a view whose elements had to move")
     base, spec = source.base, source.base._spec
     here, whole = current(base), Layout.replicated(tuple(spec.shape), spec.mesh.shape)
     values = moved(here, spec.mesh, spec.layout, whole)

@@ -353,11 +353,7 @@ def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceM
     outs = [n for n, unread in plan.writes.items() if unread]
     plan.unread = frozenset([*decision.unread, *outs])
     plan.fresh = plan.row.rule is None and bool(outs)
-    if decision.run is not None:
-        plan.run = partial(decision.run, mesh) if decision.on_mesh else decision.run
-        plan.fills = outs
-    if plan.draws:
-        plan.run = partial(drawn_alike, plan.run, mesh)
+    plan.fills = [] if decision.run is None else outs
     pairs = list(zip(specs, decision.wanted, strict=True))
     plan.wanted = [None if wanted is spec.layout else wanted for spec, wanted in pairs]
     for position in plan.writes:
@@ -367,10 +363,21 @@ def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceM
             raise ValueError(wrong_shape(plan.row.op, spec.layout.shape, wanted.shape))
     plan.is_view = plan.is_view and not plan.writes
     plan.copied = plan.is_view and (decision.moves or specs[0].copied or plan.wanted[0] is not None)
-    if plan.draws or (decision.on_mesh and (decision.moves or not plan.is_view)):
-        plan.run = Talking(plan, plan.run, mesh)
+    plan.run = _run_of(plan, decision, mesh)
     _shorten(plan, specs, mesh)
     return plan
+
+
+def _run_of(plan: Plan, decision: Decision, mesh: DeviceMesh) -> Callable[..., Any]:
+    """What is called with the parts."""
+    run: Callable[..., Any] = plan.row.op
+    if decision.run is not None:
+        run = partial(decision.run, mesh) if decision.on_mesh else decision.run
+    if plan.draws:
+        run = partial(drawn_alike, run, mesh)
+    if plan.draws or (decision.on_mesh and (decision.moves or not plan.is_view)):
+        run = Talking(plan, run, mesh)
+    return run
 
 
 def _shorten(plan: Plan, specs: Sequence[Spec], mesh: DeviceMesh) -> None:

@@ -86,6 +86,12 @@ class Spec:
         strides = contiguous_strides(layout.shape)
         return Spec(self.mesh, layout, strides, self.dtype, self.device)
 
+    def owned(self) -> "Spec":
+        """The spec of the same tensor with memory of its own, no view of another one."""
+        if not self.copied:
+            return self
+        return Spec(self.mesh, self.layout, self.strides, self.dtype, self.device)
+
     def local_shape(self) -> tuple[int, ...]:
         """The shape of this rank's part."""
         return self.layout.local_shape(self.mesh.coords)

@@ -1,0 +1,59 @@
+"""Distributed tensors in the graphs that ``torch.compile`` makes."""
+
+from typing import Any
+
+from torch import Tensor
+
+from distarray.layout import Layout
+from distarray.torch.bridge.transforms import is_traced
+from distarray.torch.collectives.carrying import gradient_layout
+from distarray.torch.tensor import autograd
+from distarray.torch.tensor.ladder import made
+from distarray.torch.tensor.moved_views import current
+from distarray.torch.tensor.moving import moved
+from distarray.torch.tensor.spec import Spec
+
+__all__ = ["InGraphs"]
+
+
+class InGraphs:
+    """What torch asks of a tensor that stands for another one: in graphs that is the part."""
+
+    __slots__ = ()
+
+    _spec: Spec
+
+    def __tensor_flatten__(self) -> tuple[list[str], Spec]:
+        """The names of what has values, and what is fixed: another spec is another graph."""
+        current(self)
+        return ["_part"], self._spec
+
+    @classmethod
+    def __tensor_unflatten__(
+        cls, inner: dict[str, Tensor], spec: Spec, shape: Any, strides: Any
+    ) -> Any:
+        part = inner["_part"]
+        found = made(cls, part, spec if is_traced(part) else spec.owned())
+        found._source = None
+        return found
+
+    def __coerce_tangent_metadata__(self) -> Any:
+        """A tensor laid out as the gradient of this result of a graph will be."""
+        return autograd.redistributed(self, gradient_layout(self._spec.layout))
+
+    def __coerce_same_metadata_as_tangent__(self, spec: Spec | None, kind: Any = None) -> Any:
+        """The gradient of a graph's result, laid out as the graph takes it."""
+        if spec is None:  # a plain one is wanted
+            own = self._spec
+            whole = Layout.replicated(tuple(own.shape), own.mesh.shape)
+            return autograd.left(autograd.redistributed(self, whole))
+        part = moved(current(self), spec.mesh, self._spec.layout, spec.layout)
+        found = made(type(self), part, spec)
+        found._source = None
+        return found
+
+    def _stable_hash_for_caching(self) -> str:
+        """Refuse: what is kept on disk would be found by other jobs."""
+        from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
+
+        raise BypassAOTAutogradCache("a DistTensor belongs to this job")
