@@ -364,7 +364,7 @@ def _usable(mirror: Mirror, x: Base) -> bool:
     if mirror.layout is not x.layout or mirror.dtype is not x.dtype:
         return False
     now = passed.__dict__  # this thread's; what is read of it costs less than of `passed`
-    if mirror.seen == now["number"] - now["harmless"]:  # or a block has been handed out
+    if mirror.seen == now["number"] - now["harmless"]:  # nor was a block handed out
         return True
     return mirror.slow >= mirror.needed and _fetched(mirror, x)
 

@@ -88,6 +88,10 @@ def left_alone(function: _Call) -> _Call:
     """A function that the compiler does not read itself, though it may read those that it calls."""
     called: Any = function
     called._torchdynamo_disable = True  # as a part of what calls it
+    called._torchdynamo_disable_msg = (
+        "ranks talk to one another in it; without fullgraph=True the graph ends before it and goes "
+        "on after it"
+    )
     _leave(called.__code__)
     return function
 

@@ -54,6 +54,9 @@ def test_tensor_parallel(world, ranks, local):
 
     def program(group):
         model = dt.parallelize_module(copy.deepcopy(start), line(group), plan(local))
+        torch._dynamo.reset()
+        with pytest.raises(torch._dynamo.exc.Unsupported, match="goes on after it"):
+            torch.compile(model, backend="aot_eager", fullgraph=True)(TOKENS)
         found = compiled(model)(TOKENS)
         found.square().sum().backward()
         again = compiled(model).eval()(TOKENS)

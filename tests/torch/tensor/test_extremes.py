@@ -116,3 +116,18 @@ def test_out(world, ranks):
             assert torch.equal(places.full_tensor(), wanted.indices)
 
     world.run(ranks, program)
+
+
+def test_what_has_no_elements(world, ranks):
+    """torch's errors on all ranks, and the logarithm of a sum of nothing."""
+
+    def program(group):
+        for placements in layouts(2, line_or_grid(group)):
+            x = spread(torch.ones(0, 3), line_or_grid(group), placements)
+            for function in (torch.max, torch.min, torch.amax, torch.argmax):
+                with pytest.raises((RuntimeError, IndexError), match=r"numel|without identity|Expected"):
+                    function(x)
+            found = x.logsumexp(0)
+            assert found.full_tensor().tolist() == 3 * [float("-inf")]
+
+    world.run(ranks, program)

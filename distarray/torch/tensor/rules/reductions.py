@@ -85,6 +85,8 @@ def _extreme(call: Call) -> Decision | None:
         return None
     fold = Fold.MAX if call.name.endswith("max") else Fold.MIN
     layout = call.first.layout
+    if not layout.size and "dim" not in call.values:
+        call.op(torch.empty(layout.shape, dtype=call.first.dtype))  # which raises, on all ranks
     result = reduced(layout, call.dims(), bool(call.get("keepdim")), fold)
     run = partial(_or_neutral, call.op, fold, call.dims(), bool(call.get("keepdim")))
     return Decision([layout], [result], run=run)

@@ -69,6 +69,8 @@ def _logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     if not x.dim():
         return x.clone()
     dims = list(dim) or list(range(x.dim()))
+    if not all(x.shape[d] for d in dims):  # there is no largest
+        return x.sum(dims, keepdim=keepdim).log()
     largest = x.amax(dims, keepdim=True)
     apart = torch.where(largest.abs() == float("inf"), 0, largest)
     found = (x - apart).exp().sum(dims, keepdim=True).log() + apart
