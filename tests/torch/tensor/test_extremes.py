@@ -125,7 +125,9 @@ def test_what_has_no_elements(world, ranks):
         for placements in layouts(2, line_or_grid(group)):
             x = spread(torch.ones(0, 3), line_or_grid(group), placements)
             for function in (torch.max, torch.min, torch.amax, torch.argmax):
-                with pytest.raises((RuntimeError, IndexError), match=r"numel|without identity|Expected"):
+                with pytest.raises(
+                    (RuntimeError, IndexError), match=r"numel|without identity|Expected"
+                ):
                     function(x)
             found = x.logsumexp(0)
             assert found.full_tensor().tolist() == 3 * [float("-inf")]
