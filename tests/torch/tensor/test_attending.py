@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 import distarray.torch as dt
-from distarray import Shard, trace
+from distarray import Replicate, Shard, trace
 from distarray.torch.tensor.ring_attention import NOTE
 from tests.torch.models import close, drawn, line
 from tests.torch.tensor.comparing import compare_drawn, runs_without_gather
@@ -33,6 +33,7 @@ AROUND = {
     "scaled": lambda x: _attend(x, x.sin(), x * 2, scale=0.3),
     "of one head": lambda x: _attend(x[:, :1], x[:, :1].sin(), x[:, 1:], is_causal=True),
     "shared keys": lambda x: _attend(x, x[:, :1].sin(), x[:, 1:], is_causal=True, enable_gqa=True),
+    "whole keys": lambda x: _attend(x, x[:, :, 1:2].sin(), x[:, :, 1:2] * 2),
     "queries alone": lambda x: _attend(x, x[:, :, ::2].sin(), x[:, :, ::2]),
 }
 
@@ -53,6 +54,31 @@ def test_nothing_gathers(world, ranks, name):
 @given(data=st.data())
 def test_along_a_ring(world, ranks, name, data):
     compare_drawn(world, ranks, data, drawn(1, 2, 7, 4).numpy(), AROUND[name])
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_queries_beside_whole_keys_stay_where_they_are(world, ranks, heads):
+    """Nothing is sent but the sums of the gradients of keys and values."""
+
+    def program(group):
+        mesh = line(group)
+        whole = [drawn(2, 4, 7, 3), drawn(2, heads, 5, 3), drawn(2, heads, 5, 3) * 2]
+        alone = [x.clone().requires_grad_() for x in whole]
+        wanted = _attend(*alone, enable_gqa=True)
+        wanted.square().sum().backward()
+        laid = [Shard(2), Replicate(), Replicate()]
+        given = [dt.distribute_tensor(x, mesh, [p]) for x, p in zip(whole, laid, strict=True)]
+        given = [x.requires_grad_() for x in given]
+        with trace() as events:
+            found = _attend(*given, enable_gqa=True)
+        assert not events.events
+        assert found.placements == (Shard(2),) or ranks == 1
+        found.square().sum().backward()
+        assert close(found.full_tensor(), wanted)
+        for x, other in zip(given, alone, strict=True):
+            assert close(x.grad.full_tensor(), other.grad)
+
+    world.run(ranks, program)
 
 
 @pytest.mark.counts(lambda n: n > 2)

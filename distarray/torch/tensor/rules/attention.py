@@ -2,6 +2,7 @@
 
 What is cut along the sequence is cut along samples or heads instead: every element travels once.
 Where there are too few of them for the ranks, sequences stay cut, and keys and values go around.
+Queries that are cut beside whole keys and values stay where they are.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from distarray.layout import Cut, Layout
+from distarray.layout import Cut, Layout, Partial
 from distarray.torch.tensor.aligning import elsewhere, guarded, is_spread, with_lead
 from distarray.torch.tensor.calls import Call, Operand
 from distarray.torch.tensor.ring_attention import attended, attended_backward
@@ -31,21 +32,33 @@ def _busy(cuts: Sequence[Cut]) -> int:
 def _along_a_ring(call: Call, operands: Sequence[Operand]) -> bool:
     """Whether sequences stay cut, which has to keep more ranks busy."""
     query, key, value = [x.layout.cuts for x in operands]
-    if call["dropout_p"] or isinstance(call.get("attn_mask"), Operand):
-        return False
-    if not _lie_alike(query, key, value) or (call["is_causal"] and query[2] != key[2]):
+    if (
+        not _is_simple(call)
+        or not _lie_alike(query, key, value)
+        or (call["is_causal"] and query[2] != key[2])
+    ):
         return False
     leads = _leads(operands)
     return leads is None or _busy(leads[0]) < _busy(query[:3])
 
 
+def _is_simple(call: Call) -> bool:
+    """Whether nothing is dropped or added."""
+    return not call["dropout_p"] and not isinstance(call.get("attn_mask"), Operand)
+
+
 def _lie_alike(query: Sequence[Cut], key: Sequence[Cut], value: Sequence[Cut]) -> bool:
     """Whether ranks have the same samples and heads of all three, and cut sequences alike."""
-    together = [a == b or not (is_spread(a) or is_spread(b)) for a, b in zip(query[:2], key[:2])]
-    whole = [not is_spread(cuts[3]) for cuts in (query, key, value)]
     cut = key[2]
     there = cut.extent > 0 and is_spread(cut) and cut.mesh_dims == query[2].mesh_dims
-    return there and key[:3] == value[:3] and all(together + whole)
+    return there and _belong_together(query, key, value)
+
+
+def _belong_together(query: Sequence[Cut], key: Sequence[Cut], value: Sequence[Cut]) -> bool:
+    """Whether ranks have the same samples and heads of all three, and whole features."""
+    together = [a == b or not (is_spread(a) or is_spread(b)) for a, b in zip(query[:2], key[:2])]
+    whole = [not is_spread(cuts[3]) for cuts in (query, key, value)]
+    return key[:3] == value[:3] and all(together + whole)
 
 
 def _leads(operands: Sequence[Operand]) -> tuple[Lead, Lead] | None:
@@ -114,8 +127,38 @@ def _around(
     return Decision(laid, results, run=partial(run, leads[1][2]), on_mesh=True, draws=False)
 
 
+def _beside_whole_keys(
+    call: Call, three: Sequence[Operand], places: Sequence[int], outs: Sequence[int]
+) -> Decision | None:
+    """The decision for queries that are cut where every rank has all keys and values.
+
+    `places` and `outs` are as in `_around`. Of the gradients of keys and values each rank finds
+    what its queries add.
+    """
+    query, key, value = [x.layout.cuts for x in three]
+    if call.results is None or not _is_simple(call) or call["is_causal"]:
+        return None
+    if is_spread(key[2]) or not is_spread(query[2]) or not _belong_together(query, key, value):
+        return None
+    leads = [x.layout.cuts[:3] for x in three]
+    pending = dict.fromkeys(query[2].mesh_dims, Partial())
+    laid = [
+        with_lead(leads[place], x.shape, call.mesh_shape)
+        for place, x in zip(places, call.operands, strict=True)
+    ]
+    results = []
+    for place, x in zip(outs, call.results, strict=True):
+        layout = with_lead(leads[place], x.shape, call.mesh_shape)
+        others = pending if place else {}
+        results.append(Layout.from_cuts(layout.cuts, call.mesh_shape, others))
+    return guarded(call, laid, results)._replace(draws=False)
+
+
 @rule(_NAME)
 def _attended(call: Call) -> Decision | None:
+    beside = _beside_whole_keys(call, call.operands[:3], (0, 1, 2), (0, 0))
+    if beside is not None:
+        return beside
     around = _around(call, attended, call.operands[:3], (0, 1, 2), (0, 0))
     if around is not None:
         return around
@@ -133,6 +176,9 @@ def _attended(call: Call) -> Decision | None:
 def _attended_backward(call: Call) -> Decision | None:
     """The result and the sums of its exponentials lie as the queries do."""
     three, places = call.operands[1:4], (0, 0, 1, 2, 0, 0)
+    beside = _beside_whole_keys(call, three, places, (0, 1, 2))
+    if beside is not None:
+        return beside
     around = _around(call, attended_backward, three, places, (0, 1, 2))
     if around is not None:
         return around
