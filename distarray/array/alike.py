@@ -81,7 +81,7 @@ def call_into(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...], out: tuple[Any,
         return NotImplemented
     if not layout.is_whole:
         passed.number += 1
-    ufunc(*blocks)
+    ufunc(*blocks[:-1], out=blocks[-1])
     return out[0]
 
 

@@ -264,9 +264,9 @@ def test_where_arrays_go(world, ranks):
     def program(group):
         assert dnp.zeros((1 << 16) - 1).layout.is_replicated
         assert dnp.zeros(1 << 16).placements == (Shard(0),)
-        assert dnp.zeros((2, (1 << 16) - 1)).layout.is_replicated  # with dimensions, twice as much
-        assert dnp.zeros((2, 1 << 16)).placements == (Shard(0 if ranks < 3 else 1),)
-        assert dnp.zeros((1, 1 << 17)).placements == (Shard(1 if ranks > 1 else 0),)
+        assert dnp.zeros((4, (1 << 16) - 1)).layout.is_replicated  # with dimensions, four times
+        assert dnp.zeros((4, 1 << 16)).placements == (Shard(0 if ranks < 5 else 1),)
+        assert dnp.zeros((1, 1 << 18)).placements == (Shard(1 if ranks > 1 else 0),)
         other = DeviceMesh(group, (1, ranks), ("a", "b"))
         x = dnp.zeros((4, 6), mesh=other, placements=[Shard(0), Shard(1)])
         assert x.mesh is other
