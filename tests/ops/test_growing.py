@@ -12,8 +12,8 @@ from distarray.config import config
 from distarray.testing import assert_matches
 from tests.waiting import everything_waits
 
-#: Bytes from which lines are cut here; arrays of more dimensions are from twice as many.
-LIMIT = 2000
+#: Bytes from which lines are cut here; arrays of more dimensions are from four times as many.
+LIMIT = 1000
 N = 37
 X, Y = np.cos(np.arange(N)), np.linspace(0.5, 2.0, N)
 

@@ -199,7 +199,7 @@ def test_a_large_stretch_of_a_replicated_array_is_divided(world, ranks):
         mesh = DeviceMesh(group, (group.size,))
         values = np.arange(8.0)
         x = distribute(values, mesh, [Replicate()], src=None)
-        with config.override(replicate_below=1000), forbid_communication():
+        with config.override(replicate_below=600), forbid_communication():
             wide = np.broadcast_to(x, (40, 8))
             tall = np.broadcast_to(x[:, None], (8, 40))
         assert wide.placements == (Shard(0),)

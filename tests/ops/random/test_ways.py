@@ -227,6 +227,6 @@ def test_numbers_that_cannot_be_drawn_in_parts_have_a_limit(world):
             distarray.config.override(fallback_limit=1000),
             pytest.raises(distarray.errors.GatherLimitError, match="wider integers"),
         ):
-            dnp.random.default_rng(3).integers(0, 10, (1200, 1000), dtype=np.int8)
+            dnp.random.default_rng(3).integers(0, 10, (2400, 1000), dtype=np.int8)
 
     world.run(near(world, 2), program)
