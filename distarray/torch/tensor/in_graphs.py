@@ -25,16 +25,18 @@ class InGraphs:
 
     def __tensor_flatten__(self) -> tuple[list[str], Spec]:
         """The names of what has values, and what is fixed: another spec is another graph."""
-        current(self)
-        return ["_part"], self._spec
+        part, spec = current(self), self._spec
+        if spec.copied and is_traced(part) and not _is_of_input(self):
+            spec = spec.owned()  # nobody else sees what it is a view of
+        return ["_part"], spec
 
     @classmethod
     def __tensor_unflatten__(
         cls, inner: dict[str, Tensor], spec: Spec, shape: Any, strides: Any
     ) -> Any:
         part = inner["_part"]
-        found = made(cls, part, spec if is_traced(part) else spec.owned())
-        found._source = None
+        found = made(cls, part, spec)
+        found._source, found._is_given = None, is_traced(part)
         return found
 
     def __coerce_tangent_metadata__(self) -> Any:
@@ -57,3 +59,12 @@ class InGraphs:
         from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 
         raise BypassAOTAutogradCache("a DistTensor belongs to this job")
+
+
+def _is_of_input(x: Any) -> bool:
+    """Whether a moved view is one of something that was given to the graph."""
+    while x._spec.copied:
+        if x._source is None:
+            return True
+        x = x._source.base
+    return bool(getattr(x, "_is_given", False))

@@ -6,11 +6,12 @@ been written to, and what is written to the view is written to the base.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from torch import Tensor
 
 from distarray.layout import Layout
+from distarray.torch.bridge.transforms import is_traced
 from distarray.torch.collectives.graphs import leave_out
 from distarray.torch.tensor.moving import moved, refilled
 from distarray.torch.tensor.versions import counted
@@ -49,7 +50,7 @@ def current(x: Any) -> Tensor:
     if not x._spec.copied:
         return x._part
     source: Source | None = x._source
-    if source is None:  # in a graph, which was given its values
+    if source is None:  # it was given to a graph, or by one
         return x._part
     if source.base._version != source.version:
         found = _taken(source.op(source.base, *source.args, **source.kwargs), source.place)
@@ -62,7 +63,7 @@ def written_back(x: Any) -> None:
     """Bring what has been written to a moved view to its base; collective."""
     source: Source | None = x._source
     if source is None:
-        leave_out("a write to a view whose elements had to move")
+        _refuse(x)
     base, spec = source.base, source.base._spec
     here, whole = current(base), Layout.replicated(tuple(spec.shape), spec.mesh.shape)
     values = moved(here, spec.mesh, spec.layout, whole)
@@ -73,6 +74,16 @@ def written_back(x: Any) -> None:
     refilled(here, moved(values, spec.mesh, whole, spec.layout), spec)
     if spec.copied:
         written_back(base)
+
+
+def _refuse(x: Any) -> NoReturn:
+    if is_traced(x._part):
+        leave_out("a write to a view whose elements had to move")
+    raise RuntimeError(
+        "a compiled graph returned this view of one of its arguments, whose elements had to move, "
+        "and what is written to it would not reach the argument: write to it inside of the graph, "
+        "or to its clone()"
+    )
 
 
 def _taken(found: Any, place: int) -> Any:

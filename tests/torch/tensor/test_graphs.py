@@ -186,6 +186,26 @@ def test_a_write_to_a_view_that_has_moved_ends_the_graph(world, ranks):
     world.run(ranks, program)
 
 
+def test_views_that_a_graph_returns(world, ranks):
+    """Of an argument: written through, or refused. Of what the graph has made: like others."""
+
+    def program(group):
+        x = dt.distribute_tensor(drawn(7, 3), line(group), [Shard(0)])
+        here, moved, made = _compiled(lambda x: (x[1:3], x.reshape(3, 7), (x * 2).reshape(3, 7)))(x)
+        here.mul_(5)
+        whole = drawn(7, 3)
+        before = whole.clone()
+        whole[1:3] *= 5
+        assert close(x.full_tensor(), whole)
+        assert close(moved.full_tensor(), before.reshape(3, 7))
+        if ranks > 1:
+            with pytest.raises(RuntimeError, match="would not reach the argument"):
+                moved.mul_(2)
+        assert close(made.add_(1).full_tensor(), (before * 2).reshape(3, 7) + 1)
+
+    world.run(ranks, program)
+
+
 def test_modules_of_distributed_parameters_are_trained(world, ranks):
     plain = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2)).double()
     for p in plain.parameters():
