@@ -14,7 +14,7 @@ from tests.launcher import environment, run_job
 HEAT = """
 import os
 import numpy as np
-u = np.zeros((600, 300))
+u = np.zeros((1200, 300))
 u[0] = 1.0
 for step in range(30):
     u[1:-1] += 0.1 * (u[:-2] - 2 * u[1:-1] + u[2:])  # step
