@@ -14,12 +14,12 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any, cast
 
-__all__ = ["Settings", "config", "in_force", "on_check"]
+__all__ = ["WIDEST", "Settings", "config", "in_force", "on_check"]
 
 #: How many times as large as a line an array of two or more dimensions is when it is cut.
 _WIDER = 4
 #: Bytes per element of the widest types but two.
-_WIDEST = 16
+WIDEST = 16
 _CHOICES = {
     "device": ("cpu", "cuda"),
     "fallback": ("warn", "allow", "error"),
@@ -73,14 +73,14 @@ class Settings:
     mpi_io: bool = True
     #: Bytes from which arrays are cut: lines, and those of two or more dimensions (`_WIDER`).
     cut_from: tuple[int, int] = field(init=False, repr=False, compare=False)
-    #: Elements (of up to `_WIDEST` bytes each) below which NumPy computes with whole arrays at
+    #: Elements (of up to `WIDEST` bytes each) below which NumPy computes with whole arrays at
     #: once, whatever their shape; 0 if sums have an order of their own.
     at_once: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         limits = self.replicate_below, _WIDER * self.replicate_below
         object.__setattr__(self, "cut_from", limits)  # found once, as loops ask for it
-        most = 0 if self.reproducible else self.replicate_below // _WIDEST
+        most = 0 if self.reproducible else self.replicate_below // WIDEST
         object.__setattr__(self, "at_once", most)
 
 

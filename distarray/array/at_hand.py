@@ -17,7 +17,7 @@ import numpy as np
 from distarray.array.base import Base, sequence_like
 from distarray.array.faults import FAULTS, Fault
 from distarray.array.small import SPREADING, WIDE, WRITERS, bounded, of_product
-from distarray.config import Settings, in_force
+from distarray.config import WIDEST, Settings, in_force
 from distarray.layout import Layout
 from distarray.plan import broadcast_shapes, whole_product
 from distarray.typing import Array, Shape
@@ -60,8 +60,6 @@ _METHOD = type(np.ndarray.sum)
 #: Elements of a result that is small whatever its type; and the most elements that operands which
 #: broadcast may give: more would waste time and memory before the result is found to be too large.
 _MOST, _VAST = 1 << 14, 1 << 22
-#: Bytes per element of the widest type but two.
-_WIDEST = 16
 #: NumPy's number of the first type with wider elements, or without numbers. Half precision has a
 #: higher one, too, but is no type of loops over small arrays.
 _WIDE_TYPE = np.dtype(np.clongdouble).num
@@ -402,4 +400,4 @@ def _grows(a: Shape, b: Shape, limits: Limits) -> bool:
     """Whether shapes broadcast to one larger than both, which may be too large to stay whole."""
     if a == b or a[len(a) - len(b) :] == b or b[len(b) - len(a) :] == a:
         return False
-    return _WIDEST * _grown_size((a, b)) >= limits[1]
+    return WIDEST * _grown_size((a, b)) >= limits[1]

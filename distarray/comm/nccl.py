@@ -71,7 +71,7 @@ def folds(dtype: _DType, fold: Fold) -> bool:
 
 
 class Seat(NamedTuple):
-    """What a rank knows before the ranks meet.
+    """What a rank tells the others, by which they decide whether they can use NCCL.
 
     Attributes
     ----------

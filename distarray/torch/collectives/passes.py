@@ -106,7 +106,7 @@ def _leave(code: Any) -> None:
         _frames.skip_code(code)
 
 
-# -- what the compiler is told when it is imported ------------------------------------------------
+# -- names of functions for graphs, given to the compiler once it is imported ----------------------
 
 _COMPILER = "torch._dynamo"
 _graphed: list[Any] = []

@@ -14,6 +14,7 @@ __all__ = [
     "Operand",
     "arguments",
     "bound",
+    "gives_one",
     "outcome_of",
     "replaced",
     "tensors_in",
@@ -169,6 +170,12 @@ def bound(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, 
         else:
             values[argument.name] = argument.default_value
     return values
+
+
+def gives_one(op: Any) -> bool:
+    """Whether an operator returns one tensor, rather than several or a list of them."""
+    returns = op._schema.returns
+    return len(returns) == 1 and isinstance(returns[0].type, torch.TensorType)
 
 
 def outcome_of(

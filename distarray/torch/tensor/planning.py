@@ -14,6 +14,7 @@ from distarray.torch.tensor.calls import (
     Outcome,
     arguments,
     bound,
+    gives_one,
     outcome_of,
     replaced,
     tensors_in,
@@ -137,9 +138,7 @@ class Plan:
             for layout, outcome in zip(self.layouts, self.outcomes or (), strict=False)
             if layout is not None
         ]
-        returns = self.row.op._schema.returns
-        alone = len(returns) == 1 and isinstance(returns[0].type, torch.TensorType)
-        return parts[0] if alone else parts
+        return parts[0] if gives_one(self.row.op) else parts
 
     def _strides(self, number: int, part: torch.Tensor, layout: Layout) -> tuple[int, ...]:
         """The global strides of a result, which are the same on all ranks."""
@@ -369,7 +368,7 @@ def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceM
 
 
 def _run_of(plan: Plan, decision: Decision, mesh: DeviceMesh) -> Callable[..., Any]:
-    """What is called with the parts."""
+    """The function that computes the results from this rank's parts."""
     run: Callable[..., Any] = plan.row.op
     if decision.run is not None:
         run = partial(decision.run, mesh) if decision.on_mesh else decision.run

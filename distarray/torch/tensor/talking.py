@@ -4,12 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import torch
-
 from distarray.comm import DeviceMesh
 from distarray.torch.bridge.transforms import is_traced
 from distarray.torch.collectives.graphs import Like, leave_out, written_down
-from distarray.torch.tensor.calls import replaced, tensors_in
+from distarray.torch.tensor.calls import gives_one, replaced, tensors_in
 
 __all__ = ["Talking"]
 
@@ -42,9 +40,7 @@ class Talking:
             if layout is not None
         ]
         found = written_down(self.run, results, *args, **kwargs)
-        returns = plan.row.op._schema.returns
-        alone = len(returns) == 1 and isinstance(returns[0].type, torch.TensorType)
-        return found[0] if alone else found
+        return found[0] if gives_one(plan.row.op) else found
 
     def _write(self, tensors: list[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Compute beside what is written to, and copy the values there."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from distarray.layout import Cut, Layout, Partial
 from distarray.torch.tensor.aligning import elsewhere, guarded, is_spread, with_lead
-from distarray.torch.tensor.calls import Call, Operand
+from distarray.torch.tensor.calls import Call, Operand, Outcome
 from distarray.torch.tensor.ring_attention import attended, attended_backward
 from distarray.torch.tensor.table import Decision, rule
 
@@ -115,16 +115,24 @@ def _around(
     """
     if call.results is None or not _along_a_ring(call, three):
         return None
+    laid = _lying_as(call, three, places, call.operands)
+    results = _lying_as(call, three, outs, call.results)
+    keys = three[1].layout.cuts[2]
+    return Decision(laid, results, run=partial(run, keys), on_mesh=True, draws=False)
+
+
+def _lying_as(
+    call: Call,
+    three: Sequence[Operand],
+    places: Sequence[int],
+    tensors: Sequence[Operand | Outcome],
+) -> list[Layout]:
+    """The layouts of tensors, each of which lies as the one of the three that `places` says."""
     leads = [x.layout.cuts[:3] for x in three]
-    laid = [
+    return [
         with_lead(leads[place], x.shape, call.mesh_shape)
-        for place, x in zip(places, call.operands, strict=True)
+        for place, x in zip(places, tensors, strict=True)
     ]
-    results = [
-        with_lead(leads[place], x.shape, call.mesh_shape)
-        for place, x in zip(outs, call.results, strict=True)
-    ]
-    return Decision(laid, results, run=partial(run, leads[1][2]), on_mesh=True, draws=False)
 
 
 def _beside_whole_keys(
@@ -140,17 +148,12 @@ def _beside_whole_keys(
         return None
     if is_spread(key[2]) or not is_spread(query[2]) or not _belong_together(query, key, value):
         return None
-    leads = [x.layout.cuts[:3] for x in three]
     pending = dict.fromkeys(query[2].mesh_dims, Partial())
-    laid = [
-        with_lead(leads[place], x.shape, call.mesh_shape)
-        for place, x in zip(places, call.operands, strict=True)
+    laid = _lying_as(call, three, places, call.operands)
+    results = [
+        Layout.from_cuts(layout.cuts, call.mesh_shape, pending) if place else layout
+        for place, layout in zip(outs, _lying_as(call, three, outs, call.results), strict=True)
     ]
-    results = []
-    for place, x in zip(outs, call.results, strict=True):
-        layout = with_lead(leads[place], x.shape, call.mesh_shape)
-        others = pending if place else {}
-        results.append(Layout.from_cuts(layout.cuts, call.mesh_shape, others))
     return guarded(call, laid, results)._replace(draws=False)
 
 
