@@ -23,6 +23,7 @@ from distarray.comm.threads import current_world
 
 __all__ = [
     "Differentiable",
+    "compilation",
     "is_traced",
     "is_wrapped",
     "outside",
@@ -37,6 +38,8 @@ _is_wrapped: Any = torch._C._functorch.is_functorch_wrapped_tensor
 _keys: Any = torch._C._dispatch_keys
 _BATCHED: Any = torch._C._parse_dispatch_key("Batched")
 _mode: Any = torch._C._get_dispatch_mode
+#: What ``torch.compile`` reads in this thread; None if it reads nothing.
+compilation: Any = torch._guards.CompileContext.try_get
 _TRACING: Any = torch._C._TorchDispatchModeKey.PROXY
 
 

@@ -12,6 +12,7 @@ rank by itself. So each of these operators takes an empty tensor that the one be
 import functools
 import itertools
 import secrets
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -31,10 +32,24 @@ _Call = TypeVar("_Call", bound=Callable[..., Tensor])
 
 
 class Like(NamedTuple):
-    """A result on this rank: its shape, and its data type."""
+    """A result on this rank: its shape, its data type, its strides (None: those of C order)."""
 
     shape: Sequence[int]
     dtype: torch.dtype
+    strides: Sequence[int] | None = None
+
+    def empty(self, beside: Tensor) -> Tensor:
+        """A tensor that is like it, on the device of another one."""
+        if self.strides is None:
+            return beside.new_empty(self.shape, dtype=self.dtype)
+        return beside.new_empty_strided(self.shape, self.strides, dtype=self.dtype)
+
+    def lying(self, tensor: Tensor) -> Tensor:
+        """A tensor with these strides."""
+        if self.strides is None:
+            return tensor.contiguous()
+        lies = tensor.stride() == tuple(self.strides)
+        return tensor if lies else self.empty(tensor).copy_(tensor)
 
 
 class _Conversation(NamedTuple):
@@ -47,14 +62,15 @@ class _Conversation(NamedTuple):
     results: Sequence[Like]
 
     def talk(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The results for these tensors, each in C order and in memory of its own."""
+        """The results for these tensors, each in memory of its own."""
         values = list(self.values)
         for place, tensor in zip(self.places, tensors, strict=True):
             values[place] = tensor
         args, kwargs = tree_unflatten(values, self.tree)
         found = self.function(*args, **kwargs)
         taken = {x.untyped_storage().data_ptr() for x in tensors}
-        listed = [x.contiguous() for x in ([found] if isinstance(found, torch.Tensor) else found)]
+        several = [found] if isinstance(found, torch.Tensor) else found
+        listed = [like.lying(x) for like, x in zip(self.results, several, strict=True)]
         return [x.clone() if x.untyped_storage().data_ptr() in taken else x for x in listed]
 
 
@@ -86,6 +102,8 @@ def written_down(
     args, kwargs
         Its arguments: tensors, which are made up, and values, which the graph takes as they are.
     """
+    if _is_checkpointed():
+        leave_out("torch.utils.checkpoint.checkpoint, for which ranks would talk twice in a graph")
     values, tree = tree_flatten((list(args), kwargs))
     places = [n for n, x in enumerate(values) if isinstance(x, torch.Tensor)]
     tensors = [values[place] for place in places]
@@ -102,6 +120,17 @@ def written_down(
     if reading is not None:
         _last[reading] = after
     return found
+
+
+def _is_checkpointed() -> bool:
+    """Whether the compiler reads what is to be computed again for the gradient."""
+    reader = sys.modules["torch._dynamo.symbolic_convert"].InstructionTranslator.current_tx()
+    tracer = reader.output.current_tracer
+    while tracer is not None:
+        if tracer.source_target is torch.ops.higher_order.tag_activation_checkpoint:
+            return True
+        tracer = tracer.parent
+    return False
 
 
 def conversation(result: Callable[..., Like]) -> Callable[[_Call], _Call]:
@@ -136,7 +165,7 @@ def _run(tensors: list[Tensor], name: str) -> list[Tensor]:
 def _made_up(tensors: list[Tensor], name: str) -> list[Tensor]:
     before, *others = tensors
     results = _known[name].results
-    return [before.new_empty(0), *[others[0].new_empty(x.shape, dtype=x.dtype) for x in results]]
+    return [before.new_empty(0), *[x.empty(others[0]) for x in results]]
 
 
 _library = torch.library.Library("distarray", "DEF")

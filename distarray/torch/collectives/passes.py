@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 __all__ = [
     "at_end_of_backward",
@@ -19,6 +20,7 @@ __all__ = [
     "graphed",
     "in_backward",
     "left_alone",
+    "run_as_it_is",
     "tensors_in",
     "uncompiled",
     "watching",
@@ -62,15 +64,48 @@ def graphed(function: _Call) -> _Call:
     """A function that ``torch.compile`` puts into its graph as it is, without reading it.
 
     It is called with made-up tensors for that, so that it has conversations written down
-    (:mod:`distarray.torch.collectives.graphs`). Where no graph takes its arguments it is left
-    alone, as `uncompiled` ones are.
+    (:mod:`distarray.torch.collectives.graphs`). Another shape makes another graph, since layouts
+    are of known ones. Where no graph takes its arguments it is left alone, as `uncompiled` ones
+    are.
     """
-    watched = _watched(function)
-    _leave(watched.__code__)
-    _graphed.append(watched)
+    apart = torch._disable_dynamo(function)
+
+    @functools.wraps(function)
+    def written(*args: Any, **kwargs: Any) -> Any:
+        args, kwargs = tree_map_only((torch.Tensor, torch.SymInt), _of_numbers, (args, kwargs))
+        return function(*args, **kwargs)
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():
+            _ask_for_numbers(args)
+            _ask_for_numbers(kwargs)
+            return written(*args, **kwargs)
+        return (apart if watching() else function)(*args, **kwargs)
+
+    _leave(called.__code__)
+    functools.update_wrapper(called, function)
+    _graphed.append(written)
     if _COMPILER in sys.modules:
         _allow()
-    return watched
+    return called  # type: ignore[return-value]
+
+
+def _ask_for_numbers(values: Any) -> None:
+    """Have the compiler, which reads this, make a graph for these numbers and shapes alone."""
+    for x in values.values() if isinstance(values, dict) else values:
+        if isinstance(x, torch.Tensor):
+            _ask_for_numbers(x.shape)
+        elif isinstance(x, (list, tuple, dict)):
+            _ask_for_numbers(x)
+        elif isinstance(x, (int, float)):
+            hash(x)  # which no symbol has
+
+
+def _of_numbers(x: Any) -> Any:
+    """A number, or a tensor of a shape of numbers, for what the compiler has symbols for."""
+    if isinstance(x, torch.SymInt):
+        return int(x)
+    return x if all(type(n) is int for n in x.shape) else x.expand([int(n) for n in x.shape])
 
 
 def _watched(function: _Call) -> _Call:
@@ -92,6 +127,13 @@ def left_alone(function: _Call) -> _Call:
         "ranks talk to one another in it; without fullgraph=True the graph ends before it and goes "
         "on after it"
     )
+    _leave(called.__code__)
+    return function
+
+
+def run_as_it_is(function: _Call) -> _Call:
+    """A function of which the compiler makes no graph, unless it reads what calls it."""
+    called: Any = function
     _leave(called.__code__)
     return function
 

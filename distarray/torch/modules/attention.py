@@ -1,6 +1,5 @@
 """Multi-head attention with the heads divided among the ranks."""
 
-from functools import partial
 from math import sqrt
 from typing import Any
 
@@ -13,6 +12,7 @@ from distarray.layout import Cut, Layout, Placement, Replicate
 from distarray.torch.bridge.plain import plainly
 from distarray.torch.collectives.borders import reduce_from
 from distarray.torch.collectives.passes import uncompiled
+from distarray.torch.modules.forwards import Forward
 from distarray.torch.modules.handing import ParallelStyle, annotated, handed_out
 from distarray.torch.modules.layers import cut_in_units, linear, mark
 from distarray.torch.parameters.distribute import place
@@ -100,7 +100,7 @@ class AttentionParallel(ParallelStyle):
         if out.bias is not None:
             place(out, "bias", mesh, Layout.replicated((extent,), mesh.shape), src_data_rank)
         mark(module)
-        module.forward = partial(_attend, module, mesh, self)
+        module.forward = Forward(_attend, module, mesh, self)
 
 
 @uncompiled

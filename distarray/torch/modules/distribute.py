@@ -1,7 +1,7 @@
 """`distribute_module`: a module whose parameters are laid out over a mesh."""
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import signature
 from typing import Any
@@ -14,9 +14,12 @@ from torch.utils._pytree import tree_leaves
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.errors import DivergenceError
 from distarray.layout import Fold
+from distarray.torch.bridge.transforms import is_traced
 from distarray.torch.collectives.blocks import movable
+from distarray.torch.collectives.graphs import written_down
 from distarray.torch.collectives.passes import uncompiled
 from distarray.torch.modules.dropout import install_dropout, share_random_numbers
+from distarray.torch.modules.forwards import InputHook
 from distarray.torch.modules.layers import install, mark
 from distarray.torch.parameters.checks import agree_on_parameters, check_parameters
 from distarray.torch.parameters.distribute import adopt, place_rest
@@ -106,7 +109,7 @@ def distribute_module(
     mark(module)
     module.__dict__["_distarray_mesh"] = mesh
     if input_fn is None:
-        module.register_forward_pre_hook(partial(_compare, mesh), with_kwargs=True)
+        module.register_forward_pre_hook(InputHook(_compare, module, mesh), with_kwargs=True)
     else:
         module.register_forward_pre_hook(partial(_prepare, input_fn, _arity(input_fn), mesh))
     if output_fn is not None:
@@ -133,7 +136,6 @@ def _arity(function: Callable[..., Any]) -> int:
     return sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
 
 
-@uncompiled
 def _prepare(
     function: Callable[..., Any], arity: int, mesh: DeviceMesh, module: Module, inputs: Any
 ) -> Any:
@@ -141,7 +143,6 @@ def _prepare(
     return tuple(found) if isinstance(found, list) else found
 
 
-@uncompiled
 def _finish(
     function: Callable[..., Any],
     arity: int,
@@ -155,24 +156,38 @@ def _finish(
 
 @uncompiled
 def _compare(
-    mesh: DeviceMesh, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    module: Module, mesh: DeviceMesh, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """Raise on all ranks unless they call the module with the same plain tensors."""
     if mesh.size() == 1:
         return
+    given = [
+        repr(x.dist_layout) if is_distributed(x) else x
+        for x in tree_leaves((args, kwargs))
+        if isinstance(x, torch.Tensor)
+    ]
+    if any(map(is_traced, given)):
+        written_down(_compare_given, [], type(module).__name__, mesh, given)
+    else:
+        _compare_given(type(module).__name__, mesh, given)
+
+
+def _compare_given(called: str, mesh: DeviceMesh, given: Sequence[Any]) -> list[Any]:
+    """Compare plain tensors, and how distributed ones are laid out."""
     total = 0
-    for leaf in tree_leaves((args, kwargs)):
-        if is_distributed(leaf):
-            total = zlib.crc32(repr(leaf.dist_layout).encode(), total)
-        elif isinstance(leaf, torch.Tensor):
-            block = np.ascontiguousarray(movable(leaf.detach()))
-            total = zlib.crc32(f"{total} {leaf.dtype} {tuple(leaf.shape)}".encode())
+    for x in given:
+        if isinstance(x, str):
+            total = zlib.crc32(x.encode(), total)
+        else:
+            block = np.ascontiguousarray(movable(x.detach()))
+            total = zlib.crc32(f"{total} {x.dtype} {tuple(x.shape)}".encode())
             total = zlib.crc32(block.reshape(-1).view(np.uint8).data, total)
     found = mesh.group.allreduce(np.array([total, -total]), Fold.MAX, "inputs of a module")
     if found[0] != -found[1]:
         raise DivergenceError(
-            f"{type(module).__name__} was called with plain tensors that differ between the ranks. "
+            f"{called} was called with plain tensors that differ between the ranks. "
             "Plain tensors count as replicated; an input_fn says how they are laid out otherwise, "
             "as in lambda module, inputs, mesh: [DistTensor.from_local(inputs[0], mesh, "
             "[Shard(0)])]"
         )
+    return []

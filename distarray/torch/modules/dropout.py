@@ -6,7 +6,6 @@ drop it alike, ranks that hold parts drop what one process would, and nothing is
 """
 
 import threading
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +16,8 @@ from distarray.comm import DeviceMesh, current_world
 from distarray.layout import Layout
 from distarray.torch.bridge.transforms import refuse_wrapped, transforming
 from distarray.torch.collectives.conversations import verify_replicas
-from distarray.torch.collectives.passes import uncompiled
+from distarray.torch.collectives.passes import run_as_it_is, uncompiled
+from distarray.torch.modules.forwards import Forward
 from distarray.torch.tensor.activations import Activation, laid_out
 from distarray.torch.tensor.between_modules import given, is_distributed, taken
 from distarray.torch.tensor.streams import mask, next_seed
@@ -64,7 +64,7 @@ def parallel_dropout(module: Module, x: Activation) -> Activation:
 def install_dropout(module: Module, mesh: DeviceMesh) -> None:
     """Make a dropout module drop the same elements of replicated tensors on all ranks."""
     if is_dropout(module) and "forward" not in vars(module):
-        module.forward = partial(_forward, module, mesh)
+        module.forward = Forward(_forward, module, mesh)
 
 
 @uncompiled
@@ -93,8 +93,20 @@ def share_random_numbers(module: Module, mesh: DeviceMesh) -> None:
         module.register_forward_hook(_draw_apart, always_call=True)
 
 
-@uncompiled
+@run_as_it_is
 def _draw_alike(module: Module, args: tuple[Any, ...]) -> None:
+    if module.training or not torch.compiler.is_dynamo_compiling():
+        _begin(module, args)
+
+
+@run_as_it_is
+def _draw_apart(module: Module, args: tuple[Any, ...], output: Any) -> None:
+    if module.training or not torch.compiler.is_dynamo_compiling():
+        _end(module)
+
+
+@uncompiled
+def _begin(module: Module, args: tuple[Any, ...]) -> None:
     refuse_wrapped((*args, *module.parameters()) if transforming() else ())
     if not module.training or getattr(_under_way, "module", None) is not None:
         return
@@ -108,7 +120,7 @@ def _draw_alike(module: Module, args: tuple[Any, ...]) -> None:
 
 
 @uncompiled
-def _draw_apart(module: Module, args: tuple[Any, ...], output: Any) -> None:
+def _end(module: Module) -> None:
     if getattr(_under_way, "module", None) is module:
         _under_way.module = None
         for generator, state in _under_way.states:

@@ -14,8 +14,10 @@ from torch.nn import Module
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout, Placement, Replicate, Shard
 from distarray.torch.bridge.plain import plainly
+from distarray.torch.bridge.transforms import compilation
 from distarray.torch.collectives.borders import copy_to, reduce_from
 from distarray.torch.collectives.functions import all_to_all
+from distarray.torch.collectives.graphs import leave_out
 from distarray.torch.collectives.passes import uncompiled
 from distarray.torch.modules.handing import ParallelStyle, annotated
 from distarray.torch.modules.layers import take_over
@@ -131,6 +133,8 @@ def _routed(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
+    if compilation() is not None:
+        leave_out(f"{type(module).__name__}, whose experts' numbers say what goes to which rank")
     inputs = args
     if kwargs or len(args) != 3:
         inputs = _three_of(module, inspect.signature(forward).bind(*args, **kwargs))

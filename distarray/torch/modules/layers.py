@@ -8,7 +8,7 @@ rule whose parameters are cut compute with the whole parameters, which are gathe
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +19,9 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Layout, Partial, Placement, Replicate, Shard
 from distarray.torch.bridge.plain import plainly
 from distarray.torch.collectives.conversations import verify_replicas
+from distarray.torch.collectives.graphs import Like, conversation
 from distarray.torch.collectives.passes import uncompiled
+from distarray.torch.modules.forwards import Forward
 from distarray.torch.parameters.distribute import used
 from distarray.torch.parameters.placed import placed_of
 from distarray.torch.tensor.activations import Activation, laid_out
@@ -191,7 +193,7 @@ def embedding(module: Module, x: Activation, want: Sequence[Placement] | None = 
 
 def _rows_here(index: Tensor, weight: Tensor, module: Module, start: int, stop: int) -> Tensor:
     """The rows that are here; zeros for those of other ranks."""
-    _check_indices(index, module.num_embeddings)
+    index = _checked(index, module.num_embeddings)
     if start == stop:  # a rank with no rows still takes part in what follows
         shape = (*index.shape, weight.shape[1])
         return weight.new_zeros(shape) + weight.sum() * 0
@@ -203,13 +205,15 @@ def _rows_here(index: Tensor, weight: Tensor, module: Module, start: int, stop: 
     return found.masked_fill(~here.unsqueeze(-1), 0)  # a product would make 0 * inf of a row
 
 
-def _check_indices(index: Tensor, count: int) -> None:
+@conversation(lambda index, count: Like(index.shape, index.dtype))
+def _checked(index: Tensor, count: int) -> Tensor:
     """Raise the error of torch's own function; rows of no rank would come out as zeros."""
     if index.numel() and (int(index.min()) < 0 or int(index.max()) >= count):
         raise IndexError(
             f"index out of range: the embedding has {count} rows, the indices lie between "
             f"{int(index.min())} and {int(index.max())}"
         )
+    return index
 
 
 # -- norms -------------------------------------------------------------------------------------
@@ -277,9 +281,9 @@ def take_over(module: Module, call: Callable[..., Any], *how: Any) -> None:
     """Have ``call(module, *how, forward, ...)`` called in place of a module's forward."""
     mark(module)
     forward = module.forward
-    if isinstance(forward, partial) and forward.func is call:
-        forward = forward.args[-1]  # what was put in its place before is replaced
-    module.forward = partial(call, module, *how, forward)
+    if isinstance(forward, Forward) and forward.function is call:
+        forward = forward.how[-1]  # what was put in its place before is replaced
+    module.forward = Forward(call, module, *how, forward)
 
 
 def _nothing(module: Module, args: tuple[Any, ...]) -> None:
@@ -292,13 +296,13 @@ def install(module: Module, mesh: DeviceMesh) -> None:
     cut = any(not how.layout.is_replicated for part in read for how in placed_of(part).values())
     rule = rule_of(module) if "weight" in module._parameters else None  # and not made of others
     if rule is not None:
-        module.forward = partial(_by_rule, module, rule, mesh, module.forward if not cut else None)
+        module.forward = Forward(_by_rule, module, rule, mesh, module.forward if not cut else None)
     elif cut:
         if isinstance(module, torch.nn.RNNBase):
             raise TypeError(
                 f"{type(module).__name__} keeps its weights in one piece of memory; replicate them"
             )
-        module.forward = partial(_with_whole_parameters, module, module.forward)
+        module.forward = Forward(_with_whole_parameters, module, module.forward)
     if cut:
         mark(module)
 

@@ -1,7 +1,6 @@
 """Styles that lay out a module's inputs and outputs, and cut no weights."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from torch.nn import Module
@@ -9,6 +8,7 @@ from torch.nn import Module
 from distarray.comm import DeviceMesh
 from distarray.layout import Placement
 from distarray.torch.collectives.passes import uncompiled
+from distarray.torch.modules.forwards import InputHook, OutputHook
 from distarray.torch.modules.handing import ParallelStyle, annotated, handed_out
 from distarray.torch.tensor.activations import Activation
 from distarray.torch.tensor.between_modules import given as handed
@@ -98,26 +98,31 @@ class PrepareModuleInput(ParallelStyle):
 
     def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
         """Attach a hook that lays the inputs out."""
-        module.register_forward_pre_hook(partial(self._prepare, mesh), with_kwargs=True)
+        module.register_forward_pre_hook(InputHook(_prepare, module, mesh, self), with_kwargs=True)
 
-    @uncompiled
-    def _prepare(
-        self, mesh: DeviceMesh, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
-        if self.input_layouts is not None and self.desired_input_layouts is not None:
-            if len(args) != len(self.input_layouts):
-                raise ValueError(
-                    f"{type(module).__name__} was called with {len(args)} positional arguments; "
-                    f"PrepareModuleInput has layouts for {len(self.input_layouts)}"
-                )
-            pairs = zip(args, self.input_layouts, self.desired_input_layouts, strict=True)
-            args = tuple([_moved(x, mesh, a, b, self.use_local_output) for x, a, b in pairs])
-        kwargs = dict(kwargs)
-        for name, given in self.input_kwarg_layouts.items():
-            if name in kwargs:
-                wanted = self.desired_input_kwarg_layouts[name]
-                kwargs[name] = _moved(kwargs[name], mesh, given, wanted, self.use_local_output)
-        return args, kwargs
+
+@uncompiled
+def _prepare(
+    module: Module,
+    mesh: DeviceMesh,
+    style: PrepareModuleInput,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    if style.input_layouts is not None and style.desired_input_layouts is not None:
+        if len(args) != len(style.input_layouts):
+            raise ValueError(
+                f"{type(module).__name__} was called with {len(args)} positional arguments; "
+                f"PrepareModuleInput has layouts for {len(style.input_layouts)}"
+            )
+        pairs = zip(args, style.input_layouts, style.desired_input_layouts, strict=True)
+        args = tuple([_moved(x, mesh, a, b, style.use_local_output) for x, a, b in pairs])
+    kwargs = dict(kwargs)
+    for name, given in style.input_kwarg_layouts.items():
+        if name in kwargs:
+            wanted = style.desired_input_kwarg_layouts[name]
+            kwargs[name] = _moved(kwargs[name], mesh, given, wanted, style.use_local_output)
+    return args, kwargs
 
 
 class PrepareModuleOutput(ParallelStyle):
@@ -166,20 +171,21 @@ class PrepareModuleOutput(ParallelStyle):
 
     def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
         """Attach a hook that lays the outputs out."""
-        module.register_forward_hook(partial(self._finish, mesh))
+        module.register_forward_hook(OutputHook(_finish, module, mesh, self))
 
-    @uncompiled
-    def _finish(self, mesh: DeviceMesh, module: Module, args: tuple[Any, ...], output: Any) -> Any:
-        several = isinstance(output, tuple)
-        outputs = output if several else (output,)
-        if len(outputs) != len(self.output_layouts):
-            raise ValueError(
-                f"{type(module).__name__} has {len(outputs)} outputs; PrepareModuleOutput has "
-                f"layouts for {len(self.output_layouts)}"
-            )
-        pairs = zip(outputs, self.output_layouts, self.desired_output_layouts, strict=True)
-        moved = tuple([_moved(x, mesh, a, b, self.use_local_output) for x, a, b in pairs])
-        return moved if several else moved[0]
+
+@uncompiled
+def _finish(module: Module, mesh: DeviceMesh, style: PrepareModuleOutput, output: Any) -> Any:
+    several = isinstance(output, tuple)
+    outputs = output if several else (output,)
+    if len(outputs) != len(style.output_layouts):
+        raise ValueError(
+            f"{type(module).__name__} has {len(outputs)} outputs; PrepareModuleOutput has "
+            f"layouts for {len(style.output_layouts)}"
+        )
+    pairs = zip(outputs, style.output_layouts, style.desired_output_layouts, strict=True)
+    moved = tuple([_moved(x, mesh, a, b, style.use_local_output) for x, a, b in pairs])
+    return moved if several else moved[0]
 
 
 class PrepareModuleInputOutput(ParallelStyle):

@@ -21,7 +21,12 @@ from distarray.comm.mesh import DeviceMesh
 from distarray.config import config
 from distarray.torch.bridge.plain import plainly
 from distarray.torch.collectives.functions import Work, all_reduce_
-from distarray.torch.collectives.passes import at_end_of_backward, in_backward, tensors_in
+from distarray.torch.collectives.passes import (
+    at_end_of_backward,
+    in_backward,
+    tensors_in,
+    uncompiled,
+)
 from distarray.torch.parameters.alike import agree_alike, line_of, take_over
 from distarray.torch.parameters.buffers import Buffers
 from distarray.torch.parameters.checks import check_apart, check_parameters, check_replicas
@@ -297,6 +302,7 @@ class _Averager:
 
     # -- hooks --------------------------------------------------------------------------------
 
+    @uncompiled
     def before_forward(self, module: Module, args: tuple[Any, ...]) -> None:
         """Look for parameters that are trainable now, and equalize buffers."""
         if _AVERAGERS.get(module) is not self or in_backward():
@@ -321,6 +327,7 @@ class _Averager:
         others = [x for x, (_, _, p) in zip(found, self.places, strict=True) if x is not p]
         return bool(others) and all(x is None or x.is_leaf for x in others)
 
+    @uncompiled
     def after_forward(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
         """Hang hooks on the output, which learn of the backward pass before the first gradient."""
         if self.buffers is not None and _AVERAGERS.get(module) is self and not in_backward():

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -14,6 +13,7 @@ from distarray.layout import Cut, Layout, Placement, Replicate, Shard
 from distarray.torch.bridge.plain import plainly
 from distarray.torch.collectives.passes import uncompiled
 from distarray.torch.modules.dropout import is_dropout, parallel_dropout
+from distarray.torch.modules.forwards import Forward
 from distarray.torch.modules.handing import ParallelStyle, annotated, handed_out
 from distarray.torch.modules.layers import (
     Rule,
@@ -109,7 +109,7 @@ class _Weights(ParallelStyle):
         given = self.input_layouts or given
         given_out = self.output_layouts or self._default_output
         columns = _columns(module, rule, mesh)
-        module.forward = partial(
+        module.forward = Forward(
             _weighted, module, mesh, rule, given, given_out, columns, self.use_local_output
         )
 
@@ -335,7 +335,7 @@ class DropoutParallel(ParallelStyle):
 
     def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
         """Take over the forward."""
-        module.forward = partial(_dropped, module, mesh, self.input_layouts)
+        module.forward = Forward(_dropped, module, mesh, self.input_layouts)
 
 
 @uncompiled

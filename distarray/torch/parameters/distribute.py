@@ -15,7 +15,7 @@ from distarray.config import config
 from distarray.errors import LayoutError
 from distarray.layout import Layout, Placement
 from distarray.torch.bridge.plain import is_part, local_of, plainly
-from distarray.torch.bridge.transforms import refuse_wrapped
+from distarray.torch.bridge.transforms import is_traced, refuse_wrapped
 from distarray.torch.collectives import conversations as talk
 from distarray.torch.collectives.blocks import movable, moved_back
 from distarray.torch.collectives.carrying import Route, carry, gradient_layout
@@ -287,7 +287,7 @@ def used(module: Module, name: str, alike: Sequence[int], layout: Layout | None 
         if tensor is None:
             return None
     placed = placed_of(module)[name]
-    if placed.cutting and not is_part(tensor):
+    if placed.cutting and not is_part(tensor) and not is_traced(tensor):
         refuse_wrapped((tensor,))
         tensor = _part_of_other(tensor, placed)
     here = placed.layout

@@ -20,10 +20,14 @@ from torch import Tensor
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Placement
 from distarray.torch.bridge.plain import local_of, plainly
+from distarray.torch.bridge.transforms import compilation
+from distarray.torch.collectives.passes import run_as_it_is, uncompiled
 from distarray.torch.parameters.functions import Act, act_for
 from distarray.torch.parameters.spreading import (
+    KEY,
     as_part,
     distributed,
+    entered_in_graph,
     layout_of,
     like_part,
     own_part,
@@ -36,6 +40,9 @@ from distarray.typing import Placements
 __all__ = ["Part", "guard", "unguard"]
 
 _GRAD: Any = torch.Tensor.grad
+_OPERATORS = "add and floordiv lshift matmul mod mul or pow rshift sub truediv xor"
+#: Methods that write, and whose names have no underscore at the end alone.
+_WRITERS = {"__set__", "__delete__", "__setitem__"} | {f"__i{op}__" for op in _OPERATORS.split()}
 _asks = torch._C._is_torch_function_enabled
 #: What is done for each function that has been called with a part.
 _ACTS: dict[Any, Act] = {}
@@ -70,12 +77,70 @@ def _by_whole(name: str) -> Any:
     return method
 
 
+@uncompiled
+def _asked(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What a function of torch's does with parts."""
+    if compilation() is not None:  # torch makes up a tensor that is like a part
+        with plainly():
+            return func(*args, **kwargs)
+    act = _ACTS.get(func)
+    if act is None:
+        act = _ACTS[func] = act_for(func)
+    return act(func, args, kwargs)
+
+
+def _writes(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
+    """Whether a function writes to a tensor that it is given."""
+    name = func.__name__
+    return name in _WRITERS or (name[-1] == "_" and name[-2] != "_") or "out" in kwargs
+
+
+def _in_graph(x: Any) -> Any:
+    """A value that a graph has in the place of another one: for a part the distributed tensor."""
+    if type(x) is Part:
+        return entered_in_graph(getattr(x, KEY).name, x.in_graphs)
+    if isinstance(x, (list, tuple)):
+        return type(x)([_in_graph(item) for item in x])
+    if isinstance(x, dict):
+        return {key: _in_graph(item) for key, item in x.items()}
+    return x
+
+
+class _AsPlain:
+    """This rank's part as a plain tensor, which the compiler asks for at each run.
+
+    It is the same one until the part has other memory: the compiler tells tensors apart by what
+    they are.
+    """
+
+    @run_as_it_is
+    def __get__(self, part: Any, kind: Any = None) -> Any:
+        return self if part is None else _plain_of(part)
+
+
+@uncompiled
+def _plain_of(part: Tensor) -> Tensor:
+    known: Tensor | None = vars(part).get("_plain")
+    with plainly():
+        if known is None or _told(known) != _told(part):
+            with torch.enable_grad():
+                known = vars(part)["_plain"] = local_of(part)
+    return known
+
+
+def _told(x: Tensor) -> tuple[Any, ...]:
+    """By what it is seen that a parameter has other memory, or is trained now, or no more."""
+    return x.data_ptr(), x.shape, x.stride(), x.dtype, x.requires_grad
+
+
 class Part(torch.Tensor):  # type: ignore[misc]
     """This rank's part of a parameter, which programs meet as a :class:`DistTensor`."""
 
     #: By which it is told from other tensors; the class that it has for torch's own code.
     plain_class = torch.Tensor
     _is_dist_tensor = True
+
+    in_graphs = _AsPlain()
 
     #: The gradient, a part as well. Training loops read it in each step, so it avoids
     #: ``__torch_function__``.
@@ -89,10 +154,9 @@ class Part(torch.Tensor):  # type: ignore[misc]
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        act = _ACTS.get(func)
-        if act is None:
-            act = _ACTS[func] = act_for(func)
-        return act(func, args, kwargs or {})
+        if torch.compiler.is_dynamo_compiling() and not _writes(func, kwargs or {}):
+            return func(*[_in_graph(x) for x in args], **_in_graph(kwargs or {}))
+        return _asked(func, args, kwargs or {})
 
     # -- what a DistTensor has ---------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """The layouts of parameters, as modules and parameters carry them."""
 
+import itertools
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +17,7 @@ from distarray.layout import Layout
 from distarray.torch.bridge.dtypes import numpy_view
 from distarray.torch.bridge.plain import local_of
 from distarray.torch.parameters.parts import guard
-from distarray.torch.parameters.spreading import KEY, distributed
+from distarray.torch.parameters.spreading import KEY, NAMED, distributed
 
 __all__ = ["AVERAGED", "Placed", "averaged_by", "placed_as", "placed_of"]
 
@@ -27,6 +28,9 @@ AVERAGED = "_distarray_averaged"
 
 #: Methods of parts, which other parameters of distributed modules get as well.
 _SAID = ("to_local", "full_tensor", "redistribute", "to_array", "to_dist_tensor")
+
+
+_numbers = itertools.count()
 
 
 class Placed:
@@ -50,7 +54,18 @@ class Placed:
         The mesh dimensions that cut it; the same on all ranks.
     """
 
-    __slots__ = ("_around", "_arrays", "_owner", "called", "cutting", "layout", "mesh", "viewed")
+    __slots__ = (
+        "__weakref__",
+        "_around",
+        "_arrays",
+        "_owner",
+        "called",
+        "cutting",
+        "layout",
+        "mesh",
+        "name",
+        "viewed",
+    )
 
     def __init__(
         self, mesh: DeviceMesh, layout: Layout, viewed: tuple[int, ...] | None = None
@@ -62,6 +77,8 @@ class Placed:
         self._arrays: list[weakref.ref[DistArray]] = []
         self._owner: Callable[[], Tensor | None] = lambda: None
         self.called = "a parameter"
+        self.name = f"parameter {next(_numbers)}"
+        NAMED[self.name] = self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Placed":
         copy = Placed(self.mesh, self.layout, self.viewed)  # the copy's arrays are others

@@ -5,6 +5,7 @@ optimizers and this package work on that memory. To programs it is the distribut
 ranks' parts: `distributed` gives that, over the same memory and in the same graph.
 """
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +17,7 @@ from distarray.errors import MeshError
 from distarray.layout import Layout
 from distarray.torch.bridge.plain import is_part, local_of
 from distarray.torch.bridge.transforms import Differentiable, outside, transforming
+from distarray.torch.collectives.passes import graphed
 from distarray.torch.tensor import autograd
 from distarray.torch.tensor.dist_tensor import DistTensor, of_array, of_part
 
@@ -36,6 +38,10 @@ __all__ = [
 
 #: The attribute of modules, of parameters and of parts with their layout.
 KEY = "_distarray_placed"
+
+
+#: The layouts of parameters by the names that graphs have for them.
+NAMED: Any = weakref.WeakValueDictionary()
 
 
 def placed_on(part: Tensor) -> "Placed":
@@ -71,8 +77,18 @@ def spread(part: Tensor) -> DistTensor:
 
 
 def _spread(part: Tensor) -> DistTensor:
-    placed = placed_on(part)
-    local = local_of(part)
+    return _entered_as(placed_on(part), local_of(part))
+
+
+@graphed
+def entered_in_graph(name: str, local: Tensor) -> DistTensor:
+    """As `distributed`, in a graph, which has the part as a plain tensor and its layout by name."""
+    placed = NAMED[name]
+    found = _entered_as(placed, local)
+    return found if placed.viewed is None else found.view(placed.whole)
+
+
+def _entered_as(placed: "Placed", local: Tensor) -> DistTensor:
     if placed.viewed is not None:
         local = local.view(placed.layout.local_shape(placed.mesh.coords))
     if not (local.requires_grad and torch.is_grad_enabled()):

@@ -268,11 +268,10 @@ def _laid_out(
     if plan.gives:
         targets = [operands[position] for position in plan.gives]
         return targets[0] if not isinstance(out, (list, tuple)) else type(out)(targets)
-    if plan.specs is None:
-        plan.finish(out, mesh)
+    specs = plan.finished(out, mesh)
     results = []
     for number, part in enumerate(tensors_in([out], {})):
-        spec = plan.specs[number] if plan.specs else None
+        spec = specs[number] if specs else None
         if plan.is_view and part.layout is _STRIDED and (plan.copied or not part._is_view()):
             part = tied(part, args[0]._part)
         result = _result(cls, plan, part, number, spec, mesh)

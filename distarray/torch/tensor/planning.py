@@ -8,6 +8,7 @@ import torch
 
 from distarray.comm import DeviceMesh
 from distarray.layout import At, Layout, Partial, Replicate
+from distarray.torch.bridge.transforms import is_traced
 from distarray.torch.tensor.calls import (
     Call,
     Operand,
@@ -148,12 +149,27 @@ class Plan:
             return contiguous_strides(layout.shape)
         return self.outcomes[number].strides
 
-    def finish(self, out: Any, mesh: DeviceMesh) -> None:
-        """Note the specs of the results, now that the first ones are there."""
+    def finished(self, out: Any, mesh: DeviceMesh) -> list[Spec | None]:
+        """The specs of the results, which are noted when the first ones are there.
+
+        Not of made-up ones, which may have other strides than those that torch computes.
+        """
+        if self.specs is not None:
+            return self.specs
         tensors = [x for x in arguments([out], {}) if isinstance(x, torch.Tensor)]
+        specs = self._specs_of(tensors, mesh)
+        if any(map(is_traced, tensors)):
+            return specs
+        self.specs = specs
+        if not (self.simple and isinstance(out, torch.Tensor)) or self.copied:
+            return specs
+        if not (out.is_conj() or out.is_neg()):
+            self.spec = specs[0]
+        return specs
+
+    def _specs_of(self, tensors: Sequence[torch.Tensor], mesh: DeviceMesh) -> list[Spec | None]:
         if not self.layouts and self.outcomes is None:
-            self.specs = []
-            return
+            return []
         specs: list[Spec | None] = []
         for number, part in enumerate(tensors):
             layout = self.layouts[number]
@@ -163,11 +179,7 @@ class Plan:
             _check(self.row, part, layout if self.made is None else self.made[number], mesh)
             strides = self._strides(number, part, layout)
             specs.append(Spec(mesh, layout, strides, part.dtype, part.device, self.copied))
-        self.specs = specs
-        if not (self.simple and isinstance(out, torch.Tensor)) or self.copied:
-            return
-        if not (out.is_conj() or out.is_neg()):
-            self.spec = specs[0]
+        return specs
 
 
 def _check(row: Row, part: torch.Tensor, layout: Layout, mesh: DeviceMesh) -> None:

@@ -13,6 +13,8 @@ from distarray.comm import DeviceMesh, default_mesh
 from distarray.engines.drawing.streams import Philox
 from distarray.layout import Layout
 from distarray.ops.random.position import Generator
+from distarray.torch.bridge.transforms import is_traced
+from distarray.torch.collectives.graphs import Like, written_down
 
 __all__ = ["generator_lock", "manual_seed", "mask", "next_seed"]
 
@@ -125,6 +127,13 @@ def next_seed(mesh: DeviceMesh) -> int:
 
 def mask(layout: Layout, mesh: DeviceMesh, p: float, like: Tensor) -> Tensor:
     """The factors for this rank's part: 0 with probability p, else 1 / (1 - p)."""
+    if is_traced(like):
+        result = Like(layout.local_shape(mesh.coords), like.dtype)
+        return written_down(_mask, [result], layout, mesh, p, like.detach())[0]
+    return _mask(layout, mesh, p, like)
+
+
+def _mask(layout: Layout, mesh: DeviceMesh, p: float, like: Tensor) -> Tensor:
     block = np.empty(layout.local_shape(mesh.coords), np.float32)
     random = _stream(mesh).next()
     if mesh.coords is not None:

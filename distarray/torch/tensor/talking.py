@@ -5,9 +5,11 @@ from functools import partial
 from typing import Any
 
 from distarray.comm import DeviceMesh
+from distarray.layout import Layout
 from distarray.torch.bridge.transforms import is_traced
 from distarray.torch.collectives.graphs import Like, leave_out, written_down
 from distarray.torch.tensor.calls import gives_one, replaced, tensors_in
+from distarray.torch.tensor.spec import strides_like
 
 __all__ = ["Talking"]
 
@@ -35,12 +37,19 @@ class Talking:
             return self._write(tensors, args, kwargs)
         layouts = plan.layouts if plan.made is None else plan.made
         results = [
-            Like(layout.local_shape(self.mesh.coords), outcome.dtype)
-            for layout, outcome in zip(layouts, plan.outcomes, strict=True)
+            self._like(number, layout)
+            for number, layout in enumerate(layouts)
             if layout is not None
         ]
         found = written_down(self.run, results, *args, **kwargs)
         return found[0] if gives_one(plan.row.op) else found
+
+    def _like(self, number: int, layout: Layout) -> Like:
+        """The part of a result, which lies in memory as the whole does."""
+        outcome, specs = self.plan.outcomes[number], self.plan.specs
+        strides = specs[number].strides if specs else outcome.strides
+        shape = layout.local_shape(self.mesh.coords)
+        return Like(shape, outcome.dtype, strides_like(shape, strides))
 
     def _write(self, tensors: list[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Compute beside what is written to, and copy the values there."""
