@@ -61,6 +61,25 @@ class InGraphs:
         raise BypassAOTAutogradCache("a DistTensor belongs to this job")
 
 
+def _as_tangent(x: Tensor, spec: Any, kind: Any = None) -> Any:
+    """The gradient of a distributed result of a graph, where autograd has a plain one.
+
+    It makes zeros of the whole's shape where nothing was computed from a result, as from the logits
+    that a model returns beside its loss.
+    """
+    if kind is None or not issubclass(kind, InGraphs):
+        return None  # torch's answer to what has no such method
+    whole = Layout.replicated(tuple(x.shape), spec.mesh.shape)
+    found = made(kind, moved(x, spec.mesh, whole, spec.layout), spec)
+    found._source = None
+    return found
+
+
+_METHOD = "__coerce_same_metadata_as_tangent__"
+if not hasattr(Tensor, _METHOD):  # torch asks the gradient that it has
+    setattr(Tensor, _METHOD, _as_tangent)
+
+
 def _is_of_input(x: Any) -> bool:
     """Whether a moved view is one of something that was given to the graph."""
     while x._spec.copied:

@@ -207,6 +207,18 @@ def test_views_that_a_graph_returns(world, ranks):
     world.run(ranks, program)
 
 
+def test_results_that_nothing_is_computed_from(world, ranks):
+    """Autograd makes plain zeros for them, which torch took for a mistake."""
+
+    def program(group):
+        x = dt.distribute_tensor(drawn(7, 3), line(group), [Shard(0)]).requires_grad_()
+        _, total, _ = _compiled(lambda x: (x * 2, (x * 3).sum(0), x.T.sin()))(x)
+        total.sum().backward()
+        assert close(x.grad.full_tensor(), torch.full((7, 3), 3.0))
+
+    world.run(ranks, program)
+
+
 def test_modules_of_distributed_parameters_are_trained(world, ranks):
     plain = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2)).double()
     for p in plain.parameters():
