@@ -335,6 +335,14 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
         whole.flags.writeable = False
         return whole
 
+    def storage(self) -> NoReturn:
+        """Refuse: a file format that asks for memory would get this rank's part of it."""
+        raise RuntimeError(
+            "the memory of a DistTensor was asked for, of which this rank has a part: write the "
+            "whole, x.full_tensor(), or the array, x.to_array(); both collectively. x.to_local() is "
+            "this rank's part"
+        )
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.asarray(self.detach().to_array(), dtype)
 

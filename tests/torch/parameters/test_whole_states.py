@@ -241,6 +241,8 @@ def test_what_other_libraries_write(world, ranks):
                 name: x.full_tensor() if isinstance(x, dt.DistTensor) else x
                 for name, x in model.state_dict().items()
             }
+            with pytest.raises(RuntimeError, match=r"x\.full_tensor"):
+                safe.save({"x": dt.distribute_tensor(torch.ones(4), line(group), [Shard(0)])})
             read = safe.load(safe.save(written))
             assert all(torch.equal(read[n], x) for n, x in other.state_dict().items())
 
