@@ -339,8 +339,8 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
         """Refuse: a file format that asks for memory would get this rank's part of it."""
         raise RuntimeError(
             "the memory of a DistTensor was asked for, of which this rank has a part: write the "
-            "whole, x.full_tensor(), or the array, x.to_array(); both collectively. x.to_local() is "
-            "this rank's part"
+            "whole, x.full_tensor(), or the array, x.to_array(); both collectively. This rank's "
+            "part is x.to_local()"
         )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
