@@ -18,11 +18,16 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from distarray.torch.bridge.transforms import is_traced
+from distarray.torch.bridge.transforms import compilation, is_traced
+from distarray.torch.collectives.graphs import leave_out
 from distarray.torch.collectives.passes import graphed, run_as_it_is
 from distarray.torch.parameters.parts import Part
 
-__all__ = ["Forward", "InputHook", "OutputHook"]
+__all__ = ["Forward", "InputHook", "OutputHook", "end_before_unread"]
+
+#: Attributes that every module has, and types of others whose values the compiler reads.
+_OF_MODULES = frozenset(vars(Module())) | {"forward"}
+_NUMBERS = (bool, int, float, str)
 
 _numbers = itertools.count()
 _known: Any = weakref.WeakValueDictionary()
@@ -99,9 +104,21 @@ def _read(module: Module) -> tuple[Any, Any]:
                     found[name] = x.in_graphs if type(x) is Part else x
         tensors.append(found)
         for name, x in part.__dict__.items():
-            if isinstance(x, (bool, int, float, str)):
+            if isinstance(x, _NUMBERS):
                 others.append((name, hash(x)))
     return tensors, others
+
+
+def end_before_unread(root: Module) -> None:
+    """End a graph before a program's own module, if it computes with what has not been read."""
+    if compilation() is None:
+        return
+    for part in root.modules():
+        own = not type(part).__module__.startswith("torch.nn.")
+        for name, x in vars(part).items() if own else ():
+            known = name in _OF_MODULES or name.startswith("_distarray")
+            if not (known or isinstance(x, (*_NUMBERS, torch.Tensor, type(None)))):
+                leave_out(f"{type(part).__name__}.{name}, which may be another one at each call")
 
 
 @graphed

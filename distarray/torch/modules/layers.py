@@ -21,7 +21,7 @@ from distarray.torch.bridge.plain import plainly
 from distarray.torch.collectives.conversations import verify_replicas
 from distarray.torch.collectives.graphs import Like, conversation
 from distarray.torch.collectives.passes import uncompiled
-from distarray.torch.modules.forwards import Forward
+from distarray.torch.modules.forwards import Forward, end_before_unread
 from distarray.torch.parameters.distribute import used
 from distarray.torch.parameters.placed import placed_of
 from distarray.torch.tensor.activations import Activation, laid_out
@@ -334,6 +334,8 @@ def _by_rule(
 def _with_whole_parameters(
     module: Module, forward: Callable[..., Any], *args: Any, **kwargs: Any
 ) -> Any:
+    end_before_unread(module)
+
     def plain(x: Any) -> Any:
         return x.full_tensor() if is_distributed(x) else x
 

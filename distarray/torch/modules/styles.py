@@ -13,7 +13,7 @@ from distarray.layout import Cut, Layout, Placement, Replicate, Shard
 from distarray.torch.bridge.plain import plainly
 from distarray.torch.collectives.passes import uncompiled
 from distarray.torch.modules.dropout import is_dropout, parallel_dropout
-from distarray.torch.modules.forwards import Forward
+from distarray.torch.modules.forwards import Forward, end_before_unread
 from distarray.torch.modules.handing import ParallelStyle, annotated, handed_out
 from distarray.torch.modules.layers import (
     Rule,
@@ -283,6 +283,7 @@ def _by_token(
 
 def _apart(module: Module, forward: Callable[..., Any], x: Activation, local: bool) -> Any:
     """Any module on this rank's part; the gradients of its parameters are summed."""
+    end_before_unread(module)
     with ExitStack() as stack:
         for part in module.modules():
             stack.enter_context(whole_parameters(part, apart=(0,)))

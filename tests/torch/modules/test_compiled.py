@@ -395,6 +395,17 @@ class Experts(nn.Module):
         return result
 
 
+class Choosing(Norm):
+    """A norm that looks at an object, which may be changed without anybody's knowledge."""
+
+    def __init__(self):
+        super().__init__(8)
+        self.choices = {"by": 2.0}
+
+    def forward(self, x):
+        return super().forward(x) * self.choices["by"]
+
+
 class Routed(nn.Module):
     """Tokens to experts."""
 
@@ -412,6 +423,7 @@ class Routed(nn.Module):
     ("model_of", "plan", "why"),
     [
         (lambda: Checkpointed(nn.LayerNorm(8)), SEQUENCE, "talk twice"),
+        (lambda: Block(Choosing()), SEQUENCE, "another one at each call"),
         (Routed, {"experts": dt.ExpertParallel()}, "what goes to which rank"),
     ],
 )
