@@ -161,7 +161,7 @@ class Plan:
         if any(map(is_traced, tensors)):
             return specs
         self.specs = specs
-        if not (self.simple and isinstance(out, torch.Tensor)) or self.copied:
+        if not (specs and self.simple and isinstance(out, torch.Tensor)) or self.copied:
             return specs
         if not (out.is_conj() or out.is_neg()):
             self.spec = specs[0]
