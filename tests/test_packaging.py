@@ -39,7 +39,8 @@ def built(own_processes, tmp_path_factory):
     run("-m", "hatchling", "build", "-t", "sdist", "-d", str(place), cwd=ROOT)
     (sdist,) = place.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
-        archive.extractall(place / "unpacked", filter="data")
+        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # from 3.11.4 on
+        archive.extractall(place / "unpacked", **safe)
     (unpacked,) = (place / "unpacked").iterdir()
     run("-m", "hatchling", "build", "-t", "wheel", "-d", str(place), cwd=unpacked)
     (wheel,) = place.glob("*.whl")

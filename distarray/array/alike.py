@@ -52,7 +52,9 @@ def call_at_once(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
         elif kind in SCALARS:
             return x.computed(ufunc(x.block, second))
     elif second is x and _is_single(first):
-        return x.computed(ufunc(first, x.block))
+        # NumPy makes an array of its number where that is compared; a device takes none of the host
+        single = first[()] if type(first) is np.ndarray else first
+        return x.computed(ufunc(single, x.block))
     return ufunc_at_once(ufunc, inputs)
 
 
