@@ -51,10 +51,8 @@ def call_at_once(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
                 return x.computed(ufunc(x.block, second.block))
         elif kind in SCALARS:
             return x.computed(ufunc(x.block, second))
-    elif second is x and _is_single(first):
-        # NumPy makes an array of its number where that is compared; a device takes none of the host
-        single = first[()] if type(first) is np.ndarray else first
-        return x.computed(ufunc(single, x.block))
+    elif second is x and (number := _number(first)) is not None:
+        return x.computed(ufunc(number, x.block))
     return ufunc_at_once(ufunc, inputs)
 
 
@@ -104,7 +102,13 @@ def _blocks_like(x: Base, values: tuple[Any, ...]) -> list[Any] | None:
     return found
 
 
-def _is_single(value: Any) -> bool:
-    """Whether a value is a number, or the array that stands for NumPy's number in comparisons."""
+def _number(value: Any) -> Any:
+    """A number; NumPy's own for the array that NumPy makes of it in comparisons. None of others.
+
+    Devices take no array of the host.
+    """
     kind = type(value)
-    return kind in SCALARS or (kind is np.ndarray and not value.ndim)
+    if kind in SCALARS:
+        return value
+    single = kind is np.ndarray and not value.ndim and not value.dtype.hasobject
+    return value[()] if single else None
