@@ -297,7 +297,7 @@ def own_random_numbers(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def short_ways() -> Iterator[None]:
-    """A test that has calls compared, or overrides operators, ends the short ways for itself."""
+    """Switch the short ways on again after a test that compares calls or overrides operators."""
     yield
     from distarray.array import ladder
     from distarray.array.registry import FUNCTIONS

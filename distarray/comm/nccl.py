@@ -71,7 +71,7 @@ def folds(dtype: _DType, fold: Fold) -> bool:
 
 
 class Seat(NamedTuple):
-    """What a rank tells the others, by which they decide whether they can use NCCL.
+    """A rank's answer to whether it can use NCCL, which all ranks of a group tell one another.
 
     Attributes
     ----------

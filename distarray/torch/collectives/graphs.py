@@ -26,7 +26,7 @@ from distarray.comm import DeviceMesh
 from distarray.layout import Partial, Replicate, Shard
 from distarray.torch.bridge.transforms import is_traced
 
-__all__ = ["Like", "conversation", "leave_out", "mesh_called", "written_down"]
+__all__ = ["Like", "conversation", "leave_out", "mesh_called", "name_of", "named", "written_down"]
 
 _Call = TypeVar("_Call", bound=Callable[..., Tensor])
 
@@ -81,6 +81,22 @@ _known: dict[str, _Conversation] = {}
 #: What the last conversation gave to the next one, by the compiler's reading of a program.
 _last: Any = weakref.WeakKeyDictionary()
 _READING = torch._C._TorchDispatchModeKey.FUNCTIONAL
+
+
+#: Objects that graphs have by name, while they live.
+_named: Any = weakref.WeakValueDictionary()
+
+
+def name_of(thing: Any) -> str:
+    """Give an object a name by which graphs of this process find it."""
+    name = f"{_PROCESS}:{type(thing).__name__} {next(_numbers)}"
+    _named[name] = thing
+    return name
+
+
+def named(name: str) -> Any:
+    """The object that `name_of` gave this name."""
+    return _named[name]
 
 
 def leave_out(call: Any) -> NoReturn:

@@ -8,7 +8,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -82,7 +82,7 @@ def graphed(function: _Call) -> _Call:
             return written(*args, **kwargs)
         return (apart if watching() else function)(*args, **kwargs)
 
-    _leave(called.__code__)
+    run_as_it_is(called)
     functools.update_wrapper(called, function)
     _graphed.append(written)
     if _COMPILER in sys.modules:
@@ -127,25 +127,19 @@ def left_alone(function: _Call) -> _Call:
         "ranks talk to one another in it; without fullgraph=True the graph ends before it and goes "
         "on after it"
     )
-    _leave(called.__code__)
-    return function
+    return run_as_it_is(function)
 
 
 def run_as_it_is(function: _Call) -> _Call:
     """A function of which the compiler makes no graph, unless it reads what calls it."""
-    called: Any = function
-    _leave(called.__code__)
-    return function
-
-
-def _leave(code: Any) -> None:
-    """Have the frames of some code run as they are."""
+    code = cast("Any", function).__code__
     if hasattr(_frames, "set_code_exec_strategy"):
         action = _frames._FrameAction
         how = _frames._FrameExecStrategy(action.SKIP, action.DEFAULT)
         _frames.set_code_exec_strategy(code, how)
     elif hasattr(_frames, "skip_code"):
         _frames.skip_code(code)
+    return function
 
 
 # -- names of functions for graphs, given to the compiler once it is imported ----------------------

@@ -7,8 +7,6 @@ the function with made-up tensors, and finds the operators and the conversations
 """
 
 import inspect
-import itertools
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -19,7 +17,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from distarray.torch.bridge.transforms import compilation, is_traced
-from distarray.torch.collectives.graphs import leave_out
+from distarray.torch.collectives.graphs import leave_out, name_of, named
 from distarray.torch.collectives.passes import graphed, run_as_it_is
 from distarray.torch.parameters.parts import Part
 
@@ -28,9 +26,6 @@ __all__ = ["Forward", "InputHook", "OutputHook", "end_before_unread"]
 #: Attributes that every module has, and types of others whose values the compiler reads.
 _OF_MODULES = frozenset(vars(Module())) | {"forward"}
 _NUMBERS = (bool, int, float, str)
-
-_numbers = itertools.count()
-_known: Any = weakref.WeakValueDictionary()
 
 
 class Forward:
@@ -50,8 +45,7 @@ class Forward:
 
     def __init__(self, function: Callable[..., Any], module: Module, *how: Any) -> None:
         self.function, self.module, self.how = function, module, how
-        self.name = f"forward {next(_numbers)}"
-        _known[self.name] = self
+        self.name = name_of(self)
 
     def __reduce__(self) -> Any:
         return type(self), (self.function, self.module, *self.how)
@@ -129,15 +123,15 @@ def _in_graph(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    called = _known[name]
+    called = named(name)
     with _computing_with(called.module, tensors):
         return called.function(called.module, *called.how, *args, **kwargs)
 
 
 @graphed
 def _inputs_in_graph(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What a hook makes of a call's arguments, in one tuple, as graphs take it."""
-    called = _known[name]
+    """Call a hook; the new arguments by position, then by name, in one tuple for the graph."""
+    called = named(name)
     found = called.function(called.module, *called.how, args, kwargs)
     return None if found is None else (*found[0], *found[1].values())
 

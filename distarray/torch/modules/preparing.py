@@ -37,6 +37,22 @@ def _moved(
     return handed_out(x, wanted, local)
 
 
+def _all_moved(
+    module: Module,
+    said: str,
+    values: tuple[Any, ...],
+    mesh: DeviceMesh,
+    layouts: tuple[Sequence[Placement | None], Sequence[Placement | None]],
+    local: bool,
+) -> tuple[Any, ...]:
+    """Values moved from the first layouts to the second; `said` is for the error of their count."""
+    if len(values) != len(layouts[0]):
+        count = said.format(len(values))
+        raise ValueError(f"{type(module).__name__} {count} has layouts for {len(layouts[0])}")
+    triples = zip(values, *layouts, strict=True)
+    return tuple([_moved(x, mesh, a, b, local) for x, a, b in triples])
+
+
 class PrepareModuleInput(ParallelStyle):
     """Say how a module's inputs are laid out, and lay them out as it wants them.
 
@@ -110,13 +126,9 @@ def _prepare(
     kwargs: dict[str, Any],
 ) -> Any:
     if style.input_layouts is not None and style.desired_input_layouts is not None:
-        if len(args) != len(style.input_layouts):
-            raise ValueError(
-                f"{type(module).__name__} was called with {len(args)} positional arguments; "
-                f"PrepareModuleInput has layouts for {len(style.input_layouts)}"
-            )
-        pairs = zip(args, style.input_layouts, style.desired_input_layouts, strict=True)
-        args = tuple([_moved(x, mesh, a, b, style.use_local_output) for x, a, b in pairs])
+        said = "was called with {} positional arguments; PrepareModuleInput"
+        layouts = style.input_layouts, style.desired_input_layouts
+        args = _all_moved(module, said, args, mesh, layouts, style.use_local_output)
     kwargs = dict(kwargs)
     for name, given in style.input_kwarg_layouts.items():
         if name in kwargs:
@@ -178,13 +190,9 @@ class PrepareModuleOutput(ParallelStyle):
 def _finish(module: Module, mesh: DeviceMesh, style: PrepareModuleOutput, output: Any) -> Any:
     several = isinstance(output, tuple)
     outputs = output if several else (output,)
-    if len(outputs) != len(style.output_layouts):
-        raise ValueError(
-            f"{type(module).__name__} has {len(outputs)} outputs; PrepareModuleOutput has "
-            f"layouts for {len(style.output_layouts)}"
-        )
-    pairs = zip(outputs, style.output_layouts, style.desired_output_layouts, strict=True)
-    moved = tuple([_moved(x, mesh, a, b, style.use_local_output) for x, a, b in pairs])
+    said = "has {} outputs; PrepareModuleOutput"
+    layouts = style.output_layouts, style.desired_output_layouts
+    moved = _all_moved(module, said, outputs, mesh, layouts, style.use_local_output)
     return moved if several else moved[0]
 
 

@@ -79,7 +79,7 @@ def _by_whole(name: str) -> Any:
 
 @uncompiled
 def _asked(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """What a function of torch's does with parts."""
+    """Call a function of torch's that was given parts."""
     if compilation() is not None:  # torch makes up a tensor that is like a part
         with plainly():
             return func(*args, **kwargs)

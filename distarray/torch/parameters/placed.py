@@ -1,6 +1,5 @@
 """The layouts of parameters, as modules and parameters carry them."""
 
-import itertools
 import weakref
 from collections.abc import Callable
 from functools import partial
@@ -16,8 +15,9 @@ from distarray.errors import LayoutError, MeshError
 from distarray.layout import Layout
 from distarray.torch.bridge.dtypes import numpy_view
 from distarray.torch.bridge.plain import local_of
+from distarray.torch.collectives.graphs import name_of
 from distarray.torch.parameters.parts import guard
-from distarray.torch.parameters.spreading import KEY, NAMED, distributed
+from distarray.torch.parameters.spreading import KEY, distributed
 
 __all__ = ["AVERAGED", "Placed", "averaged_by", "placed_as", "placed_of"]
 
@@ -28,9 +28,6 @@ AVERAGED = "_distarray_averaged"
 
 #: Methods of parts, which other parameters of distributed modules get as well.
 _SAID = ("to_local", "full_tensor", "redistribute", "to_array", "to_dist_tensor")
-
-
-_numbers = itertools.count()
 
 
 class Placed:
@@ -77,8 +74,7 @@ class Placed:
         self._arrays: list[weakref.ref[DistArray]] = []
         self._owner: Callable[[], Tensor | None] = lambda: None
         self.called = "a parameter"
-        self.name = f"parameter {next(_numbers)}"
-        NAMED[self.name] = self
+        self.name = name_of(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Placed":
         copy = Placed(self.mesh, self.layout, self.viewed)  # the copy's arrays are others

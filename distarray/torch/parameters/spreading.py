@@ -5,7 +5,6 @@ optimizers and this package work on that memory. To programs it is the distribut
 ranks' parts: `distributed` gives that, over the same memory and in the same graph.
 """
 
-import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,6 +16,7 @@ from distarray.errors import MeshError
 from distarray.layout import Layout
 from distarray.torch.bridge.plain import is_part, local_of
 from distarray.torch.bridge.transforms import Differentiable, outside, transforming
+from distarray.torch.collectives.graphs import named
 from distarray.torch.collectives.passes import graphed
 from distarray.torch.tensor import autograd
 from distarray.torch.tensor.dist_tensor import DistTensor, of_array, of_part
@@ -38,10 +38,6 @@ __all__ = [
 
 #: The attribute of modules, of parameters and of parts with their layout.
 KEY = "_distarray_placed"
-
-
-#: The layouts of parameters by the names that graphs have for them.
-NAMED: Any = weakref.WeakValueDictionary()
 
 
 def placed_on(part: Tensor) -> "Placed":
@@ -83,9 +79,8 @@ def _spread(part: Tensor) -> DistTensor:
 @graphed
 def entered_in_graph(name: str, local: Tensor) -> DistTensor:
     """As `distributed`, in a graph, which has the part as a plain tensor and its layout by name."""
-    placed = NAMED[name]
-    found = _entered_as(placed, local)
-    return found if placed.viewed is None else found.view(placed.whole)
+    placed = named(name)
+    return _in_shape(_entered_as(placed, local), placed)
 
 
 def _entered_as(placed: "Placed", local: Tensor) -> DistTensor:
@@ -99,8 +94,12 @@ def _entered_as(placed: "Placed", local: Tensor) -> DistTensor:
 
 def distributed(part: Tensor) -> DistTensor:
     """As `spread`, in the shape of the parameter; collective where matrices are packed in it."""
-    found, placed = spread(part), placed_on(part)
-    return found if placed.viewed is None else found.view(placed.whole)
+    return _in_shape(spread(part), placed_on(part))
+
+
+def _in_shape(x: DistTensor, placed: "Placed") -> DistTensor:
+    """A distributed tensor in the shape of the parameter."""
+    return x if placed.viewed is None else x.view(placed.whole)
 
 
 def _enter_forward(ctx: FunctionCtx, local: Tensor, mesh: DeviceMesh, layout: Layout) -> Any:

@@ -35,8 +35,8 @@ class InGraphs:
         cls, inner: dict[str, Tensor], spec: Spec, shape: Any, strides: Any
     ) -> Any:
         part = inner["_part"]
-        found = made(cls, part, spec)
-        found._source, found._is_given = None, is_traced(part)
+        found = _with_part(cls, part, spec)
+        found._is_given = is_traced(part)
         return found
 
     def __coerce_tangent_metadata__(self) -> Any:
@@ -50,9 +50,7 @@ class InGraphs:
             whole = Layout.replicated(tuple(own.shape), own.mesh.shape)
             return autograd.left(autograd.redistributed(self, whole))
         part = moved(current(self), spec.mesh, self._spec.layout, spec.layout)
-        found = made(type(self), part, spec)
-        found._source = None
-        return found
+        return _with_part(type(self), part, spec)
 
     def _stable_hash_for_caching(self) -> str:
         """Refuse: what is kept on disk would be found by other jobs."""
@@ -70,7 +68,12 @@ def _as_tangent(x: Tensor, spec: Any, kind: Any = None) -> Any:
     if kind is None or not issubclass(kind, InGraphs):
         return None  # torch's answer to what has no such method
     whole = Layout.replicated(tuple(x.shape), spec.mesh.shape)
-    found = made(kind, moved(x, spec.mesh, whole, spec.layout), spec)
+    return _with_part(kind, moved(x, spec.mesh, whole, spec.layout), spec)
+
+
+def _with_part(kind: Any, part: Tensor, spec: Spec) -> Any:
+    """A distributed tensor that is no view of another one."""
+    found = made(kind, part, spec)
     found._source = None
     return found
 

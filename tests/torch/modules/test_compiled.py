@@ -11,13 +11,23 @@ from contextlib import nullcontext
 import pytest
 import torch
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 import distarray.torch as dt
 from distarray import Replicate, Shard
 from distarray.comm.ledger import trace
 from distarray.errors import DivergenceError
 from tests.torch.models import Norm, Transformer, close, drawn, filled, line, same_gradients
+from tests.torch.modules.compiled_models import (
+    Block,
+    Checkpointed,
+    Choosing,
+    Mixing,
+    Pictures,
+    Routed,
+    Tokens,
+    Weights,
+    plain,
+)
 
 pytestmark = [
     pytest.mark.mpi,
@@ -33,75 +43,6 @@ WHOLE = dt.ColwiseParallel(output_layouts=Replicate())
 def compiled(model, fullgraph=True):
     torch._dynamo.reset()
     return torch.compile(model, backend="aot_eager", fullgraph=fullgraph)
-
-
-class Block(nn.Module):
-    """A norm, and two layers around a dropout."""
-
-    def __init__(self, norm):
-        super().__init__()
-        self.norm = norm
-        self.a, self.b = nn.Linear(8, 10), nn.Linear(10, 8)
-        self.dropout = nn.Dropout(0.0)
-
-    def forward(self, x):
-        return x + self.b(self.dropout(torch.relu(self.a(self.norm(x)))))
-
-
-class Mixing(nn.Module):
-    """torch's attention between two layers."""
-
-    def __init__(self, **how):
-        super().__init__()
-        self.norm, self.out = nn.LayerNorm(8), nn.Linear(8, 8)
-        self.attention = nn.MultiheadAttention(8, 4, batch_first=True, **how)
-
-    def forward(self, x):
-        x = self.norm(x)
-        return self.out(self.attention(x, x, x, need_weights=False)[0])
-
-
-class Tokens(nn.Module):
-    """A table of tokens, and a layer with the same weight."""
-
-    def __init__(self):
-        super().__init__()
-        self.table, self.out = nn.Embedding(11, 8), nn.Linear(8, 11, bias=False)
-        self.out.weight = self.table.weight
-
-    def forward(self, x):
-        return self.out(self.table(x).tanh())
-
-
-class Pictures(nn.Module):
-    """Layers without a rule, and a norm that writes to its buffers."""
-
-    def __init__(self):
-        super().__init__()
-        self.c, self.norm, self.out = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 3)
-
-    def forward(self, x):
-        return self.out(torch.relu(self.norm(self.c(x))).mean((2, 3)))
-
-
-def plain(x):
-    """A tensor whole, as programs of one process have it."""
-    return x.full_tensor() if isinstance(x, dt.DistTensor) else x
-
-
-class Weights(nn.Module):
-    """A model that computes with the weights of its layer."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(8, 9)
-
-    def forward(self, x):
-        weight = self.layer.weight
-        pair = torch.stack([weight, weight * 2])
-        total = pair.sum() + weight.t().norm() + torch.cat([weight, weight]).mean()
-        total = total + weight.detach().clone().max() + len(weight) * weight.numel()
-        return self.layer(x.to(weight.dtype)) * weight.shape[0] + plain(total)
 
 
 def cut(name, module, mesh):
@@ -148,11 +89,7 @@ TABLE = {"table": dt.RowwiseParallel(), "out": WHOLE}
 #: Models, how they are distributed, and what they are given.
 MODELS = {
     "transformer": (small_transformer, by_plan(heads(True)), TOKENS),
-    "distributed tensors": (
-        small_transformer,
-        by_plan(heads(False)),
-        TOKENS,
-    ),
+    "distributed tensors": (small_transformer, by_plan(heads(False)), TOKENS),
     "sequence": (lambda: Block(nn.LayerNorm(8)), by_plan(SEQUENCE), drawn(2, 5, 8)),
     "a norm of its own": (lambda: Block(Norm(8)), by_plan(SEQUENCE), drawn(2, 5, 8)),
     "attention": (Mixing, by_plan({"attention": dt.AttentionParallel()}), drawn(2, 5, 8)),
@@ -163,11 +100,7 @@ MODELS = {
         lambda model, mesh: dt.distribute_module(model, mesh, cut),
         drawn(3, 2, 6, 6),
     ),
-    "data parallel": (
-        lambda: Block(nn.LayerNorm(8)),
-        dt.data_parallel,
-        drawn(2, 5, 8),
-    ),
+    "data parallel": (lambda: Block(nn.LayerNorm(8)), dt.data_parallel, drawn(2, 5, 8)),
 }
 
 
@@ -372,53 +305,6 @@ def test_memory_of_parameters_changes(world, ranks):
     world.run(ranks, program)
 
 
-class Checkpointed(Block):
-    """A block whose inner values are computed once more for the gradient."""
-
-    def forward(self, x):
-        return checkpoint(super().forward, x, use_reentrant=False)
-
-
-class Experts(nn.Module):
-    """As models have them: weights of all experts, tokens with the experts' numbers."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight, self.num_experts = nn.Parameter(torch.ones(4, 8, 8)), 4
-
-    def forward(self, x, numbers, shares):
-        result = torch.zeros_like(x)
-        for n in range(self.num_experts):
-            token, k = torch.where(numbers == n)
-            rows = (x[token] @ self.weight[n]) * shares[token, k, None]
-            result = result.index_add(0, token, rows)
-        return result
-
-
-class Choosing(Norm):
-    """A norm that looks at an object, which may be changed without anybody's knowledge."""
-
-    def __init__(self):
-        super().__init__(8)
-        self.choices = {"by": 2.0}
-
-    def forward(self, x):
-        return super().forward(x) * self.choices["by"]
-
-
-class Routed(nn.Module):
-    """Tokens to experts."""
-
-    def __init__(self):
-        super().__init__()
-        self.a, self.experts = nn.Linear(8, 8), Experts()
-
-    def forward(self, x):
-        x = self.a(x).tanh()
-        shares, numbers = torch.topk(x[:, :4].softmax(-1), 2)
-        return self.experts(x, numbers, shares)
-
-
 @pytest.mark.parametrize(
     ("model_of", "plan", "why"),
     [
@@ -486,5 +372,25 @@ def test_without_a_whole_graph(world, ranks):
         assert found.shape == wanted.shape
         assert close(found.full_tensor(), wanted.detach())
         assert same_gradients(model, reference)
+
+    world.run(ranks, program)
+
+
+def test_functions_of_distributed_tensors(world, ranks):
+    """The compiler read the rules of operators, and what they send, as a part of the program."""
+    x = drawn(7, 3)
+
+    def function(x):
+        return torch.relu(x * 2 + 1).sum(0) - x[1:3].mean()
+
+    def program(group):
+        given = dt.distribute_tensor(x, line(group), [Shard(0)]).requires_grad_()
+        found = compiled(function, fullgraph=False)(given)
+        found.sum().backward()
+        one = x.clone().requires_grad_()
+        wanted = function(one)
+        wanted.sum().backward()
+        assert close(found.full_tensor(), wanted.detach())
+        assert close(given.grad.full_tensor(), one.grad)
 
     world.run(ranks, program)
