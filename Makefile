@@ -10,6 +10,7 @@ PYTHON  ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do 
 RANKS   ?= 4
 SECONDS ?= 600
 DEMO    := build/demo
+COMPILED := $(wildcard distarray/array/speedups/*.[ch])
 FAMILIES := tests/layout tests/plan tests/comm tests/array tests/ops
 SHELL   := /bin/bash
 
@@ -36,8 +37,8 @@ $(STAMPS)/venv:
 	$(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-# One stamp per set of extras, renewed when pyproject.toml changes.
-$(STAMPS)/%: pyproject.toml | $(STAMPS)/venv
+# One stamp per set of extras, renewed when pyproject.toml changes, or what is compiled.
+$(STAMPS)/%: pyproject.toml hatch_build.py $(COMPILED) | $(STAMPS)/venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mpich,$*]'
 	@touch $@
 

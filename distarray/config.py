@@ -14,7 +14,7 @@ from operator import attrgetter
 from types import ModuleType
 from typing import Any, cast
 
-__all__ = ["WIDEST", "Settings", "config", "in_force", "on_check"]
+__all__ = ["WIDEST", "Settings", "config", "current", "elsewhere", "in_force", "on_check"]
 
 #: How many times as large as a line an array of two or more dimensions is when it is cut.
 _WIDER = 4
@@ -69,6 +69,9 @@ class Settings:
     arena: bool = True
     #: Divide the BLAS threads of a node among its ranks.
     blas_threads: bool = True
+    #: Answer calls on small arrays in C, where the package was built with a compiler. It is read
+    #: when the package is imported.
+    speedups: bool = True
     #: Write shared files by MPI-IO; if off, every rank writes by itself, with ``pwrite``.
     mpi_io: bool = True
     #: Bytes from which arrays are cut: lines, and those of two or more dimensions (`_WIDER`).
@@ -141,21 +144,21 @@ class Config(ModuleType):
             return
         _check({name: value})
         _told({name: value})
-        if _current.get() is None:
-            _base[0] = replace(_base[0], **{name: value})
+        if current.get() is None:
+            elsewhere[0] = replace(elsewhere[0], **{name: value})
         else:
-            _current.set(replace(self.settings, **{name: value}))
+            current.set(replace(self.settings, **{name: value}))
 
     @contextmanager
     def override(self, **values: Any) -> Iterator[Settings]:
         """Change settings for the duration of a ``with`` block."""
         _check(values)
         _told(values)
-        token = _current.set(replace(self.settings, **values))
+        token = current.set(replace(self.settings, **values))
         try:
             yield self.settings
         finally:
-            _current.reset(token)
+            current.reset(token)
 
     def __repr__(self) -> str:
         return repr(self.settings).replace("Settings", "config", 1)
@@ -176,8 +179,8 @@ def _told(values: dict[str, Any]) -> None:
 
 def in_force() -> Settings:
     """The settings in force here, for callers to whom ``config.settings`` is too slow."""
-    current = _current.get()
-    return _base[0] if current is None else current
+    here = current.get()
+    return elsewhere[0] if here is None else here
 
 
 def _property_for(name: str) -> property:
@@ -190,7 +193,7 @@ for _name in _NAMES:
 
 #: Called when `check` is set.
 _listeners: list[Callable[[], None]] = []
-_base = [_from_environment()]
-_current: ContextVar[Settings | None] = ContextVar("distarray_settings", default=None)
+elsewhere = [_from_environment()]
+current: ContextVar[Settings | None] = ContextVar("distarray_settings", default=None)
 config: Config = cast(Config, sys.modules[__name__])
 config.__class__ = Config

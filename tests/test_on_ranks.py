@@ -8,6 +8,8 @@ uneven blocks, and of each test every third row; thread ranks test all on every 
 meshes and files are tested on every count; arrays and modules on 3, and every third row of their
 tests on 1, 2 and 4, of arrays on 6 as well.
 
+On 4 processes the short ways in C are switched off.
+
 `DISTARRAY_TEST_RANKS=3` or `=2,4` chooses the counts; `=` (empty) skips this file.
 `DISTARRAY_TEST_RANKS_ARGS="-k reductions"` hands options to the inner pytest;
 `DISTARRAY_TEST_SHARE=1` runs every row.
@@ -36,6 +38,8 @@ OPERATIONS += ["profiling", "torch/models_table", "torch/opinfo", "torch/tensor"
 OPERATIONS += [f"array/test_{name}.py" for name in ("making", "methods", "retyping", "whole")]
 #: Modules, and the manual's examples, are tested on no more; modules on 6 thread ranks as well.
 MOST_FOR_MODULES = 4
+#: The number of processes on which everything is in Python.
+IN_PYTHON = 4
 LIMIT = 2400.0  # seconds a launch may take
 
 
@@ -57,6 +61,7 @@ def launch(argv: list[str], ranks: int) -> tuple[int | None, str]:
     shared = OPERATIONS if ranks in FOR_OPERATIONS else ["array", "torch"]
     settings = once_more(*(f"tests/{name}" for name in shared), PYTHONFAULTHANDLER="1")
     # The same examples as on thread ranks, which have drawn many more: what is new is MPI.
+    settings["DISTARRAY_SPEEDUPS"] = str(int(ranks != IN_PYTHON))
     settings.setdefault("DISTARRAY_TEST_EXAMPLES", str(min(4, 12 // ranks)))
     return run_job(argv, timeout=LIMIT, cwd=ROOT, env=settings, stop=signal.SIGABRT)
 

@@ -66,10 +66,19 @@ def test_the_wheel_has_the_whole_package(built):
         for path in (ROOT / "distarray").rglob("*")
         if path.suffix in suffixes or path.name.endswith("py.typed")
     }
-    assert {name for name in names if name.startswith("distarray/")} == ours
+    compiled = {name for name in names if name.endswith(".so")}
+    assert {name for name in names if name.startswith("distarray/")} == ours | compiled
+    assert built[1].name.endswith("-none-any.whl") == (not compiled)
     assert "Project-URL: Source, " in about
     assert "Description-Content-Type: text/markdown" in about
     assert f"Version: {distarray.__version__}" in about
+
+
+@pytest.mark.parametrize("settings", [{"DISTARRAY_SPEEDUPS": "0"}, {"CC": "false"}], ids=str)
+def test_without_a_compiler_the_wheel_is_python(built, tmp_path, settings):
+    run("-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path), cwd=built[0], **settings)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
 
 
 def test_the_sdist_has_what_builds_and_explains_it(built):
@@ -77,6 +86,7 @@ def test_the_sdist_has_what_builds_and_explains_it(built):
         *("README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "Makefile"),
         *("CONTRIBUTING.md", "conda/recipe.yaml", "docs/conf.py", "tests/test_packaging.py"),
         *("examples/terrain.py", "benchmarks/run.py", "pyproject.toml", "conftest.py"),
+        *("hatch_build.py", "distarray/array/speedups/ways.h"),
     ]
     assert [name for name in needed if not (built[0] / name).exists()] == []
 

@@ -28,6 +28,7 @@ from distarray.array.registry import (
     register_function,
     register_ufunc,
 )
+from distarray.array.speedups import adopted
 from distarray.comm import warned_lines
 
 __all__ = [
@@ -57,4 +58,5 @@ __all__ = [
     "wrap",
 ]
 
+adopted.adopt(DistArray)
 warned_lines.install()

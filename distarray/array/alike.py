@@ -10,7 +10,7 @@ from distarray.array.floaterrors import error_state
 from distarray.array.ladder import passed, ufunc_at_once, usual
 from distarray.layout import LARGE
 
-__all__ = ["SCALARS", "call_at_once", "call_into"]
+__all__ = ["ELEMENTWISE", "SCALARS", "call_at_once", "call_into"]
 
 #: Types of numbers among operands.
 SCALARS = frozenset(
@@ -18,7 +18,7 @@ SCALARS = frozenset(
     | {np.dtype(code).type for code in np.typecodes["AllInteger"] + "efd"}
 )
 #: NumPy's own ufuncs that give one element for each; not powers, of which some are refused.
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     [f for f in vars(np).values() if isinstance(f, np.ufunc) and (f.signature, f.nout) == (None, 1)]
 ) - {np.power}
 
@@ -39,7 +39,7 @@ def call_at_once(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
         That if not every rank has all of the inputs.
     """
     layout = x.layout
-    if not layout.is_whole or ufunc not in _ELEMENTWISE or error_state() is not usual[0]:
+    if not layout.is_whole or ufunc not in ELEMENTWISE or error_state() is not usual[0]:
         return ufunc_at_once(ufunc, inputs)
     if len(inputs) == 1:
         return x.computed(ufunc(x.block))
@@ -72,7 +72,7 @@ def call_into(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...], out: tuple[Any,
         The array.
     """
     layout = x.layout
-    if ufunc not in _ELEMENTWISE or ufunc in DETOURS or error_state() is not usual[0]:
+    if ufunc not in ELEMENTWISE or ufunc in DETOURS or error_state() is not usual[0]:
         return NotImplemented
     if layout.partials or layout.size >= LARGE or x.waits:
         return NotImplemented

@@ -24,6 +24,7 @@ from distarray.typing import Array, Shape
 
 __all__ = [
     "ELEMENTS",
+    "MOST",
     "OURS",
     "PLAIN",
     "answer",
@@ -34,6 +35,7 @@ __all__ = [
     "answer_to_product",
     "answer_to_two",
     "answer_to_ufunc",
+    "given_out",
     "set_at_mask",
 ]
 
@@ -59,7 +61,7 @@ OURS = frozenset({"mesh", "placements", "device", "like", "ndmax"})
 _METHOD = type(np.ndarray.sum)
 #: Elements of a result that is small whatever its type; and the most elements that operands which
 #: broadcast may give: more would waste time and memory before the result is found to be too large.
-_MOST, _VAST = 1 << 14, 1 << 22
+MOST, _VAST = 1 << 14, 1 << 22
 #: NumPy's number of the first type with wider elements, or without numbers. Half precision has a
 #: higher one, too, but is no type of loops over small arrays.
 _WIDE_TYPE = np.dtype(np.clongdouble).num
@@ -105,7 +107,7 @@ def answer(
     else:
         return NotImplemented
     if type(found) is not _array:
-        return _given_out(found, models[0], limits)
+        return given_out(found, models[0], limits)
     out = _itself(found, given, models)
     return _laid_out(found, models[0], limits) if out is None else out
 
@@ -118,7 +120,7 @@ def answer_for_two(act: Callable[..., Any], x: Base, y: Base) -> Any:
         return NotImplemented
     a, b = blocks
     most = first.size * second.size
-    grows = most > _MOST and first.shape != second.shape
+    grows = most > MOST and first.shape != second.shape
     if grows and not _fits(act, [a, b], most, in_force().cut_from):
         return NotImplemented
     found = act(a, b)
@@ -126,7 +128,7 @@ def answer_for_two(act: Callable[..., Any], x: Base, y: Base) -> Any:
         return found
     if found is a or found is b:
         return x if found is a else y
-    return _given_out(found, x, in_force().cut_from)
+    return given_out(found, x, in_force().cut_from)
 
 
 def answer_for_one(
@@ -154,7 +156,7 @@ def answer_for_one(
         return NotImplemented
     if type(found) is _array:
         return x if found is block else _laid_out(found, x, limits)
-    return found if isinstance(found, _scalar) else _given_out(found, x, limits)
+    return found if isinstance(found, _scalar) else given_out(found, x, limits)
 
 
 def _are_single(values: Iterable[Any]) -> bool:
@@ -256,7 +258,7 @@ def _takes(act: Callable[..., Any], given: list[Any], limits: Limits) -> bool:
         if type(value) is _array and value.shape != shape:
             shape = value.shape
             elements *= value.size
-    return elements <= _MOST or _fits(act, given, elements, limits)
+    return elements <= MOST or _fits(act, given, elements, limits)
 
 
 def _fits(act: Callable[..., Any], given: list[Any], most: int, limits: Limits) -> bool:
@@ -303,12 +305,12 @@ def _laid_out(found: Array, model: Base, limits: Limits) -> Any:
     return result
 
 
-def _given_out(found: Any, model: Base, limits: Limits) -> Any:
+def given_out(found: Any, model: Base, limits: Limits) -> Any:
     """NumPy's result with distributed arrays in place of NumPy's; or NotImplemented, as above."""
     if type(found) is _array:
         return _laid_out(found, model, limits)
     if isinstance(found, (tuple, list)):
-        items = [_given_out(item, model, limits) for item in found]
+        items = [given_out(item, model, limits) for item in found]
         large = any(item is NotImplemented for item in items)
         return NotImplemented if large else sequence_like(found, items)
     return found
@@ -342,7 +344,7 @@ def answer_to_two(ufunc: np.ufunc, x: Base, y: Base) -> Any:
 def answer_to_product(ufunc: np.ufunc, x: Base, y: Base) -> Any:
     """As :func:`answer_to_ufunc`, for ``x @ y`` and its kin, of vectors and matrices."""
     layout = whole_product(x.layout, y.layout)
-    blocks = None if layout is None or layout.size > _MOST else _two_blocks(x, y)
+    blocks = None if layout is None or layout.size > MOST else _two_blocks(x, y)
     if blocks is None:
         return NotImplemented
     found = ufunc(*blocks)
@@ -354,7 +356,7 @@ def _of_blocks(act: Callable[..., Any], x: Base, y: Base) -> Any:
     blocks = _two_blocks(x, y)
     if blocks is None:
         return NotImplemented
-    return _given_out(act(*blocks), x, in_force().cut_from)
+    return given_out(act(*blocks), x, in_force().cut_from)
 
 
 def answer_to_method(

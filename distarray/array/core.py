@@ -22,6 +22,7 @@ from distarray.array.methods import Methods
 from distarray.array.operators import Operators, answer_to
 from distarray.array.registry import FUNCTIONS
 from distarray.array.scalars import Scalars
+from distarray.array.speedups import quick
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Layout, Placement
@@ -29,7 +30,6 @@ from distarray.plan.explaining import Explanation
 from distarray.typing import Args, Array, DTypeLike, Kwargs
 
 __all__ = ["DistArray", "single", "wrap"]
-
 
 #: The flag that requests a writable buffer.
 _WRITABLE = 1
@@ -116,8 +116,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         block = self.block
         if not self.layout.is_whole:
             handed_out()
-        whole: Array = self.mesh.asarray(block) if isinstance(block, np.generic) else block
-        return whole
+        return cast(Array, self.mesh.asarray(block) if isinstance(block, np.generic) else block)
 
     # -- for those who write operations --------------------------------------------------------
 
@@ -219,8 +218,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         message per pair of ranks. Pending folds are carried out first: one allreduce along their
         mesh dimensions, or one reduce-scatter if the result is sharded there.
         """
-        result: DistArray = call(DistArray.redistribute, self, mesh, placements)
-        return result
+        return cast(DistArray, call(DistArray.redistribute, self, mesh, placements))
 
     def explain(self, placements: Sequence[Placement] | Placement) -> Explanation:
         """What ``redistribute(placements=placements)`` would send and take; nothing is sent.
@@ -260,6 +258,7 @@ class DistArray(Scalars, Items, Operators, Methods):
 
     # -- protocols ---------------------------------------------------------------------------
 
+    @quick("array_ufunc")
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if method == "__call__" and not kwargs:
             if self.layout.size >= temporaries.LARGE:
@@ -278,6 +277,7 @@ class DistArray(Scalars, Items, Operators, Methods):
                 return found
         return _by_ladder(ufunc, method, inputs, kwargs)
 
+    @quick("array_function")
     def __array_function__(
         self, func: Callable[..., Any], types: Collection[type], args: Args, kwargs: Kwargs
     ) -> Any:

@@ -22,7 +22,7 @@ from distarray.layout import Fold
 P = ParamSpec("P")
 T = TypeVar("T")
 
-__all__ = ["NORMAL", "agreed", "error_state", "mesh_concerned", "raises"]
+__all__ = ["NORMAL", "agreed", "error_state", "error_variable", "mesh_concerned", "raises"]
 
 #: NumPy's words for a kind of error -> its name in :func:`numpy.errstate`, in the order in which
 #: NumPy checks them.
@@ -34,18 +34,14 @@ _KINDS = {
 }
 
 
-def _reader() -> Callable[[], object]:
-    """A function whose result changes with the error state: in 30 ns; ``geterr`` takes 1 us.
-
-    If NumPy does not provide it, every state seems new, and :func:`raises` calls ``geterr``.
-    """
-    core = getattr(np, "_core", None)
-    variable = getattr(getattr(core, "umath", None), "_extobj_contextvar", None)
-    return variable.get if variable is not None else object
-
-
-#: An object that stands for the state of :func:`numpy.errstate` in force.
-error_state = _reader()
+#: NumPy's context variable of the error state; None if this NumPy has none.
+error_variable: Any = getattr(
+    getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None
+)
+#: An object that stands for the state of :func:`numpy.errstate` in force: in 30 ns, where
+#: ``geterr`` takes 1 us. Without the variable every state seems new, and :func:`raises` calls
+#: that.
+error_state: Callable[[], object] = object if error_variable is None else error_variable.get
 #: Its value if nobody has changed the state; nothing raises then.
 NORMAL = Context().run(error_state)
 

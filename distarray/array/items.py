@@ -27,6 +27,7 @@ from distarray.array.ladder import (
     watched,
 )
 from distarray.array.portable import refuse_read_only
+from distarray.array.speedups import quick
 from distarray.array.storage import vacant
 from distarray.config import in_force
 from distarray.layout import Entries, Layout, local_key, view_layout, whole_view
@@ -59,6 +60,7 @@ class Items(Base):
     def __getitem__(self, key: tuple[Any, ...]) -> Self: ...
     @overload
     def __getitem__(self, key: SupportsIndex) -> Any: ...
+    @quick("get_item")
     def __getitem__(self, key: Any) -> Any:
         layout, block, mesh = self.layout, self.block, self.mesh
         # Written out, and each question asked once: calls would cost more than what they do.
@@ -151,6 +153,7 @@ class Items(Base):
             block.flags.writeable = False
         return block[()]
 
+    @quick("set_item")
     def __setitem__(self, key: Any, value: ArrayLike) -> None:
         layout = self.layout
         if layout.size >= temporaries.LARGE and self._takes_late(key, getrefcount(value), value):

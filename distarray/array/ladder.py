@@ -36,6 +36,7 @@ from distarray.array.base import Base, check_out, is_number, operands_in, sequen
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
 from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, Objects, Row, is_overridden
+from distarray.array.speedups import quick
 from distarray.config import in_force, on_check
 from distarray.layout import Layout
 from distarray.typing import ArrayLike, UfuncOut
@@ -248,7 +249,7 @@ def _at_once_first(method: _Method, whole: bool) -> _Method:
                 return found
         return method(self, *args, **kwargs)
 
-    return cast("_Method", first)
+    return quick("number" if whole else "method", act)(cast("_Method", first))
 
 
 def is_free(function: Callable[..., Any], layout: Layout) -> bool:

@@ -19,6 +19,7 @@ from distarray.array.base import Base, is_subclass
 from distarray.array.floaterrors import error_state
 from distarray.array.ladder import call, is_free, passed, two_at_once, usual, watched
 from distarray.array.registry import is_overridden
+from distarray.array.speedups import quick
 from distarray.array.temporaries import LARGE, put_off_or_done
 from distarray.plan import whole_pair
 from distarray.typing import ArrayLike, Binary, Unary
@@ -137,7 +138,7 @@ def _reflected(ufunc: np.ufunc) -> Binary:
 
 def _binary(ufunc: np.ufunc) -> tuple[Binary, Binary]:
     answer = _answers[ufunc] = _reflected(ufunc)
-    return _forward(ufunc), answer
+    return quick("binary", ufunc)(_forward(ufunc)), quick("reflected", ufunc)(answer)
 
 
 def answer_to(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Binary | None:
@@ -175,7 +176,7 @@ def _ordering(ufunc: np.ufunc, compare: Binary) -> Binary:
             return mirrored(other, self)
         return compare(self, other)
 
-    return operate
+    return quick("binary", ufunc)(operate)
 
 
 def _is_exchanged(ufunc: np.ufunc, x: Base, y: Base) -> bool:
@@ -205,7 +206,7 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Binary:
         shape = np.broadcast_shapes(self.shape, other.shape)
         return np.full_like(self, otherwise, dtype=bool, shape=shape)[()]
 
-    return operate
+    return quick("equality", ufunc)(operate)
 
 
 def _side_by_side(x: Base, y: Base) -> bool:
@@ -235,7 +236,7 @@ def _in_place(ufunc: np.ufunc) -> Binary:
                 return self
         return NotImplemented if _declines(other) else ufunc(self, other, out=(self,))
 
-    return operate
+    return quick("in_place", ufunc)(operate)
 
 
 def _unary(ufunc: np.ufunc) -> Unary:
@@ -246,7 +247,7 @@ def _unary(ufunc: np.ufunc) -> Unary:
                 return later
         return self.computed(ufunc(self.block)) if is_free(ufunc, self.layout) else ufunc(self)
 
-    return operate
+    return quick("unary", ufunc)(operate)
 
 
 def _exponent(other: Any) -> Any:
@@ -362,6 +363,7 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
     __abs__ = _unary(np.absolute)
     __invert__ = _unary(np.invert)
 
+    @quick("power")
     def __pow__(self, other: ArrayLike, modulo: int | None = None) -> Self:
         return NotImplemented if modulo is not None else _raised(_power, self, other)
 
@@ -384,6 +386,7 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
     def __rdivmod__(self, other: ArrayLike) -> tuple[Self, Self]:
         return NotImplemented if _declines(other) else _divmod(other, self)
 
+    @quick("product", _matmul)
     def __matmul__(self, other: ArrayLike) -> Self:
         if isinstance(other, Base):
             return ladder.product(self, other)

@@ -1,0 +1,44 @@
+"""What the ways in C ask: the tables and the state of the modules that would answer in Python."""
+
+from typing import Any
+
+from distarray.array import at_hand, ladder, speedups, temporaries
+from distarray.array.alike import ELEMENTWISE, SCALARS
+from distarray.array.base import Base
+from distarray.array.floaterrors import error_variable
+from distarray.array.registry import FUNCTIONS
+from distarray.comm import DeviceMesh
+from distarray.config import current, elsewhere
+from distarray.layout import Layout
+
+__all__ = ["adopt"]
+
+_SLOTS = {
+    Base: ("block", "layout", "mesh"),
+    Layout: ("shape", "size", "is_whole", "partials", "replicas", "row"),
+    DeviceMesh: ("coords",),
+}
+
+
+def adopt(array: type[Base]) -> None:
+    """Hand over the class of arrays and what is asked about them; until then Python answers."""
+    if speedups.used is None:
+        return
+    objects: dict[str, Any] = {
+        "array": array,
+        "error_state": error_variable,
+        "settings": current,
+        "base": elsewhere,
+        "usual": ladder.usual,
+        "unwatched": ladder.unwatched,
+        "basic_keys": ladder.basic_keys,
+        "functions": FUNCTIONS,
+        "numbers": SCALARS,
+        "plain": at_hand.PLAIN,
+        "elementwise": ELEMENTWISE,
+        "ours": at_hand.OURS,
+        "temporaries": vars(temporaries),
+        "given_out": at_hand.given_out,
+    }
+    slots = {name: vars(owner)[name] for owner, names in _SLOTS.items() for name in names}
+    speedups.used.adopt(objects, slots, at_hand.ELEMENTS, at_hand.MOST)

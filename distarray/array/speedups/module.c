@@ -1,0 +1,248 @@
+/* The type `Way`, and what Python hands over. */
+
+#define OWNS_NUMPYS_TABLE
+#include "ways.h"
+
+struct Known known;
+
+/* -- the type ----------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    vectorcallfunc call;
+} kinds[] = {
+    {"get_item", (vectorcallfunc)get_item},
+    {"set_item", (vectorcallfunc)set_item},
+    {"binary", (vectorcallfunc)binary},
+    {"equality", (vectorcallfunc)equality},
+    {"reflected", (vectorcallfunc)reflected},
+    {"unary", (vectorcallfunc)unary},
+    {"power", (vectorcallfunc)power},
+    {"in_place", (vectorcallfunc)in_place},
+    {"method", (vectorcallfunc)method},
+    {"number", (vectorcallfunc)number},
+    {"product", (vectorcallfunc)product},
+    {"array_ufunc", (vectorcallfunc)array_ufunc},
+    {"array_function", (vectorcallfunc)array_function},
+};
+
+static PyObject *
+way_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    const char *kind;
+    PyObject *method, *numpys = Py_None;
+    if (!PyArg_ParseTuple(args, "sO|O:Way", &kind, &method, &numpys)) {
+        return NULL;
+    }
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        if (strcmp(kinds[i].name, kind) == 0) {
+            Way *way = (Way *)type->tp_alloc(type, 0);
+            if (way != NULL) {
+                way->call = kinds[i].call;
+                way->method = Py_NewRef(method);
+                way->numpys = Py_NewRef(numpys);
+            }
+            return (PyObject *)way;
+        }
+    }
+    return PyErr_Format(PyExc_ValueError, "no way is called %s", kind);
+}
+
+static PyObject *
+way_get(PyObject *way, PyObject *object, PyObject *type)
+{
+    return object == NULL || object == Py_None ? Py_NewRef(way) : PyMethod_New(way, object);
+}
+
+static int
+way_traverse(Way *way, visitproc visit, void *arg)
+{
+    Py_VISIT(way->method);
+    Py_VISIT(way->numpys);
+    Py_VISIT(way->dict);
+    return 0;
+}
+
+static int
+way_clear(Way *way)
+{
+    Py_CLEAR(way->method);
+    Py_CLEAR(way->numpys);
+    Py_CLEAR(way->dict);
+    return 0;
+}
+
+static void
+way_dealloc(Way *way)
+{
+    PyObject_GC_UnTrack(way);
+    way_clear(way);
+    Py_TYPE(way)->tp_free(way);
+}
+
+static PyGetSetDef way_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {NULL},
+};
+
+static PyTypeObject WayType = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "distarray.array.speedups._ways.Way",
+    .tp_doc = PyDoc_STR("Way(kind, method, numpys=None): a method of DistArray, quicker on small arrays."),
+    .tp_basicsize = sizeof(Way),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                Py_TPFLAGS_METHOD_DESCRIPTOR,
+    .tp_new = way_new,
+    .tp_dealloc = (destructor)way_dealloc,
+    .tp_traverse = (traverseproc)way_traverse,
+    .tp_clear = (inquiry)way_clear,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(Way, call),
+    .tp_descr_get = way_get,
+    .tp_getset = way_getset,
+    .tp_dictoffset = offsetof(Way, dict),
+};
+
+/* -- what Python hands over --------------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    PyObject **place;
+    PyTypeObject *type;
+} objects[] = {
+    {"error_state", &known.error_state, NULL},
+    {"settings", &known.settings, &PyContextVar_Type},
+    {"base", &known.base, &PyList_Type},
+    {"usual", &known.usual, &PyList_Type},
+    {"unwatched", &known.unwatched, &PyList_Type},
+    {"basic_keys", &known.basic_keys, &PySet_Type},
+    {"functions", &known.functions, &PyDict_Type},
+    {"numbers", &known.numbers, &PyFrozenSet_Type},
+    {"plain", &known.plain, &PyFrozenSet_Type},
+    {"elementwise", &known.elementwise, &PyFrozenSet_Type},
+    {"ours", &known.ours, &PyFrozenSet_Type},
+    {"temporaries", &known.temporaries, &PyDict_Type},
+    {"given_out", &known.given_out, NULL},
+    {"array", (PyObject **)&known.array, &PyType_Type}, /* last: until then no object is one */
+};
+
+static const struct {
+    const char *name;
+    Py_ssize_t *place;
+} slots[] = {
+    {"block", &known.block},       {"layout", &known.layout},     {"mesh", &known.mesh},
+    {"shape", &known.shape},       {"size", &known.size},         {"is_whole", &known.is_whole},
+    {"partials", &known.partials}, {"replicas", &known.replicas}, {"row", &known.row},
+    {"coords", &known.coords},
+};
+
+/* The entry of a dictionary; borrowed, and with an error if it is missing. */
+static PyObject *
+entry(PyObject *from, const char *name)
+{
+    PyObject *found = PyDict_GetItemString(from, name);
+    if (found == NULL) {
+        PyErr_Format(PyExc_KeyError, "%s was not handed over", name);
+    }
+    return found;
+}
+
+static int
+adopt_slots(PyObject *from)
+{
+    for (size_t i = 0; i < sizeof(slots) / sizeof(*slots); i++) {
+        PyObject *member = entry(from, slots[i].name);
+        if (member == NULL) {
+            return 0;
+        }
+        if (Py_TYPE(member) != &PyMemberDescr_Type) {
+            PyErr_Format(PyExc_TypeError, "%s is no slot", slots[i].name);
+            return 0;
+        }
+        *slots[i].place = ((PyMemberDescrObject *)member)->d_member->offset;
+    }
+    return 1;
+}
+
+static int
+adopt_objects(PyObject *from)
+{
+    for (size_t i = 0; i < sizeof(objects) / sizeof(*objects); i++) {
+        PyObject *found = entry(from, objects[i].name);
+        if (found == NULL) {
+            return 0;
+        }
+        if (objects[i].type != NULL && !PyObject_TypeCheck(found, objects[i].type)) {
+            PyErr_Format(PyExc_TypeError, "%s has another type", objects[i].name);
+            return 0;
+        }
+        Py_XSETREF(*objects[i].place, Py_NewRef(found));
+    }
+    return 1;
+}
+
+/* Types of elements, by NumPy's character for each. */
+static int
+adopt_elements(PyObject *characters)
+{
+    for (int type = 0; characters != NULL && type < TYPES; type++) {
+        PyArray_Descr *descr = PyArray_DescrFromType(type);
+        PyObject *character = descr == NULL ? NULL : PyUnicode_FromFormat("%c", descr->type);
+        int found = character == NULL ? -1 : PySet_Contains(characters, character);
+        Py_XDECREF(character);
+        Py_XDECREF(descr);
+        if (found < 0) {
+            return 0;
+        }
+        known.elements[type] = found;
+    }
+    return characters != NULL;
+}
+
+PyDoc_STRVAR(adopt_doc, "adopt(objects, slots, elements, most)\n--\n\n"
+                        "Take over what the ways ask; see adopted.py.");
+
+static PyObject *
+adopt(PyObject *module, PyObject *args)
+{
+    PyObject *from, *members, *characters;
+    if (!PyArg_ParseTuple(args, "O!O!On:adopt", &PyDict_Type, &from, &PyDict_Type, &members,
+                          &characters, &known.most)) {
+        return NULL;
+    }
+    if (!adopt_slots(members) || !adopt_elements(characters) || !adopt_objects(from)) {
+        return NULL;
+    }
+    return Py_NewRef(Py_None);
+}
+
+static PyMethodDef functions[] = {
+    {"adopt", adopt, METH_VARARGS, adopt_doc},
+    {NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "distarray.array.speedups._ways",
+    .m_doc = PyDoc_STR("The short ways of small arrays, in C."),
+    .m_size = -1,
+    .m_methods = functions,
+};
+
+PyMODINIT_FUNC
+PyInit__ways(void)
+{
+    import_array();
+    known.name_cut_from = PyUnicode_InternFromString("cut_from");
+    known.name_reproducible = PyUnicode_InternFromString("reproducible");
+    known.name_small = PyUnicode_InternFromString("small");
+    known.name_large = PyUnicode_InternFromString("LARGE");
+    known.name_call = PyUnicode_InternFromString("__call__");
+    known.names_out = Py_BuildValue("(s)", "out");
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL || PyErr_Occurred() || PyModule_AddType(module, &WayType) < 0) {
+        Py_XDECREF(module);
+        return NULL;
+    }
+    return module;
+}

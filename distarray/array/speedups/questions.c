@@ -1,0 +1,146 @@
+/* What the ways ask of arrays and their state, and how they make arrays. */
+
+#include "ways.h"
+
+/* -- what is asked ------------------------------------------------------------------------------ */
+
+PyObject *
+in_python(ARGUMENTS)
+{
+    return PyObject_Vectorcall(way->method, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+}
+
+/* Whether rungs 1 and 2 of the ladder have nothing to do. */
+int
+is_usual(void)
+{
+    PyObject *state = NULL;
+    if (known.error_state == Py_None || PyContextVar_Get(known.error_state, NULL, &state) < 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    int same = state != NULL && state == PyList_GET_ITEM(known.usual, 0);
+    Py_XDECREF(state);
+    return same;
+}
+
+int
+is_unwatched(void)
+{
+    return PyList_GET_ITEM(known.unwatched, 0) == Py_True;
+}
+
+int
+has_type_in(PyObject *value, PyObject *types)
+{
+    return PySet_Contains(types, (PyObject *)Py_TYPE(value)) == 1;
+}
+
+int
+is_number(PyObject *value)
+{
+    return PyFloat_CheckExact(value) || PyLong_CheckExact(value) ||
+           has_type_in(value, known.numbers);
+}
+
+static int
+is_basic_entry(PyObject *key)
+{
+    return PyLong_CheckExact(key) || PySlice_Check(key) || key == Py_None || key == Py_Ellipsis ||
+           Py_TYPE(key) == &PyLongArrType_Type;
+}
+
+/* Whether NumPy reads a key as we do. */
+int
+is_basic(PyObject *key)
+{
+    if (PySet_GET_SIZE(known.basic_keys) == 0) {
+        return 0;
+    }
+    if (!PyTuple_CheckExact(key)) {
+        return is_basic_entry(key);
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++) {
+        if (!is_basic_entry(PyTuple_GET_ITEM(key, i))) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* The block of an array that every rank has whole, if it is NumPy's; borrowed. */
+PyArrayObject *
+whole_block(PyObject *x)
+{
+    if (!IS_ARRAY(x) || !IS_WHOLE(LAYOUT(x)) || SLOT(MESH(x), coords) == Py_None) {
+        return NULL;
+    }
+    return PyArray_CheckExact(BLOCK(x)) ? (PyArrayObject *)BLOCK(x) : NULL;
+}
+
+/* Whether elements are records, Python objects or texts of any length: no scalars of NumPy's. */
+int
+is_special(PyArrayObject *block)
+{
+    char kind = PyArray_DESCR(block)->kind;
+    return kind == 'V' || kind == 'O' || kind == 'T';
+}
+
+/* Whether operations on an array may be put off. */
+int
+is_large(PyObject *layout)
+{
+    PyObject *large = PyDict_GetItemWithError(known.temporaries, known.name_large);
+    return large == NULL || PyLong_AsSsize_t(SLOT(layout, size)) >= PyLong_AsSsize_t(large);
+}
+
+/* -- results ------------------------------------------------------------------------------------ */
+
+/* An array of a block, whose reference is taken, and which is NULL if there was an error. */
+PyObject *
+wrapped(PyObject *block, PyObject *layout, PyObject *mesh)
+{
+    if (block == NULL) {
+        return NULL;
+    }
+    PyObject *x = known.array->tp_alloc(known.array, 0);
+    if (x == NULL) {
+        Py_DECREF(block);
+        return NULL;
+    }
+    BLOCK(x) = block;
+    LAYOUT(x) = Py_NewRef(layout);
+    MESH(x) = Py_NewRef(mesh);
+    return x;
+}
+
+/* The layout of a small array of this shape, on the mesh of another; a new reference. */
+static PyObject *
+small_layout(PyObject *layout, PyArrayObject *block)
+{
+    PyObject *replicas = SLOT(layout, replicas);
+    PyObject *shape = PyArray_IntTupleFromIntp(PyArray_NDIM(block), PyArray_DIMS(block));
+    if (shape == NULL) {
+        return NULL;
+    }
+    PyObject *found = Py_XNewRef(PyDict_GetItemWithError(replicas, shape));
+    if (found == NULL && !PyErr_Occurred()) {
+        found = PyObject_GetItem(replicas, shape); /* makes what is missing */
+    }
+    Py_DECREF(shape);
+    return found;
+}
+
+/* As `wrapped`, for a small array, on the mesh of one with the layout `like`. */
+PyObject *
+small_array(PyObject *block, PyObject *like, PyObject *mesh)
+{
+    PyObject *layout = small_layout(like, (PyArrayObject *)block);
+    if (layout == NULL) {
+        Py_DECREF(block);
+        return NULL;
+    }
+    PyObject *x = wrapped(block, layout, mesh);
+    Py_DECREF(layout);
+    return x;
+}
