@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distarray.array.speedups.compiled import compiled
 from distarray.typing import Array, DType, Shape
 
 __all__ = ["Step", "Tiles", "run_behind"]
@@ -88,10 +89,18 @@ class Tiles:
         self._calls = [(step.function, step.operands, first + n) for n, step in enumerate(steps)]
         self._tile: Shape = ()
         self._notes = _Notes()
+        # The last result may be for whoever runs the steps: it is seen here.
+        seen = {n: place for n, place in self._places.items() if n == self._calls[-1][2]}
+        inner = {n: place for n, place in self._places.items() if n not in seen}
+        types = [block.dtype for block in blocks]
+        apart = all(_is_apart(block, out) for block in blocks for out in outs.values())
+        self._compiled = compiled(types, constants, steps, inner, buffers) if apart else None
+        if self._compiled is not None:
+            self._places = seen
 
     def run(self) -> None:
         """Run the steps on all tiles; one step alone gains nothing by them."""
-        alone = len(self._calls) == 1 and not self._places
+        alone = self._compiled is not None or (len(self._calls) == 1 and not self._places)
         with self._notes.taken():
             for key, extents in [((...,), self.shape)] if alone else _tiles(self.shape, self._size):
                 self._run(key, extents)
@@ -169,6 +178,10 @@ class Tiles:
             self._tile, count = extents, prod(extents)
             for number, place in self._places.items():
                 values[number] = self._memory[place][:count].reshape(extents)
+        if self._compiled is not None:
+            errors = self._compiled.run(values)
+            notes.found.update([(self._first + step, kind) for step, kind in errors])
+            return
         for function, operands, target in self._calls:
             notes.step = target
             function(*[values[x] for x in operands], out=values[target])
@@ -216,6 +229,13 @@ def _size_of(buffers: Sequence[DType]) -> int:
     """The elements of a tile; a power of two."""
     fit = ROOM // max(1, sum([dtype.itemsize for dtype in buffers]))
     return min(MOST, max(FEWEST, 1 << (fit.bit_length() - 1))) if fit else FEWEST
+
+
+def _is_apart(block: Array, out: Array) -> bool:
+    """Whether what is written to `out` is read before, element by element, or not at all."""
+    if not np.may_share_memory(block, out):
+        return True
+    return block.ctypes.data == out.ctypes.data and block.strides == out.strides
 
 
 def _tiles(shape: Shape, size: int) -> Iterator[tuple[Any, Shape]]:

@@ -10,3 +10,21 @@ class Way:
 def adopt(
     objects: dict[str, Any], slots: dict[str, Any], elements: Set[str], most: int, /
 ) -> None: ...
+
+class Steps:
+    """Operations that are run together, piece by piece.
+
+    `steps` has for each NumPy's loop and the numbers of the operands and the result; a negative
+    one is a constant: an array of one element. For each other value `between` has the number of
+    the buffer, or -1 for an array, and `buffers` the bytes of an element in each.
+    """
+
+    def __init__(
+        self,
+        steps: tuple[tuple[Any, tuple[int, ...]], ...],
+        constants: tuple[Any, ...],
+        between: tuple[int, ...],
+        buffers: tuple[int, ...],
+        /,
+    ) -> None: ...
+    def run(self, values: list[Any], /) -> list[tuple[int, str]]: ...

@@ -240,7 +240,8 @@ PyInit__ways(void)
     known.name_call = PyUnicode_InternFromString("__call__");
     known.names_out = Py_BuildValue("(s)", "out");
     PyObject *module = PyModule_Create(&definition);
-    if (module == NULL || PyErr_Occurred() || PyModule_AddType(module, &WayType) < 0) {
+    if (module == NULL || PyErr_Occurred() || PyModule_AddType(module, &WayType) < 0 ||
+        PyModule_AddType(module, &StepsType) < 0) {
         Py_XDECREF(module);
         return NULL;
     }

@@ -84,6 +84,9 @@ int is_large(PyObject *layout);
 PyObject *wrapped(PyObject *block, PyObject *layout, PyObject *mesh);
 PyObject *small_array(PyObject *block, PyObject *like, PyObject *mesh);
 
+/* steps.c */
+extern PyTypeObject StepsType;
+
 /* The ways: items.c, elementwise.c, functions.c */
 PyObject *get_item(ARGUMENTS);
 PyObject *set_item(ARGUMENTS);
