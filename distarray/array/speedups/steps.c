@@ -11,7 +11,10 @@
 
 #include <numpy/dtype_api.h>
 
-enum { PIECE = 1024, MOST_OPERANDS = 5, LINE = 64 };
+/* Elements of a piece: a few that stay in the first cache, or, for so few steps that memory is what
+   they wait for, as many as let it stream (measured: `benchmarks` has the cases named 8M). */
+enum { SHORT = 1024, LONG = 65536, FEW = 3 };
+enum { MOST_OPERANDS = 5, LINE = 64 };
 enum { ERRORS = FE_DIVBYZERO | FE_OVERFLOW | FE_INVALID };
 
 /* NumPy's, as the documentation of `_get_strided_loop` has it. */
@@ -45,6 +48,7 @@ typedef struct {
     int *errors;   /* of each step */
     char *memory;
     Py_ssize_t count, arrays; /* steps; values that are no constants */
+    Py_ssize_t piece;
 } Steps;
 
 /* -- making ------------------------------------------------------------------------------------- */
@@ -81,11 +85,12 @@ add_step(Steps *self, Step *step, PyObject *given, Py_ssize_t constants)
 static int
 add_memory(Steps *self, PyObject *buffers, PyObject *between)
 {
+    self->piece = self->count > FEW ? SHORT : LONG;
     Py_ssize_t need = LINE, count = PyTuple_GET_SIZE(buffers);
     for (Py_ssize_t i = 0; i < count; i++) {
-        need += PyLong_AsSsize_t(PyTuple_GET_ITEM(buffers, i)) * PIECE;
+        need += PyLong_AsSsize_t(PyTuple_GET_ITEM(buffers, i)) * self->piece;
     }
-    self->memory = PyMem_RawCalloc(need, 1);
+    self->memory = PyMem_RawMalloc(need);
     if (self->memory == NULL) {
         PyErr_NoMemory();
         return 0;
@@ -101,7 +106,7 @@ add_memory(Steps *self, PyObject *buffers, PyObject *between)
         place->is_fixed = buffer >= 0;
         place->start = aligned;
         for (Py_ssize_t i = 0; i < buffer; i++) {
-            place->start += PyLong_AsSsize_t(PyTuple_GET_ITEM(buffers, i)) * PIECE;
+            place->start += PyLong_AsSsize_t(PyTuple_GET_ITEM(buffers, i)) * self->piece;
         }
         place->stride = buffer < 0 ? 0 : PyLong_AsSsize_t(PyTuple_GET_ITEM(buffers, buffer));
     }
@@ -167,7 +172,7 @@ ask_for(const Steps *self, npy_intp ahead, Py_ssize_t part)
 {
     for (Py_ssize_t value = 0; value < self->arrays; value++) {
         const Place *place = &self->places[value];
-        npy_intp bytes = PIECE * place->stride;
+        npy_intp bytes = self->piece * place->stride;
         if (place->is_fixed || bytes < LINE || place->stride > LINE) {
             continue;
         }
@@ -191,7 +196,9 @@ run_piece(Steps *self, npy_intp elements)
             data[i] = self->places[step->values[i]].start;
             strides[i] = self->places[step->values[i]].stride;
         }
-        ask_for(self, elements, number);
+        if (self->piece == SHORT) {
+            ask_for(self, elements, number);
+        }
         const Info *info = step->info;
         if (info->loop(info->context, data, &elements, strides, info->auxdata) < 0) {
             return -1;
@@ -209,14 +216,14 @@ run_piece(Steps *self, npy_intp elements)
 static int
 run_line(Steps *self, PyArrayObject **arrays, char **starts, npy_intp extent)
 {
-    for (npy_intp start = 0; start < extent; start += PIECE) {
+    for (npy_intp start = 0; start < extent; start += self->piece) {
         for (Py_ssize_t value = 0; value < self->arrays; value++) {
             if (arrays[value] != NULL) {
                 Place *place = &self->places[value];
                 place->start = starts[value] + start * place->stride;
             }
         }
-        if (run_piece(self, extent - start < PIECE ? extent - start : PIECE) < 0) {
+        if (run_piece(self, Py_MIN(extent - start, self->piece)) < 0) {
             return -1;
         }
     }
