@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import nn
@@ -135,3 +137,38 @@ def test_optimizers_of_some_distributed_parameters(world, ranks, name, how):
         assert same(found, trained([nn.Parameter(x) for x in wholes(0)]))
 
     world.run(ranks, program)
+
+
+def after_adam(weights, state=None, steps=2):
+    """Parameters after some steps of Adam, perhaps of one that goes on, and its state."""
+    optimizer = torch.optim.Adam(weights, lr=0.1, foreach=state is None)
+    if state is not None:
+        optimizer.load_state_dict(deepcopy(state))  # torch goes on with the tensors themselves
+    for step in range(steps):
+        sum(((x - step) ** 2).sum() for x in weights).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return optimizer.state_dict()
+
+
+def test_a_plain_state_is_loaded(world, ranks):
+    """A program of one process has saved it: whole tensors, of the parameters' shapes."""
+    plain = [nn.Parameter(x) for x in wholes(3)]
+    saved = after_adam(plain)
+    before = [x.detach().clone() for x in plain]
+    after = after_adam(plain, saved)
+
+    def program(group):
+        mesh = distarray.DeviceMesh(group)
+        parameters = [
+            nn.Parameter(dt.distribute_tensor(x, mesh, [Shard(0)], src=None)) for x in before
+        ]
+        found = after_adam(parameters, saved)
+        kept = found["state"][0]["exp_avg"]
+        assert kept.placements == (Shard(0),)
+        moments = [found["state"][n]["exp_avg"] for n in range(len(plain))]
+        return same(parameters, plain) and same(
+            moments, [after["state"][n]["exp_avg"] for n in range(len(plain))]
+        )
+
+    assert all(world.run(ranks, program))

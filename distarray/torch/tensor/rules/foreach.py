@@ -1,4 +1,4 @@
-"""Operators on lists of tensors, which do the same with each row of the lists.
+"""Operators on lists of tensors, which do the same with each row of the lists, as optimizers do.
 
 Each row is brought to the layout that the operator on its tensors alone would have them in; the
 rows need not be cut alike. Where the tensors of a row lie alike nothing is sent.
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from distarray.layout import Layout
 from distarray.plan.propagate import propagate, restrict
+from distarray.torch.tensor import optimizers
 from distarray.torch.tensor.calls import Call, Operand
 from distarray.torch.tensor.table import Decision, composed, rule
 
@@ -63,3 +64,6 @@ def _norms(tensors: Sequence[Tensor], ord: Any = 2, dtype: Any = None) -> list[T
 @composed("aten._foreach_max")
 def _greatest(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [x.max() for x in tensors]
+
+
+optimizers.watch()
