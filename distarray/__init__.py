@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         register_function,
         register_ufunc,
     )
+    from distarray.array.fused import fuse
     from distarray.array.visualizing import visualize
     from distarray.comm import (
         DeviceMesh,
@@ -63,6 +64,7 @@ __all__ = [
     "explain",
     "forbid_communication",
     "from_local",
+    "fuse",
     "init_device_mesh",
     "local_map",
     "map_blocks",
@@ -90,6 +92,7 @@ _HOMES = {
     "explain": "distarray.ops.explaining",
     "forbid_communication": "distarray.comm",
     "from_local": "distarray.array",
+    "fuse": "distarray.array.fused",
     "init_device_mesh": "distarray.comm",
     "local_map": "distarray.engines.mapping.local_map",
     "map_blocks": "distarray.engines.mapping.map_blocks",

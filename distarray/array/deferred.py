@@ -17,7 +17,9 @@ What runs is one :class:`~distarray.array.programs.Program`, on tiles that stay 
 
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -55,11 +57,13 @@ from distarray.config import in_force
 from distarray.layout import Entries, Layout
 from distarray.typing import Array, ArrayLike, DTypeLike, Shape
 
-__all__ = ["Deferred", "Unseen"]
+__all__ = ["Deferred", "Unseen", "early"]
 
 #: Bytes of a block from which on operations are put off. Below, what it costs to put one off is
 #: more than chains of a few operations gain.
 LEAST = 1 << 22
+#: The same in functions that the program has decorated with `fuse`.
+_EARLY = 1 << 20
 #: Bytes of the widest elements of which operations are put off.
 _WIDEST = 16
 #: Operations that one array may wait for.
@@ -209,6 +213,23 @@ for _name, _ufunc in (
 # -- putting off ---------------------------------------------------------------------------------
 
 
+_is_early: ContextVar[bool] = ContextVar("distarray_early", default=False)
+
+
+@contextmanager
+def early() -> Iterator[None]:
+    """Put off operations on smaller blocks."""
+    token = _is_early.set(True)
+    try:
+        yield
+    finally:
+        _is_early.reset(token)
+
+
+def _least() -> int:
+    return min(LEAST, _EARLY) if _is_early.get() else LEAST
+
+
 def put_off(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
     """The array of an operation that is put off; None if it has to be done at once."""
     act = acting(function)
@@ -273,7 +294,7 @@ def _leaf(x: Any, part: Any) -> Any:
     """What an operation reads of an operand: a leaf, the array itself, or a number."""
     if part is x:
         return x
-    if type(part) is Pieces or part.nbytes >= LEAST:
+    if type(part) is Pieces or part.nbytes >= _least():
         return leaf_of(x, part)
     return copied(part)
 
@@ -303,7 +324,7 @@ def _model(inputs: Sequence[Any]) -> Any:
 
 def _lies_well(mesh: DeviceMesh, layout: Layout) -> bool:
     """Whether an array may be large, has dimensions, and every element in one place of a host."""
-    if layout.size * _WIDEST < LEAST or mesh.device_type != "cpu":
+    if layout.size * _WIDEST < _least() or mesh.device_type != "cpu":
         return False
     return bool(layout.shape) and not layout.partials and not layout.ats
 
@@ -339,7 +360,7 @@ def _waits(x: Base) -> bool:
 def _is_fit(x: Base) -> bool:
     """Whether a block is large, of numbers, and in the order in which results are made."""
     block = held(x)
-    if type(block) is not np.ndarray or block.nbytes < LEAST or block.dtype.kind not in KINDS:
+    if type(block) is not np.ndarray or block.nbytes < _least() or block.dtype.kind not in KINDS:
         return False
     flags = block.flags
     return bool(

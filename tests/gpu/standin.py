@@ -20,6 +20,7 @@ texts of its errors.
 
 import contextlib
 import ctypes
+import functools
 import inspect
 import mmap
 import sys
@@ -424,6 +425,18 @@ class _Module(types.ModuleType):
         return call
 
 
+def _fuse(function: Any) -> Any:
+    """A kernel, whose arguments are device arrays and numbers."""
+
+    @functools.wraps(function)
+    def kernel(*args: Any) -> Any:
+        if not all(isinstance(x, (ndarray, np.generic, bool, int, float, complex)) for x in args):
+            raise TypeError("Invalid argument type for fusion")
+        return function(*args)
+
+    return kernel
+
+
 class _Stream:
     ptr = 0
 
@@ -442,6 +455,7 @@ def install() -> types.ModuleType:
     module.ndarray = ndarray
     module.asarray = module.asanyarray = _asarray
     module.array = _array
+    module.fuse = _fuse
     module.asnumpy = lambda x: x.get() if isinstance(x, ndarray) else np.asarray(x)
     cuda = types.ModuleType("cupy.cuda")
     cuda.alloc_pinned_memory = bytearray

@@ -25,7 +25,7 @@ Step = tuple[Callable[..., Any], tuple[int, ...], DType]
 
 def compiled(
     types: Sequence[DType],
-    constants: Sequence[Any],
+    constants: Sequence[complex],
     steps: Sequence[Step],
     places: Mapping[int, int],
     buffers: Sequence[DType],
@@ -70,12 +70,12 @@ def compiled(
     )
 
 
-def _kind(number: Any) -> Any:
+def _kind(number: complex) -> Any:
     """The type of a number, as NumPy asks it: Python's adapt to the arrays."""
-    return type(number) if type(number) in _NUMBERS else number.dtype
+    return type(number) if type(number) in _NUMBERS else np.asarray(number).dtype
 
 
-def _constant(number: Any, dtype: DType) -> Any:
+def _constant(number: complex, dtype: DType) -> Any:
     """An array of one number; None if it does not fit."""
     try:
         return np.array(number, dtype)
@@ -84,7 +84,7 @@ def _constant(number: Any, dtype: DType) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _loop(function: Any, kinds: tuple[Any, ...], dtype: DType) -> Any:
+def _loop(function: Callable[..., Any], kinds: tuple[Any, ...], dtype: DType) -> Any:
     """NumPy's loop of a ufunc and the types of its operands.
 
     None if there is none for these very types, or if it cannot be called without Python.
