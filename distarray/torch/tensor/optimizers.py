@@ -11,7 +11,6 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from distarray.layout import Replicate
-from distarray.torch.tensor.dist_tensor import DistTensor
 from distarray.torch.tensor.distribute import distribute_tensor
 
 __all__ = ["watch"]
@@ -27,16 +26,19 @@ def watch() -> None:
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def _before_step(optimizer: Optimizer, *_: Any) -> None:
-    """Lay out what is plain in a state that has been loaded: that is another object."""
+    """Lay out what is plain in a state that has been loaded: that is another object.
+
+    States of parts are those of :mod:`distarray.torch.parameters`.
+    """
     if vars(optimizer).get(_SEEN) is optimizer.state:
         return
     for parameter, kept in optimizer.state.items():
-        if isinstance(parameter, DistTensor) and isinstance(kept, dict):
+        if hasattr(parameter, "_spec") and isinstance(kept, dict):
             kept.update({name: _laid_out(value, parameter) for name, value in kept.items()})
     setattr(optimizer, _SEEN, optimizer.state)
 
 
-def _laid_out(value: Any, parameter: DistTensor) -> Any:
+def _laid_out(value: Any, parameter: Any) -> Any:
     """A tensor as its parameter lies, if it has its shape, else replicated; numbers stay."""
     plain = type(value) is torch.Tensor and value.ndim > 0
     if not plain:
