@@ -13,7 +13,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PLACE = Path("distarray", "array", "speedups")
-COMPILED = "_ways*.so"
+#: What is compiled for this interpreter; those of others may lie beside it.
+COMPILED = f"_ways{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
 class Speedups(BuildHookInterface):
@@ -23,8 +24,7 @@ class Speedups(BuildHookInterface):
         """Build the module, and say what the wheel is then for."""
         if self.target_name != "wheel":
             return
-        for older in (Path(self.root) / PLACE).glob(COMPILED):
-            older.unlink()
+        (Path(self.root) / PLACE / COMPILED).unlink(missing_ok=True)
         if not is_wanted():
             return
         try:
