@@ -13,7 +13,7 @@
 
 /* Elements of a piece: a few that stay in the first cache, or, for so few steps that memory is what
    they wait for, as many as let it stream (measured: `benchmarks` has the cases named 8M). */
-enum { SHORT = 1024, LONG = 65536, FEW = 3 };
+enum { SHORT = 1024, LONG = 65536, FEW = 2 };
 enum { MOST_OPERANDS = 5, LINE = 64 };
 enum { ERRORS = FE_DIVBYZERO | FE_OVERFLOW | FE_INVALID };
 
