@@ -176,19 +176,33 @@ def _sample(block: Array, count: int) -> Array:
 def _split(work: Array, pivots: Sequence[Any], source: Array | None = None) -> list[Array]:
     """Bring elements into the order of the pivots, by halves: the parts, one after the other.
 
-    The elements come from `source` if it is given; they are counted while they are copied.
+    The elements come from `source` if it is given.
     """
     if not pivots:
         return [work]
-    middle, below = len(pivots) // 2, 0
-    for into, tile in zip(_tiles(work), _tiles(work if source is None else source), strict=True):
-        below += int(np.count_nonzero(tile < pivots[middle]))
-        if source is not None:
-            into[...] = tile
-    if 0 < below < len(work):
-        work.partition(below)
+    middle = len(pivots) // 2
+    if source is not None:
+        below = _halved(source, pivots[middle], work)
+    else:
+        below = sum([int(np.count_nonzero(tile < pivots[middle])) for tile in _tiles(work)])
+        if 0 < below < len(work):
+            work.partition(below)
     lower = _split(work[:below], pivots[:middle])
     return [*lower, *_split(work[below:], pivots[middle + 1 :])]
+
+
+def _halved(source: Array, pivot: Any, into: Array) -> int:
+    """Copy elements below a pivot to the front, all others to the end: how many are below."""
+    low, high = 0, len(into)
+    for tile in _tiles(source):
+        is_below = tile < pivot
+        places = np.flatnonzero(is_below)
+        tile.take(places, out=into[low : low + len(places)], mode="clip")
+        low += len(places)
+        places = np.flatnonzero(np.logical_not(is_below, out=is_below))
+        high -= len(places)
+        tile.take(places, out=into[high : high + len(places)], mode="clip")
+    return low
 
 
 def _exchange_parts(group: Group, parts: Sequence[Array], lengths: Array, into: Array) -> None:
