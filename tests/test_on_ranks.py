@@ -60,8 +60,8 @@ def launch(argv: list[str], ranks: int) -> tuple[int | None, str]:
     """Run the tests of one launch; after LIMIT every rank writes its stacks, and is ended."""
     shared = OPERATIONS if ranks in FOR_OPERATIONS else ["array", "torch"]
     settings = once_more(*(f"tests/{name}" for name in shared), PYTHONFAULTHANDLER="1")
-    # The same examples as on thread ranks, which have drawn many more: what is new is MPI.
     settings["DISTARRAY_SPEEDUPS"] = str(int(ranks != IN_PYTHON))
+    # The same examples as on thread ranks, which have drawn many more: what is new is MPI.
     settings.setdefault("DISTARRAY_TEST_EXAMPLES", str(min(4, 12 // ranks)))
     return run_job(argv, timeout=LIMIT, cwd=ROOT, env=settings, stop=signal.SIGABRT)
 

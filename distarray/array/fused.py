@@ -13,8 +13,9 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from distarray.array import deferred
+from distarray.array.alike import ELEMENTWISE
 from distarray.array.base import Base
-from distarray.array.core import DistArray, wrap
+from distarray.array.core import DistArray
 from distarray.array.operations import SCALARS, acting, result_type
 from distarray.config import config
 from distarray.typing import Args, Array, ArrayLike, Kwargs
@@ -101,8 +102,8 @@ def _on_device(
         kernels[key] = None
         return NotImplemented
     if isinstance(blocks, tuple):
-        return tuple([wrap(block, model.layout, model.mesh) for block in blocks])
-    return blocks if blocks is NotImplemented else wrap(blocks, model.layout, model.mesh)
+        return tuple([model.like(block) for block in blocks])
+    return blocks if blocks is NotImplemented else model.like(blocks)
 
 
 def _is_alike(x: ArrayLike, model: Base) -> bool:
@@ -115,7 +116,7 @@ def _is_alike(x: ArrayLike, model: Base) -> bool:
 
 
 def _kind(x: ArrayLike) -> Any:
-    """What a kernel is made for."""
+    """What tells kernels apart: the type of an argument; of a whole number the number itself."""
     if isinstance(x, Base):
         return x.dtype
     return type(x) if type(x) in _GIVEN else (type(x), x)
@@ -156,7 +157,7 @@ class _NoExpressionError(Exception):
 
 
 def _noted(function: Callable[..., Any], operands: Args, kwargs: Kwargs) -> _Symbol:
-    act: Any = function if _is_elementwise(function) else acting(function)
+    act: Any = function if function in ELEMENTWISE else acting(function)
     samples = [x._sample if isinstance(x, _Symbol) else x for x in operands]
     known = all(isinstance(x, np.ndarray) or type(x) in SCALARS for x in samples)
     whole = any(isinstance(x, np.ndarray) for x in samples)
@@ -166,11 +167,6 @@ def _noted(function: Callable[..., Any], operands: Args, kwargs: Kwargs) -> _Sym
     if dtype is None:
         raise _NoExpressionError
     return _Symbol(np.empty(0, dtype), (function, *operands))
-
-
-def _is_elementwise(function: Callable[..., Any]) -> bool:
-    """Whether a function is a ufunc with one result; those that NumPy has faults in, too."""
-    return isinstance(function, np.ufunc) and (function.nout, function.signature) == (1, None)
 
 
 def _kernel(function: Callable[..., Any], args: Args) -> Any:
@@ -200,7 +196,7 @@ def _kernel(function: Callable[..., Any], args: Args) -> Any:
 
 
 def _symbol(x: ArrayLike) -> Any:
-    """What stands for an argument."""
+    """An argument as the function is given it to note what it does; whole numbers stay."""
     if isinstance(x, Base):
         return _Symbol(np.empty(0, x.dtype))
     return _Symbol(cast(complex, x)) if type(x) in _GIVEN else x

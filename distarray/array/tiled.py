@@ -83,7 +83,6 @@ class Tiles:
             self.shape = (prod(self.shape),)
             target = None if target is None else target.reshape(-1)
         self._arrays, self._target, self._last = arrays, target, first + step
-        self._memory = [_borrowed(dtype, self._size) for dtype in buffers]
         self._type = steps[step].dtype
         self._values: list[Any] = [None] * (first + len(steps)) + [*reversed(constants)]
         self._calls = [(step.function, step.operands, first + n) for n, step in enumerate(steps)]
@@ -97,6 +96,8 @@ class Tiles:
         self._compiled = compiled(types, constants, steps, inner, buffers) if apart else None
         if self._compiled is not None:
             self._places = seen
+        used = set(self._places.values())
+        self._memory = {place: _borrowed(buffers[place], self._size) for place in used}
 
     def run(self) -> None:
         """Run the steps on all tiles; one step alone gains nothing by them."""
@@ -166,7 +167,7 @@ class Tiles:
 
     def finished(self) -> list[tuple[int, str]]:
         """The floating-point errors of the steps, in order, in NumPy's words."""
-        _kept.extend(self._memory[: max(0, _MOST_KEPT - len(_kept))])
+        _kept.extend([*self._memory.values()][: max(0, _MOST_KEPT - len(_kept))])
         return sorted([(target - self._first, kind) for target, kind in self._notes.found])
 
     def _run(self, key: tuple[Any, ...], extents: Shape) -> None:

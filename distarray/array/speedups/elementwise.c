@@ -89,13 +89,20 @@ of_one(PyObject *ufunc, PyObject *x, int whole)
     return of_blocks(ufunc, x, NULL, x);
 }
 
+/* The result of an operator of two operands. */
+static PyObject *
+of_operator(ARGUMENTS)
+{
+    if (PyVectorcall_NARGS(nargsf) != 2 || names != NULL || !is_usual()) {
+        return NULL;
+    }
+    return of_two(way->numpys, args[0], args[1], 0);
+}
+
 PyObject *
 binary(ARGUMENTS)
 {
-    PyObject *found = NULL;
-    if (PyVectorcall_NARGS(nargsf) == 2 && names == NULL && is_usual()) {
-        found = of_two(way->numpys, args[0], args[1], 0);
-    }
+    PyObject *found = of_operator(way, args, nargsf, names);
     return FOUND_OR_IN_PYTHON(found);
 }
 
@@ -103,12 +110,9 @@ binary(ARGUMENTS)
 PyObject *
 equality(ARGUMENTS)
 {
-    PyObject *found = NULL;
-    if (PyVectorcall_NARGS(nargsf) == 2 && names == NULL && is_usual()) {
-        found = of_two(way->numpys, args[0], args[1], 0);
-        if (found == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
-            PyErr_Clear();
-        }
+    PyObject *found = of_operator(way, args, nargsf, names);
+    if (found == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear();
     }
     return FOUND_OR_IN_PYTHON(found);
 }
@@ -158,16 +162,6 @@ power(ARGUMENTS)
         }
     }
     return FOUND_OR_IN_PYTHON(found);
-}
-
-/* The operand of an operator in place as NumPy takes it beside a whole block. */
-static PyObject *
-beside(PyObject *x, PyObject *other)
-{
-    if (IS_ARRAY(other)) {
-        return MESH(other) == MESH(x) && IS_WHOLE(LAYOUT(other)) ? BLOCK(other) : NULL;
-    }
-    return is_number(other) ? other : NULL;
 }
 
 PyObject *

@@ -176,14 +176,20 @@ answer(PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject *na
     return result;
 }
 
+/* The result of a method of an array. */
+static PyObject *
+of_method(Way *way, PyObject *const *args, Py_ssize_t count, PyObject *names, int whole)
+{
+    if (count == 0 || Py_TYPE(args[0]) != known.array || !is_unwatched()) {
+        return NULL;
+    }
+    return answer(way->numpys, args, count, names, whole);
+}
+
 PyObject *
 method(ARGUMENTS)
 {
-    PyObject *found = NULL;
-    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
-    if (count > 0 && Py_TYPE(args[0]) == known.array && is_unwatched()) {
-        found = answer(way->numpys, args, count, names, 0);
-    }
+    PyObject *found = of_method(way, args, PyVectorcall_NARGS(nargsf), names, 0);
     return FOUND_OR_IN_PYTHON(found);
 }
 
@@ -191,11 +197,8 @@ method(ARGUMENTS)
 PyObject *
 number(ARGUMENTS)
 {
-    PyObject *found = NULL;
     Py_ssize_t count = PyVectorcall_NARGS(nargsf);
-    if (count > 0 && Py_TYPE(args[0]) == known.array && is_unwatched()) {
-        found = answer(way->numpys, args, count, names, count == 1 && names == NULL);
-    }
+    PyObject *found = of_method(way, args, count, names, count == 1 && names == NULL);
     return FOUND_OR_IN_PYTHON(found);
 }
 

@@ -38,10 +38,7 @@ get_item(ARGUMENTS)
 static PyObject *
 to_be_copied(PyObject *value, PyObject *x)
 {
-    if (IS_ARRAY(value)) {
-        return MESH(value) == MESH(x) && IS_WHOLE(LAYOUT(value)) ? BLOCK(value) : NULL;
-    }
-    return is_number(value) || PyArray_CheckExact(value) ? value : NULL;
+    return PyArray_CheckExact(value) ? value : beside(x, value);
 }
 
 PyObject *

@@ -78,6 +78,16 @@ whole_block(PyObject *x)
     return PyArray_CheckExact(BLOCK(x)) ? (PyArrayObject *)BLOCK(x) : NULL;
 }
 
+/* An operand as NumPy takes it beside a whole block: a number, or the block of a whole array. */
+PyObject *
+beside(PyObject *x, PyObject *other)
+{
+    if (IS_ARRAY(other)) {
+        return MESH(other) == MESH(x) && IS_WHOLE(LAYOUT(other)) ? BLOCK(other) : NULL;
+    }
+    return is_number(other) ? other : NULL;
+}
+
 /* Whether elements are records, Python objects or texts of any length: no scalars of NumPy's. */
 int
 is_special(PyArrayObject *block)
@@ -123,10 +133,7 @@ small_layout(PyObject *layout, PyArrayObject *block)
     if (shape == NULL) {
         return NULL;
     }
-    PyObject *found = Py_XNewRef(PyDict_GetItemWithError(replicas, shape));
-    if (found == NULL && !PyErr_Occurred()) {
-        found = PyObject_GetItem(replicas, shape); /* makes what is missing */
-    }
+    PyObject *found = PyObject_GetItem(replicas, shape); /* makes what is missing */
     Py_DECREF(shape);
     return found;
 }

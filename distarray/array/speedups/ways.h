@@ -79,6 +79,7 @@ int has_type_in(PyObject *value, PyObject *types);
 int is_number(PyObject *value);
 int is_basic(PyObject *key);
 PyArrayObject *whole_block(PyObject *x);
+PyObject *beside(PyObject *x, PyObject *other);
 int is_special(PyArrayObject *block);
 int is_large(PyObject *layout);
 PyObject *wrapped(PyObject *block, PyObject *layout, PyObject *mesh);
