@@ -39,8 +39,8 @@ class Speedups(BuildHookInterface):
 
 def is_wanted() -> bool:
     """Whether the environment allows it, and the interpreter has the lock that the module needs."""
-    off = os.environ.get("DISTARRAY_SPEEDUPS", "1").strip().lower() in ("0", "false", "no", "off")
-    return not off and not sysconfig.get_config_var("Py_GIL_DISABLED")
+    on = os.environ.get("DISTARRAY_SPEEDUPS", "1").strip().lower() in ("1", "true", "yes", "on")
+    return on and not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 
 def build(root: Path) -> None:

@@ -202,31 +202,47 @@ number(ARGUMENTS)
     return FOUND_OR_IN_PYTHON(found);
 }
 
+/* Whether vectors or matrices can be multiplied, and give few elements. */
+static int
+are_multiplied(PyArrayObject *a, PyArrayObject *b)
+{
+    int m = PyArray_NDIM(a), n = PyArray_NDIM(b);
+    if (m < 1 || m > 2 || n < 1 || n > 2 || PyArray_DIM(a, m - 1) != PyArray_DIM(b, 0)) {
+        return 0;
+    }
+    npy_intp rows = m == 2 ? PyArray_DIM(a, 0) : 1, columns = n == 2 ? PyArray_DIM(b, 1) : 1;
+    return rows * columns <= known.most;
+}
+
+static PyObject *
+product_of(PyObject *matmul, PyObject *const *args)
+{
+    PyArrayObject *a = whole_block(args[0]), *b = whole_block(args[1]);
+    Limits limits;
+    if (a == NULL || b == NULL || MESH(args[0]) != MESH(args[1]) || !are_multiplied(a, b) ||
+        !limits_in_force(&limits)) {
+        return NULL;
+    }
+    PyObject *found = NULL;
+    if (small_block(args[0], &limits, 0) != NULL && small_block(args[1], &limits, 0) != NULL) {
+        Call call = {.args = args, .total = 2, .model = args[0]};
+        call.given[0] = Py_NewRef(a), call.given[1] = Py_NewRef(b);
+        found = PyObject_Vectorcall(matmul, call.given, 2, NULL);
+        found = handed_out(found, &call, &limits);
+        Py_DECREF(call.given[1]);
+        Py_DECREF(call.given[0]);
+    }
+    Py_DECREF(limits.tuple);
+    return found;
+}
+
 /* The operator @ of vectors and matrices whose product is small. */
 PyObject *
 product(ARGUMENTS)
 {
     PyObject *found = NULL;
     if (PyVectorcall_NARGS(nargsf) == 2 && names == NULL && is_unwatched()) {
-        PyArrayObject *a = whole_block(args[0]), *b = whole_block(args[1]);
-        Limits limits;
-        if (a != NULL && b != NULL && MESH(args[0]) == MESH(args[1]) && PyArray_NDIM(a) > 0 &&
-            PyArray_NDIM(a) < 3 && PyArray_NDIM(b) > 0 && PyArray_NDIM(b) < 3 &&
-            PyArray_DIM(a, PyArray_NDIM(a) - 1) == PyArray_DIM(b, 0) && limits_in_force(&limits)) {
-            npy_intp rows = PyArray_NDIM(a) == 2 ? PyArray_DIM(a, 0) : 1;
-            npy_intp columns = PyArray_NDIM(b) == 2 ? PyArray_DIM(b, 1) : 1;
-            Call call = {.args = args, .total = 2, .model = args[0]};
-            if (rows * columns <= known.most && small_block(args[0], &limits, 0) != NULL &&
-                small_block(args[1], &limits, 0) != NULL) {
-                PyObject *given[] = {Py_NewRef(a), Py_NewRef(b)};
-                call.given[0] = given[0], call.given[1] = given[1];
-                found = PyObject_Vectorcall(way->numpys, given, 2, NULL);
-                found = handed_out(found, &call, &limits);
-                Py_DECREF(given[1]);
-                Py_DECREF(given[0]);
-            }
-            Py_DECREF(limits.tuple);
-        }
+        found = product_of(way->numpys, args);
     }
     return FOUND_OR_IN_PYTHON(found);
 }
