@@ -17,10 +17,11 @@ SCALARS = frozenset(
     {int, float, complex, bool, np.bool_, np.complex64, np.complex128}
     | {np.dtype(code).type for code in np.typecodes["AllInteger"] + "efd"}
 )
-#: NumPy's own ufuncs that give one element for each; not powers, of which some are refused.
+#: NumPy's own ufuncs that give one element for each; not powers, of which some are refused, and
+#: not those that CuPy lacks.
 ELEMENTWISE = frozenset(
     [f for f in vars(np).values() if isinstance(f, np.ufunc) and (f.signature, f.nout) == (None, 1)]
-) - {np.power}
+) - {np.power, np.spacing, np.isnat}
 
 
 def call_at_once(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
@@ -41,6 +42,16 @@ def call_at_once(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
     layout = x.layout
     if not layout.is_whole or ufunc not in ELEMENTWISE or error_state() is not usual[0]:
         return ufunc_at_once(ufunc, inputs)
+    try:
+        return _of_whole(ufunc, x, inputs)
+    except TypeError:
+        if isinstance(x.block, np.ndarray):
+            raise
+        return NotImplemented  # CuPy has no loop for these types: the long way finds NumPy's
+
+
+def _of_whole(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
+    layout = x.layout
     if len(inputs) == 1:
         return x.computed(ufunc(x.block))
     first, second = inputs

@@ -15,7 +15,7 @@ import numpy as np
 from distarray.array import faults
 from distarray.array.base import sequence_like
 from distarray.comm import devices
-from distarray.typing import Array, DTypeLike
+from distarray.typing import Array, DTypeLike, Shape
 
 if TYPE_CHECKING:
     from distarray.array.core import DistArray
@@ -30,6 +30,7 @@ __all__ = [
     "contiguous",
     "delete",
     "insert",
+    "made_like",
     "on_host",
     "make_read_only",
     "refuse_read_only",
@@ -67,6 +68,19 @@ def make_read_only(block: Array) -> None:
     """Forbid writing to a block; CuPy has no read-only memory."""
     if isinstance(block, np.ndarray):
         block.flags.writeable = False
+
+
+def made_like(
+    xp: ModuleType, function: str, model: Array, dtype: DTypeLike, order: str, shape: Shape
+) -> Array:
+    """``xp.empty_like`` or another of its kind, which never makes a subclass."""
+    make = getattr(xp, function)
+    made: Array
+    if xp is np and not devices.on_device(model):
+        made = make(model, dtype, order, False, shape)
+    else:  # CuPy refuses `subok`, and takes an empty shape for none
+        made = make(model, dtype, order, shape=shape or (1,)).reshape(shape)
+    return made
 
 
 def as_array(block: Array) -> Array:
@@ -246,19 +260,23 @@ class Adapted:
         """``function(*inputs, out=out, where=where, **keywords)``."""
         keywords.pop("order", None)
         keywords.pop("subok", None)
-        if out is None and where is True:
-            return self._call(*inputs, **keywords)
-        if self._known and not isinstance(out, tuple):
-            masked = {} if where is True else {"where": where}
-            return self._call(*inputs, out=out, **masked, **keywords)
+        if where is True and (out is None or (self._known and not isinstance(out, tuple))):
+            return self._called(*inputs, **(keywords if out is None else {"out": out, **keywords}))
         found = []
-        value = self._call(*inputs, **keywords)
+        value = self._called(*inputs, **keywords)
         for target, part in zip(_listed(out), _listed(value), strict=True):
             if target is not None:
                 casting = keywords.get("casting", "same_kind")
                 np.copyto(target, part, casting, **({} if where is True else {"where": where}))
             found.append(part if target is None else target)
         return tuple(found) if isinstance(out, tuple) else found[0]
+
+    def _called(self, *inputs: Any, **keywords: Any) -> Any:
+        try:
+            return self._call(*inputs, **keywords)
+        except (TypeError, NotImplementedError):
+            # CuPy takes no such arguments. NumPy takes them, or raises what is to be raised.
+            return on_host(self._call, *inputs, **keywords)
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

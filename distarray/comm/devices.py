@@ -135,6 +135,8 @@ def write_back(host: Array, view: Array) -> None:
         staged = module_of(view).empty(view.shape, view.dtype)
         staged.set(host)
         view[...] = staged
+    # Pinned memory is read after the call, and may by then hold another message.
+    module_of(view).cuda.get_current_stream().synchronize()
     transfers.to_device += 1
     transfers.bytes += host.nbytes
 

@@ -125,10 +125,10 @@ def share_of_cores(comm: "MPI.Intracomm") -> int:
     from mpi4py import MPI
 
     global _node_rank, _node_size
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    node, mine = comm.Split_type(MPI.COMM_TYPE_SHARED), _allowed_cores()
     _node_rank = max(_node_rank, node.Get_rank())
     try:
-        masks = node.allgather(_allowed_cores())
+        masks = node.allgather(mine)
     finally:
         node.Free()
     _node_size = max(_node_size, len(masks))
@@ -136,7 +136,7 @@ def share_of_cores(comm: "MPI.Intracomm") -> int:
     for mask in masks:
         for core in mask:
             users[core] = users.get(core, 0) + 1
-    return max(1, int(sum(1 / users[core] for core in _allowed_cores())))
+    return max(1, int(sum(1 / users[core] for core in mine)))
 
 
 def _allowed_cores() -> tuple[int, ...]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from distarray.array import faults
 from distarray.array.pieces import Part, Pieces, cells_of, whole_box
-from distarray.array.portable import Adapted
+from distarray.array.portable import Adapted, made_like
 from distarray.typing import Array, DType, Shape
 
 __all__ = ["Call", "evaluate"]
@@ -70,7 +70,8 @@ def _allocated(call: Call) -> list[Array]:
     """Blocks for the results, on the device that the operands are on."""
     samples = [part[0][1] if isinstance(part, Pieces) else part for part in call.operands]
     like: Any = next(sample for sample in samples if hasattr(sample, "dtype"))
-    return [np.empty_like(like, dtype, "C", False, call.shape) for dtype in call.dtypes or []]
+    dtypes = call.dtypes or []
+    return [made_like(np, "empty_like", like, dtype, "C", call.shape) for dtype in dtypes]
 
 
 def _by_cells(call: Call) -> Any:

@@ -403,7 +403,10 @@ def reduced(
         value = _NAMED[ufunc](block, axis=axes, keepdims=keepdims, **named)
     else:
         value = ufunc_method(ufunc, "reduce", block, axes, dtype, None, keepdims)
-    return value if initial is NoValue else ufunc(value, initial)
+    value = value if dtype is None else value.astype(dtype, copy=False)  # not all take `dtype`
+    if initial is NoValue:
+        return value
+    return ufunc(value, np.asarray(initial).astype(value.dtype)[()])  # as NumPy converts it
 
 
 def finish(

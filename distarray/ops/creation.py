@@ -27,6 +27,7 @@ from distarray.array.placing import (
     plain,
     unfolded,
 )
+from distarray.array.portable import made_like
 from distarray.array.small import bounded
 from distarray.comm import DeviceMesh
 from distarray.layout import Fold, Layout
@@ -237,7 +238,7 @@ def empty_like(
     """
     layout, mesh, model = _alike(prototype, shape, device, mesh, placements, dtype)
     local = layout.local_shape(mesh.coords)
-    return wrap(mesh.xp.empty_like(model, dtype, order, False, local), layout, mesh)
+    return wrap(made_like(mesh.xp, "empty_like", model, dtype, order, local), layout, mesh)
 
 
 @creates(
@@ -267,7 +268,7 @@ def zeros_like(
     """
     layout, mesh, model = _alike(a, shape, device, mesh, placements, dtype)
     local = layout.local_shape(mesh.coords)
-    return wrap(mesh.xp.zeros_like(model, dtype, order, False, local), layout, mesh)
+    return wrap(made_like(mesh.xp, "zeros_like", model, dtype, order, local), layout, mesh)
 
 
 @creates(
@@ -297,7 +298,7 @@ def ones_like(
     """
     layout, mesh, model = _alike(a, shape, device, mesh, placements, dtype)
     local = layout.local_shape(mesh.coords)
-    return wrap(mesh.xp.ones_like(model, dtype, order, False, local), layout, mesh)
+    return wrap(made_like(mesh.xp, "ones_like", model, dtype, order, local), layout, mesh)
 
 
 @creates(np.full_like, small=bounded(np.full_like, _of_other_shape), keeps=True)
@@ -321,7 +322,7 @@ def full_like(
     """
     layout, mesh, model = _alike(a, shape, device, mesh, placements, dtype)
     local = layout.local_shape(mesh.coords)
-    result = wrap(mesh.xp.empty_like(model, dtype, order, False, local), layout, mesh)
+    result = wrap(made_like(mesh.xp, "empty_like", model, dtype, order, local), layout, mesh)
     call(np.copyto, result, plain(fill_value), "unsafe")
     return result
 

@@ -17,6 +17,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from distarray.array import DistArray, Objects, as_distarray, implements, movement, wrap
 from distarray.array.portable import contiguous
 from distarray.array.probes import tiny
+from distarray.comm import devices
 from distarray.engines.folds import fold_with
 from distarray.engines.reducing import NoValue, write
 from distarray.layout import Layout
@@ -106,7 +107,7 @@ def _search(
         _check_out(function, plan, out)
     mesh = x.mesh
     if out is None and not plan.mesh_dims and x.block.size and mesh.coords is not None:
-        found = function(x.block, axis, keepdims=keepdims)  # every slice is on one rank
+        found = _first(function, x.block, axis, keepdims)  # every slice is on one rank
         return wrap(found if plan.layout.shape else mesh.scalar(found), plan.layout, mesh)
     shape = plan.layout.local_shape(mesh.coords)
     if mesh.coords is None:
@@ -151,15 +152,27 @@ def _local(
     if not block.size:
         return mesh.xp.zeros(shape, x.dtype), mesh.xp.full(shape, _NOWHERE, _INDEX)
     if axis is None or not x.ndim:
-        at = np.unravel_index(int(function(block)), block.shape)
+        at = np.unravel_index(int(_first(function, block)), block.shape)
         value = block[tuple([slice(i, i + 1) for i in at])]
         index = 0
         for i, start, extent in zip(at, starts, layout.shape, strict=True):
             index = index * extent + int(i) + start
         return value.reshape(shape), mesh.xp.full(shape, index, _INDEX)
-    index = function(block, axis=axis, keepdims=True)
+    index = _first(function, block, axis, True)
     value = np.take_along_axis(block, index, axis) if plan.mesh_dims else index
     return value, index + starts[axis]
+
+
+def _first(
+    function: Callable[..., Any], block: Array, axis: int | None = None, keepdims: bool = False
+) -> Any:
+    """The function of a block; CuPy's would take any of several NaN, and NumPy's the first."""
+    found = function(block, axis, keepdims=keepdims)
+    if not devices.on_device(block) or block.dtype.kind not in "fc":
+        return found
+    is_nan = np.isnan(block)
+    first = np.argmax(is_nan, axis, keepdims=keepdims)
+    return np.where(np.any(is_nan, axis, keepdims=keepdims), first, found)
 
 
 def _records(value: Array, index: Array) -> Array:
@@ -181,6 +194,6 @@ def _pick(function: Callable[..., Any], dtype: np.dtype[Any], rows: Array) -> Ar
     index, value = index[order, columns], value[order, columns]
     # A rank without elements sorts last. It gets the value of the first one, which wins a tie.
     value = np.where(index == _NOWHERE, value[:1], value)
-    best = function(value, axis=0)
+    best = _first(function, value, 0)
     picked: Array = index[best, columns]
     return picked

@@ -270,7 +270,7 @@ def _linspace(end: ArrayLike, row: DistArray, width: int, axis: int) -> Any:
     )
     if row.layout.is_replicated or not width:
         return block
-    here = bool((step == 0).any())
+    here = bool(np.any(step == 0))
     if bool(row.mesh.group.allreduce(np.array(here), Fold.ANY, "steps of zero")) and not here:
         more = xp.append(stop.ravel(), xp.asarray(end, stop.dtype))
         flat = xp.linspace(end, more, width, endpoint=False, dtype=row.dtype)[:, :-1]

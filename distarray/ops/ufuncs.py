@@ -172,7 +172,12 @@ def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
     blocks, layout, mesh = found
     if layout.partials or len(blocks) != ufunc.nin or _lacks(mesh, ufunc):
         return None
-    value = ufunc(*blocks)
+    try:
+        value = ufunc(*blocks)
+    except TypeError:
+        if mesh.device_type == "cpu":
+            raise
+        return None  # CuPy has no loop for these types
     if ufunc.nout == 1:
         return wrap(value if layout.shape else single(value, layout, mesh), layout, mesh)
     return tuple([wrap(v if layout.shape else mesh.scalar(v), layout, mesh) for v in value])

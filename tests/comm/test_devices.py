@@ -1,7 +1,10 @@
 """GPU buffers, on a stand-in that has memory of its own and refuses to be read by the host."""
 
 import sys
+import threading
 import types
+import weakref
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -34,6 +37,7 @@ class DeviceArray:
 
     def __setitem__(self, key, value):
         assert isinstance(value, DeviceArray), "a host array was assigned without set()"
+        Stream().synchronize()
         self._data[key] = value._data
 
     def __array__(self, *args, **kwargs):
@@ -46,6 +50,7 @@ class DeviceArray:
     def get(self, out=None):
         assert self._data.flags.c_contiguous
         assert out.shape == self.shape
+        Stream().synchronize()
         out[...] = self._data
         return out
 
@@ -53,7 +58,20 @@ class DeviceArray:
         assert type(host) is np.ndarray
         assert self._data.flags.c_contiguous
         assert host.shape == self.shape
-        self._data[...] = host
+        Stream.begun.append((self._data, weakref.ref(host)))
+
+
+class Stream:
+    """Copies from pinned memory are done later, in order: garbage if the memory is free by then."""
+
+    begun: ClassVar[list] = []
+    lock = threading.Lock()
+
+    def synchronize(self):
+        with self.lock:
+            while self.begun:
+                target, host = self.begun.pop(0)
+                target[...] = 66 if host() is None else host()
 
 
 class PinnedMemory(bytearray):
@@ -67,7 +85,7 @@ def gpu(monkeypatch):
     module.empty = lambda shape, dtype: DeviceArray(np.full(shape, 77).astype(dtype))
     module.ascontiguousarray = lambda a: DeviceArray(np.array(a._data, order="C"))
     module.asarray = lambda a: DeviceArray(np.array(a))
-    module.cuda = types.SimpleNamespace(alloc_pinned_memory=PinnedMemory)
+    module.cuda = types.SimpleNamespace(alloc_pinned_memory=PinnedMemory, get_current_stream=Stream)
     monkeypatch.setitem(sys.modules, "gpu_stand_in", module)
     monkeypatch.setattr(DeviceArray, "__module__", "gpu_stand_in")
     with config.override(gpu_messages="host"):
@@ -76,6 +94,7 @@ def gpu(monkeypatch):
 
 def host(array):
     assert type(array) is DeviceArray
+    Stream().synchronize()
     return array._data
 
 

@@ -48,14 +48,14 @@ _SCALARS = (bool, int, float, complex, np.generic, str, bytes, type(None), type(
 
 
 _DTYPES = frozenset("?bBhHiIlLqQefdFD")
-_UFUNC_KEYWORDS = frozenset({"out", "where", "dtype", "casting"})
+_UFUNC_KEYWORDS = frozenset({"out", "dtype", "casting"})
 _METHOD_KEYWORDS = {
     "__call__": _UFUNC_KEYWORDS,
     "reduce": frozenset({"axis", "dtype", "out", "keepdims"}),
     "accumulate": frozenset({"axis", "dtype", "out"}),
     "reduceat": frozenset({"axis", "dtype", "out"}),
     "outer": _UFUNC_KEYWORDS,
-    "at": frozenset(),
+    "at": _UFUNC_KEYWORDS,
 }
 #: The ufuncs of which CuPy has a method.
 _METHODS_OF = {
@@ -147,6 +147,44 @@ def _outside(value: Any) -> Any:
         items = [_outside(item) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
+
+
+def _computed(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function's result, where CuPy's is another than NumPy's: its refusals and its ties."""
+    if kwargs.get("subok") is not None or (name.endswith("_like") and len(args) > 3):
+        raise TypeError("subok is not supported yet")
+    if name == "searchsorted" and isinstance(args[1], (list, tuple)):
+        raise NotImplementedError("Only python scalars or ndarrays are supported for v")
+    if name == "choose" and isinstance(args[1], (list, tuple)):
+        raise AttributeError("object has no attribute 'shape'")
+    if name == "unravel_index" and np.any((args[0] < 0) | (args[0] >= np.prod(args[1]))):
+        raise ValueError("invalid entry in index array")
+    if name in ("argmax", "argmin") and args[0].dtype.kind in "fc" and np.isnan(args[0]).any():
+        return _any_nan(function, *args, **kwargs)
+    result = function(*args, **kwargs)
+    return tuple(result) if name.startswith("linalg.") and isinstance(result, tuple) else result
+
+
+def _any_nan(function: Any, a: np.ndarray, axis: Any = None, **kwargs: Any) -> Any:
+    """The place of a NaN, if there are any: of several, CuPy gives any."""
+    kwargs = {key: value for key, value in kwargs.items() if value is not None}
+    lined, along = (a.reshape(-1), 0) if axis is None else (a, axis)
+    last = lined.shape[along] - 1 - np.argmax(np.isnan(np.flip(lined, along)), along, keepdims=True)
+    has = np.isnan(lined).any(along, keepdims=True)
+    found = function(a, axis, **kwargs)
+    shape = np.shape(found)
+    return np.where(has.reshape(shape), last.reshape(shape), found)
+
+
+def _fill(memory: np.ndarray, key: Any, value: Any) -> None:
+    """An assignment; of several values for one place CuPy leaves any, here the first."""
+    parts = key if isinstance(key, tuple) else (key,)
+    if not any(isinstance(part, (np.ndarray, list)) for part in parts) or np.ndim(value) == 0:
+        memory[key] = value
+        return
+    places = np.arange(memory.size).reshape(memory.shape)[key]
+    values = np.broadcast_to(value, places.shape).reshape(-1)[::-1].astype(memory.dtype)
+    memory[np.unravel_index(places.reshape(-1)[::-1], memory.shape)] = values
 
 
 class _Pointer:
@@ -268,9 +306,13 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         wrong = kwargs.keys() - _METHOD_KEYWORDS[method]
         if wrong:
             raise TypeError(f"Wrong arguments {wrong} of cupy.{ufunc.__name__}.{method}")
+        if method == "at":
+            return NotImplemented
         if method in _METHODS_OF and ufunc.__name__ not in _METHODS_OF[method]:
             raise NotImplementedError(f"`cupy_{ufunc.__name__}.{method}` is not supported yet")
         inside = _inside(inputs, ufunc.__name__)
+        if ufunc.__name__.startswith("logical") and any(map(np.iscomplexobj, inside)):
+            raise TypeError(f"Wrong type of arguments for cupy_{ufunc.__name__}")
         result = getattr(ufunc, method)(*inside, **_inside(kwargs, ufunc.__name__))
         if out is not None:
             return out[0] if len(out) == 1 else out
@@ -284,7 +326,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         _checked(name, args, kwargs)
         if name in ("array", "asarray"):  # with like=, the way from host to device
             return _asarray(*args, **kwargs)
-        result = func(*_inside(args, name), **_inside(kwargs, name))
+        result = _computed(func, name, _inside(args, name), _inside(kwargs, name))
         out = kwargs.get("out")
         if out is not None:
             return out
@@ -296,7 +338,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, (list, tuple)):
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
-        self._memory[_key(key)] = _inside(value, "an assignment to a device array")
+        _fill(self._memory, _key(key), _inside(value, "an assignment to a device array"))
 
     def astype(
         self,
@@ -372,8 +414,9 @@ def _forward(name: str) -> Any:
     def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
         if name in like_functions:
             _checked(name, (self, *args), kwargs)
-        bound = getattr(self._memory, name)
-        return _outside(bound(*_inside(args, name), **_inside(kwargs, name)))
+        bound = getattr(np.ndarray, name)
+        inside = (self._memory, *_inside(args, name))
+        return _outside(_computed(bound, name, inside, _inside(kwargs, name)))
 
     method.__name__ = name
     return method
@@ -419,7 +462,7 @@ class _Module(types.ModuleType):
 
         def call(*args: Any, **kwargs: Any) -> Any:
             _checked(name, args, kwargs)
-            inside = function(*_inside(args, name), **_inside(kwargs, name))
+            inside = _computed(function, name, _inside(args, name), _inside(kwargs, name))
             return _outside(inside) if kwargs.get("out") is None else kwargs["out"]
 
         return call

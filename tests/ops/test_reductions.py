@@ -337,8 +337,10 @@ def test_warnings_are_numpys(world, ranks):
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 call(x)
-            said, heard = ([str(w.message).rstrip(".") for w in ws] for ws in (wanted, caught))
-            assert {*said} <= {*heard}
+            said, heard = ({str(w.message).rstrip(".") for w in ws} for ws in (wanted, caught))
+            if x.mesh.device_type != "cpu":  # a GPU says nothing of what it computes
+                said = {text for text in said if "encountered in" not in text}
+            assert said <= heard
 
         world.run(ranks, alone)
 

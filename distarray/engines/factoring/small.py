@@ -21,6 +21,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.linalg import _linalg
 
 from distarray.array import (
     DistArray,
@@ -73,6 +74,13 @@ _ON_DEVICE: dict[str, tuple[str, ...]] = {
     "qr": ("mode",),
     "slogdet": (),
     "svd": ("full_matrices", "compute_uv"),
+}
+#: What NumPy calls their results, which are plain tuples in CuPy.
+_NAMED: dict[str, Any] = {
+    "eigh": _linalg.EighResult,
+    "qr": _linalg.QRResult,
+    "slogdet": _linalg.SlogdetResult,
+    "svd": _linalg.SVDResult,
 }
 
 
@@ -199,10 +207,15 @@ def call_linalg(function: Callable[..., Any], *blocks: Array) -> Any:
     keywords = getattr(function, "keywords", {})  # of a partial
     if name not in _ON_DEVICE or not set(keywords) <= set(_ON_DEVICE[name]):
         return on_host(function, *blocks)
+    if not all(bool(np.isfinite(block).all()) for block in blocks):
+        return on_host(function, *blocks)  # cuSOLVER loses NaN
     # CuPy ignores cuSOLVER's report of a singular matrix unless it is told to raise.
     extras = sys.modules.get("cupyx")
     with nullcontext() if extras is None else extras.errstate(linalg="raise"):
-        return function(*blocks)
+        result = function(*blocks)
+    if type(result) is tuple and name in _NAMED and keywords.get("mode") != "raw":
+        return _NAMED[name](*result)
+    return result
 
 
 def _whole(x: DistArray) -> Array:

@@ -11,7 +11,7 @@ from math import prod
 
 import numpy as np
 
-from distarray.array.portable import as_array, contiguous, repeated
+from distarray.array.portable import as_array, beside, contiguous, made_like, repeated
 from distarray.comm import DeviceMesh
 from distarray.engines.indexing.gather import segments, swap
 from distarray.layout import Cut, Fold
@@ -85,7 +85,8 @@ class Packing:
         self._positions = positions
         bounds = [self.cut.interval(part) for part in range(self.cut.parts)]
         # Positions ascend in C order of the block, so each rank gets one stretch.
-        stops = np.searchsorted(positions, [stop for _, stop in bounds])
+        last = beside(np.array([stop for _, stop in bounds]), positions)
+        stops = np.searchsorted(positions, last)
         self._sent = np.diff(stops, prepend=0).tolist()
         kind = np.int32 if count <= np.iinfo(np.int32).max else np.int64
         parts = segments(positions.astype(kind), self._sent)
@@ -121,7 +122,7 @@ class Packing:
         """The parts that the ranks send to this one, one after the other."""
         rank, part = self._group.rank, parts[self._group.rank]
         shape = (sum(counts), *part.shape[1:])
-        landing = np.empty_like(part, order="C", shape=shape, subok=False)
+        landing = made_like(np, "empty_like", part, None, "C", shape)
         segments(landing, counts)[rank][...] = part
         swap(self._group, parts, landing, counts)
         return landing

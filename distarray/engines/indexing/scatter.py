@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.comm import devices
 from distarray.engines.indexing.gather import (
     grouped_by_others,
     named_rows,
@@ -21,6 +22,7 @@ from distarray.engines.indexing.gather import (
 )
 from distarray.engines.indexing.located import Located, flattened
 from distarray.engines.indexing.owners import Rows
+from distarray.engines.indexing.repeats import last_of_each
 from distarray.engines.indexing.values import Values
 from distarray.layout import Cut, Layout
 from distarray.typing import Array
@@ -32,7 +34,9 @@ Apply = Callable[[Array, tuple[Any, ...], Array | None], None]
 
 
 def assign(block: Array, key: tuple[Any, ...], values: Array | None) -> None:
-    """Plain assignment."""
+    """Plain assignment; of the values for one place the last stays, in C order."""
+    if devices.on_device(block) and key and values is not None:
+        key, values = last_of_each(block, key, values)
     block[key] = values
 
 

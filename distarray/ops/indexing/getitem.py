@@ -25,7 +25,7 @@ from distarray.array.portable import refuse_read_only
 from distarray.array.registry import Row
 from distarray.array.small import bounded, writer
 from distarray.comm import own_mesh
-from distarray.engines.indexing import masks
+from distarray.engines.indexing import masks, repeats
 from distarray.engines.indexing.advanced_keys import AdvancedKey, advanced_key, index_shape
 from distarray.engines.indexing.gather import fetch
 from distarray.engines.indexing.located import locate
@@ -231,7 +231,7 @@ def _at(ufunc: np.ufunc, a: DistArray | Array, indices: Key, b: ArrayLike | None
         x.settle()
 
     def apply(block: Array, key: tuple[Any, ...], values: Array | None) -> None:
-        ufunc.at(block, key, *(() if values is None else (values,)))
+        repeats.ufunc_at(ufunc, block, key, values)
 
     entries = basic_entries(indices, x.shape, arrays=True)
     text = "array is not broadcastable to correct shape"

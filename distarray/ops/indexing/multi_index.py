@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.comm import devices
 from distarray.comm.agree import agree
 from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.indexing.masks import coordinates
@@ -108,12 +110,21 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike, order: str = "C") -> tup
     extents = tuple(np.ravel(np.asarray(shape)).tolist())
 
     def function(block: Array) -> Any:
+        if devices.on_device(block):
+            _check_places(block, prod(extents))
         found = np.unravel_index(block, extents, order)  # type: ignore[call-overload]
         return found if len(found) > 1 else found[0]
 
     array = indices if isinstance(indices, DistArray) else as_distarray(np.asarray(indices), mesh)
     found = _apply_or_raise(function, [array], len(extents))
     return found if isinstance(found, tuple) else (found,)
+
+
+def _check_places(block: Array, size: int) -> None:
+    """Raise what NumPy raises about places of which some are out of bounds."""
+    wrong = block[(block < 0) | (block >= size)]
+    if wrong.size:
+        np.unravel_index(devices.to_host(wrong[:1]), (size,))
 
 
 @implements(np.ix_, computes=False)

@@ -16,7 +16,7 @@ from distarray.engines.indexing.bounds import in_bounds
 from distarray.engines.indexing.gather import fetch
 from distarray.engines.indexing.located import Located, block_in, locate
 from distarray.engines.indexing.owners import Rows
-from distarray.engines.indexing.scatter import store
+from distarray.engines.indexing.scatter import assign, store
 from distarray.engines.indexing.values import Values, as_values, plain
 from distarray.layout import Cut, Layout
 from distarray.ops.indexing.take import flat_rows, take
@@ -107,7 +107,7 @@ def put_along_axis(
     key = _local_key(x, indices, axis, layouts[0])
     block = written.rows(layouts[1], mesh)
     if x.layout.holds(mesh.coords):
-        x.block[key] = block
+        assign(x.block, key, block)
 
 
 def _check(x: DistArray, indices: DistArray | Array, axis: int | None) -> None:

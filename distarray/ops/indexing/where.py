@@ -12,6 +12,7 @@ from distarray.array.base import is_number
 from distarray.array.one_rank import Alone
 from distarray.array.probes import check_cast, condition, refuse_shapes
 from distarray.array.small import spreads
+from distarray.comm import devices
 from distarray.comm.agree import agree
 from distarray.engines.blockwise import apply_blockwise
 from distarray.engines.indexing.values import check_array, plain, without_surplus
@@ -80,7 +81,12 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: ArrayLik
     count = len(conditions)
 
     def chosen(*blocks: Array) -> Array:
-        return np.select(blocks[:count], blocks[count:-1], blocks[-1])
+        if not devices.on_device(blocks[0]):
+            return np.select(blocks[:count], blocks[count:-1], blocks[-1])
+        result = blocks[-1]  # of whose type CuPy's select takes no account
+        for asked, choice in zip(reversed(blocks[:count]), reversed(blocks[count:-1])):
+            result = np.where(asked, choice, result)
+        return result
 
     operands = [*conditions, *choices, default]
     try:
@@ -132,6 +138,8 @@ def choose(
         mode = "clip"
 
     def chosen(numbers: Array, *blocks: Array) -> Array:
+        if devices.on_device(numbers):
+            return _chosen_there(numbers, blocks, mode)
         return np.choose(numbers, blocks, mode=mode)  # type: ignore[call-overload, no-any-return]
 
     result = apply_blockwise(chosen, [index, *arrays], whole=out is not None)
@@ -148,6 +156,16 @@ def _typed(x: ArrayLike) -> Any:
     if type(x) in (bool, int, float, complex):
         return x
     return x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
+
+
+def _chosen_there(numbers: Array, blocks: Sequence[Array], mode: str) -> Array:
+    """``np.choose`` of blocks on a device, whose function takes no list of arrays."""
+    last = len(blocks) - 1
+    numbers = numbers % len(blocks) if mode == "wrap" else np.clip(numbers, 0, last)
+    result: Array = blocks[last]
+    for number in range(last):
+        result = np.where(numbers == number, blocks[number], result)
+    return result
 
 
 def _check_choices(index: DistArray, count: int) -> None:

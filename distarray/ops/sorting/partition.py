@@ -13,6 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, Objects, as_distarray, call, faults, implements
 from distarray.array.probes import tiny
+from distarray.comm import devices
 from distarray.comm.group import Group
 from distarray.config import config
 from distarray.engines.reshaping import in_line
@@ -138,6 +139,8 @@ def partition_in_place(
     if places and x.layout.is_plain and order is None and _numpys(x, axis):
         if kind := faults.sort_kind(x.dtype):
             x.block.sort(axis, kind)
+        elif devices.on_device(x.block):  # CuPy partitions no views
+            x.block[...] = np.partition(x.block, places, axis)
         else:
             x.block.partition(places, axis)
     else:
@@ -158,7 +161,10 @@ def _by_numpy(
     """The result of NumPy's function for lines that are whole."""
     x, axis = _lined_up(x, axis)
     keys = x if order is None else comparable(x, order)
-    found = keys.like(function(keys.block, places, axis))
+    if x.mesh.coords is None:  # nothing is here to be parted
+        found = keys.like(keys.block if function is faults.partition else keys.block.astype(_INDEX))
+    else:
+        found = keys.like(function(keys.block, places, axis))
     return viewed(found, x.dtype) if function is faults.partition else found
 
 

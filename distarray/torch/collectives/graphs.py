@@ -15,6 +15,7 @@ import secrets
 import sys
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import torch
@@ -225,7 +226,9 @@ def _take_as_constant(kind: Any, written: Callable[[Any], Any], *members: str) -
 if hasattr(torch._library, "opaque_object"):
     opaque = torch._library.opaque_object
     _members = ("shape", "ndim", "size", "rank", "coords", "mesh_dim_names")
-    _take_as_constant(DeviceMesh, _mesh_in_graphs, *_members)
-    _take_as_constant(Shard, _in_graphs, "dim")
-    _take_as_constant(Replicate, _in_graphs)
-    _take_as_constant(Partial, _in_graphs, "op")
+    # Torch 2.11 takes only classes made for it as constants: graphs end at the others there.
+    with suppress(TypeError):
+        _take_as_constant(DeviceMesh, _mesh_in_graphs, *_members)
+        _take_as_constant(Shard, _in_graphs, "dim")
+        _take_as_constant(Replicate, _in_graphs)
+        _take_as_constant(Partial, _in_graphs, "op")

@@ -98,15 +98,22 @@ def check_apart(root: Module, call: str, ranks: set[int], averaging: bool) -> No
 
 
 def _refuse_overlap(root: Module, call: str) -> None:
-    seen: dict[int, str] = {}
+    """Refuse parameters that share elements; cuDNN's LSTM has them side by side in one memory."""
+    seen: dict[int, list[tuple[int, int, str]]] = {}
     for name, tensor in root.named_parameters():
         where = tensor.untyped_storage().data_ptr() if tensor.numel() else 0
-        if where and where in seen:
-            raise ValueError(
-                f"{call}: {name} and {seen[where]} are two Parameters over the same memory, which "
-                "they would not share any more; tie them by assigning one Parameter to both"
-            )
-        seen[where] = name
+        if not where:
+            continue
+        first = tensor.storage_offset()
+        reach = sum([(n - 1) * step for n, step in zip(tensor.shape, tensor.stride())])
+        beside = seen.setdefault(where, [])
+        for begin, last, other in beside:
+            if begin <= first + reach and first <= last:
+                raise ValueError(
+                    f"{call}: {name} and {other} are two Parameters over the same memory, which "
+                    "they would not share any more; tie them by assigning one Parameter to both"
+                )
+        beside.append((first, first + reach, name))
 
 
 def agree_on_parameters(

@@ -45,8 +45,10 @@ def test_replicas_train_as_one_process(world, ranks, bucket_bytes):
         same(arrays, alone())
 
 
-def test_on_a_device(world, ranks, device):
+@pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous chunk")
+def test_on_a_device(world, ranks, device, monkeypatch):
     """Replicas and parts whose tensors live elsewhere, in single precision."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
 
     def program(group):
         replica = dt.data_parallel(net().float().to(device), line(group), fold="sum")
