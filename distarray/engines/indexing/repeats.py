@@ -74,7 +74,7 @@ def ufunc_at(ufunc: np.ufunc, block: Array, key: tuple[Any, ...], values: Array 
         each = np.broadcast_to(devices.to_host(values), (*shape, *rest))
         operands = (each.reshape(prod(shape), *rest),)
     ufunc.at(rows, numbers, *operands)
-    block[once] = devices.module_of(block).asarray(rows)
+    block[once] = devices.back(rows, block)
 
 
 def _places(block: Array, key: Sequence[Array], shape: Sequence[int]) -> Array:
