@@ -36,6 +36,18 @@ def cupy(request: pytest.FixtureRequest) -> Any:
     return module
 
 
+def written(np, a, places, values):
+    x = a.copy()
+    x[places] = values
+    return x
+
+
+def added(np, a, places, values):
+    x = a.copy()
+    np.add.at(x, places, values)
+    return x
+
+
 CALLS = [
     lambda np, a: a + 2 * a - np.float64(1),
     lambda np, a: np.sum(a, axis=0),
@@ -57,6 +69,14 @@ CALLS = [
     lambda np, a: np.where(a > 4, a, -a),
     lambda np, a: np.spacing(a),
     lambda np, a: np.insert(a, 2, 7.0, axis=0),
+    # Where CuPy's own answer is another one, or none.
+    lambda np, a: np.max(a > 4, axis=0, initial=0),
+    lambda np, a: np.argmax(np.where(a % 3 == 0, np.nan, a), axis=0),
+    lambda np, a: np.select([a > 14, a > 4], [a, -a], 0.5),
+    lambda np, a: np.stack(np.nonzero(a > 3)),
+    lambda np, a: np.add(a, 1, where=a > 3, out=np.zeros_like(a)),
+    lambda np, a: written(np, a, [3, 5, 3], a[1:4, :1]),
+    lambda np, a: added(np, a, [3, 5, 3], a[1:4, :1]),
 ]
 
 
@@ -68,7 +88,8 @@ def test_calls(world, ranks, cupy, number):
     def program(group):
         mesh = DeviceMesh(group, (ranks,), device_type="cuda")
         x = distribute(values, mesh, [Shard(0)])
-        result = CALLS[number](dnp, x)
+        with config.override(device="cuda"):  # for the arrays that a call makes
+            result = CALLS[number](dnp, x)
         is_scalar = not np.ndim(expected)  # those are on the host
         assert isinstance(result, np.generic if is_scalar else DistArray)
         assert is_scalar or isinstance(result.to_local(), cupy.ndarray)
