@@ -17,11 +17,10 @@ SCALARS = frozenset(
     {int, float, complex, bool, np.bool_, np.complex64, np.complex128}
     | {np.dtype(code).type for code in np.typecodes["AllInteger"] + "efd"}
 )
-#: NumPy's own ufuncs that give one element for each; not powers, of which some are refused, and
-#: not those that CuPy lacks.
+#: NumPy's own ufuncs that give one element for each; not powers, of which some are refused.
 ELEMENTWISE = frozenset(
     [f for f in vars(np).values() if isinstance(f, np.ufunc) and (f.signature, f.nout) == (None, 1)]
-) - {np.power, np.spacing, np.isnat}
+) - {np.power}
 
 
 def call_at_once(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
@@ -47,7 +46,7 @@ def call_at_once(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
     except TypeError:
         if isinstance(x.block, np.ndarray):
             raise
-        return NotImplemented  # CuPy has no loop for these types: the long way finds NumPy's
+        return NotImplemented  # CuPy has no such ufunc, or loop: the long way finds NumPy's
 
 
 def _of_whole(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:

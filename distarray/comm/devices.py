@@ -136,7 +136,7 @@ def write_back(host: Array, view: Array) -> None:
         staged.set(host)
         view[...] = staged
     # Pinned memory is read after the call, and may by then hold another message.
-    module_of(view).cuda.get_current_stream().synchronize()
+    settle(view)
     transfers.to_device += 1
     transfers.bytes += host.nbytes
 
@@ -171,7 +171,7 @@ def dense(view: Array) -> Array:
 
 
 def settle(view: Array) -> None:
-    """Wait for what the GPU is doing: MPI uses the memory without asking CUDA who else does."""
+    """Wait for what the GPU is doing: MPI uses memory without asking CUDA who else does."""
     module_of(view).cuda.get_current_stream().synchronize()
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from distarray.array import DistArray, faults, implements_method, single, wrap
 from distarray.array.base import is_subclass
 from distarray.array.handing import ordinary
+from distarray.array.portable import call_ufunc as of_blocks
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import (
     check_shapes,
@@ -20,7 +21,6 @@ from distarray.array.probes import (
     refuse_shapes,
     result_types,
 )
-from distarray.comm import DeviceMesh
 from distarray.engines.blockwise import apply_blockwise, in_one_layout
 from distarray.engines.mapping.foreign_ufuncs import call_foreign
 from distarray.layout import Fold, Layout, Partial, Replicate
@@ -170,14 +170,9 @@ def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
     if found is None:
         return None
     blocks, layout, mesh = found
-    if layout.partials or len(blocks) != ufunc.nin or _lacks(mesh, ufunc):
+    if layout.partials or len(blocks) != ufunc.nin:
         return None
-    try:
-        value = ufunc(*blocks)
-    except TypeError:
-        if mesh.device_type == "cpu":
-            raise
-        return None  # CuPy has no loop for these types
+    value = ufunc(*blocks) if mesh.device_type == "cpu" else of_blocks(ufunc, *blocks)
     if ufunc.nout == 1:
         return wrap(value if layout.shape else single(value, layout, mesh), layout, mesh)
     return tuple([wrap(v if layout.shape else mesh.scalar(v), layout, mesh) for v in value])
@@ -195,10 +190,6 @@ def _aligned_into(ufunc: np.ufunc, inputs: Sequence[Any], outs: Out | tuple[Out,
         return None
     faults.DETOURS.get(ufunc, ufunc)(*blocks[: ufunc.nin], out=tuple(blocks[ufunc.nin :]))
     return outs[0] if len(outs) == 1 else outs
-
-
-def _lacks(mesh: DeviceMesh, ufunc: np.ufunc) -> bool:
-    return mesh.device_type != "cpu" and not hasattr(mesh.xp, ufunc.__name__)
 
 
 def _into_numpy(

@@ -67,6 +67,10 @@ of_blocks(PyObject *function, PyObject *x, PyObject *y, PyObject *model)
     Py_DECREF(layout);
     Py_XDECREF(b);
     Py_DECREF(a);
+    /* A device lacks functions, and types for some; the method finds those of NumPy. */
+    if (result == NULL && !PyArray_Check(BLOCK(model)) && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear();
+    }
     return result;
 }
 

@@ -1,6 +1,6 @@
 """Places that index arrays name more than once, in blocks on a device.
 
-CuPy writes to them in no certain order, and NumPy calls none of its ``ufunc.at``.
+CuPy writes to them in no certain order, and NumPy's ``ufunc.at`` takes no arrays of a device.
 """
 
 from collections.abc import Sequence

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any, TypeGuard
 
@@ -230,9 +231,7 @@ def _at(ufunc: np.ufunc, a: DistArray | Array, indices: Key, b: ArrayLike | None
     if x.layout.partials:
         x.settle()
 
-    def apply(block: Array, key: tuple[Any, ...], values: Array | None) -> None:
-        repeats.ufunc_at(ufunc, block, key, values)
-
+    apply = partial(repeats.ufunc_at, ufunc)
     entries = basic_entries(indices, x.shape, arrays=True)
     text = "array is not broadcastable to correct shape"
     if entries is not None:

@@ -83,10 +83,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: ArrayLik
     def chosen(*blocks: Array) -> Array:
         if not devices.on_device(blocks[0]):
             return np.select(blocks[:count], blocks[count:-1], blocks[-1])
-        result = blocks[-1]  # of whose type CuPy's select takes no account
-        for asked, choice in zip(reversed(blocks[:count]), reversed(blocks[count:-1])):
-            result = np.where(asked, choice, result)
-        return result
+        return _selected_there(blocks[:count], blocks[count:-1], blocks[-1])
 
     operands = [*conditions, *choices, default]
     try:
@@ -138,9 +135,12 @@ def choose(
         mode = "clip"
 
     def chosen(numbers: Array, *blocks: Array) -> Array:
-        if devices.on_device(numbers):
-            return _chosen_there(numbers, blocks, mode)
-        return np.choose(numbers, blocks, mode=mode)  # type: ignore[call-overload, no-any-return]
+        if not devices.on_device(numbers):
+            return np.choose(numbers, blocks, mode=mode)  # type: ignore[call-overload, no-any-return]
+        last = len(blocks) - 1
+        numbers = numbers % len(blocks) if mode == "wrap" else np.clip(numbers, 0, last)
+        asked = [numbers == number for number in range(last)]
+        return _selected_there(asked, blocks[:last], blocks[last])
 
     result = apply_blockwise(chosen, [index, *arrays], whole=out is not None)
     if out is None:
@@ -158,13 +158,11 @@ def _typed(x: ArrayLike) -> Any:
     return x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
 
 
-def _chosen_there(numbers: Array, blocks: Sequence[Array], mode: str) -> Array:
-    """``np.choose`` of blocks on a device, whose function takes no list of arrays."""
-    last = len(blocks) - 1
-    numbers = numbers % len(blocks) if mode == "wrap" else np.clip(numbers, 0, last)
-    result: Array = blocks[last]
-    for number in range(last):
-        result = np.where(numbers == number, blocks[number], result)
+def _selected_there(conditions: Sequence[Array], choices: Sequence[Array], default: Array) -> Array:
+    """``np.select`` on a device; CuPy's takes no account of the default's type."""
+    result = default
+    for asked, choice in zip(reversed(conditions), reversed(choices)):
+        result = np.where(asked, choice, result)
     return result
 
 

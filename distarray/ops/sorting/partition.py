@@ -136,11 +136,10 @@ def partition_in_place(
     """``x.partition()``: as :func:`partition`, in the array's own layout and memory."""
     axis = operator.index(axis)
     places = _places(np.partition, x, kth, axis, kind, order)
-    if places and x.layout.is_plain and order is None and _numpys(x, axis):
+    fits = x.layout.is_plain and not devices.on_device(x.block)  # CuPy partitions no views
+    if places and fits and order is None and _numpys(x, axis):
         if kind := faults.sort_kind(x.dtype):
             x.block.sort(axis, kind)
-        elif devices.on_device(x.block):  # CuPy partitions no views
-            x.block[...] = np.partition(x.block, places, axis)
         else:
             x.block.partition(places, axis)
     else:
@@ -161,10 +160,7 @@ def _by_numpy(
     """The result of NumPy's function for lines that are whole."""
     x, axis = _lined_up(x, axis)
     keys = x if order is None else comparable(x, order)
-    if x.mesh.coords is None:  # nothing is here to be parted
-        found = keys.like(keys.block if function is faults.partition else keys.block.astype(_INDEX))
-    else:
-        found = keys.like(function(keys.block, places, axis))
+    found = keys.like(function(keys.block, places, axis))
     return viewed(found, x.dtype) if function is faults.partition else found
 
 

@@ -226,7 +226,7 @@ def _take_as_constant(kind: Any, written: Callable[[Any], Any], *members: str) -
 if hasattr(torch._library, "opaque_object"):
     opaque = torch._library.opaque_object
     _members = ("shape", "ndim", "size", "rank", "coords", "mesh_dim_names")
-    # Torch 2.11 takes only classes made for it as constants: graphs end at the others there.
+    # Torch 2.11 refuses these types as constants; a graph ends there where it meets one.
     with suppress(TypeError):
         _take_as_constant(DeviceMesh, _mesh_in_graphs, *_members)
         _take_as_constant(Shard, _in_graphs, "dim")
