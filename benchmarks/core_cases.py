@@ -230,4 +230,13 @@ CASES = [
         {"n": 512},
         messages="p + 1",
     ),
+    Case(
+        "assign 1M of 8M",
+        "a, v = place(rng.random(n)), place(rng.random(n // 8))\n"
+        "k = place(rng.integers(0, n, n // 8))",
+        everywhere("a.__setitem__(k, v)", dtensor=""),
+        {"n": 8 * MILLION},
+        {"n": 512},
+        messages="p + 1",
+    ),
 ]

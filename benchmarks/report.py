@@ -115,6 +115,7 @@ GOALS = [
     ),
     Goal("boolean mask of 8M, speed of NumPy", faster("boolean mask 8M"), 1, "x", True),
     Goal("take of 1M from 8M, speed of NumPy", faster("take 1M of 8M"), 1.3, "x", True),
+    Goal("assigning 1M to 8M, speed of NumPy", faster("assign 1M of 8M"), 1.3, "x", True),
     Goal("fft2 2000², speed of NumPy", faster("fft2 2000²"), 1.6, "x", True),
     Goal("fftn 128³, speed of NumPy", faster("fftn 128³"), 1.6, "x", True),
     *[

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["everything_is_kept", "everything_waits", "nothing_is_watched"]
+__all__ = ["everything_is_kept", "everything_waits", "messages_come_late", "nothing_is_watched"]
 
 
 def everything_waits(replace: Any = setattr) -> None:
@@ -17,6 +17,33 @@ def everything_waits(replace: Any = setattr) -> None:
         replace(module, "LARGE", 0)
     replace(deferred, "LEAST", 0)
     replace(deferred, "_warnings_are_watched", lambda: False)
+
+
+def messages_come_late(replace: Any = setattr, tell: Any = lambda what: None) -> None:
+    """Let what an exchange receives be there only when it is waited for; before, it is garbage.
+
+    `tell` is called with "begun" and "arrived".
+    """
+    from distarray.comm.group import Group
+    from distarray.comm.pending import Finishing
+
+    begin = Group.begin_exchange
+
+    def begin_late(self: Any, sends: Any, receives: Any, note: Any = None, kind: str = "") -> Any:
+        landing = [(peer, np.empty_like(view)) for peer, view in receives]
+        pending = begin(self, sends, landing, note, kind)
+        for _, view in receives:
+            view.reshape(-1).view(np.uint8)[...] = 0xA5
+        tell("begun")
+
+        def finish() -> None:
+            for (_, view), (_, part) in zip(receives, landing, strict=True):
+                view[...] = part
+            tell("arrived")
+
+        return Finishing(pending, finish)
+
+    replace(Group, "begin_exchange", begin_late)
 
 
 def everything_is_kept(replace: Any = setattr) -> None:

@@ -3,7 +3,6 @@
 Neither makes a block of the result.
 """
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -17,7 +16,6 @@ from distarray.array.ladder import passed, usual
 from distarray.array.memories import Leaf, block_of, held, is_in_order
 from distarray.array.operations import Operation
 from distarray.array.programs import Program
-from distarray.array.tiled import Tiles
 from distarray.layout import Box, Entries, view_layout
 from distarray.plan import Exchange, plan_exchange
 from distarray.typing import Array, DTypeLike, Key
@@ -72,16 +70,19 @@ def written(view: Base, value: Base) -> bool:
             return False
         program = Program([end])
         kept, into = _kept(plan, end, block)
-        tiles = program.following(end, kept, into)
-        distance = _distance(tiles, into)
-    if tiles is None or distance is None:
-        return False
+        found = program.following(end, kept, into)
+        if found is None:
+            return False
+        here, late = found
+        distances = [tiles.distance(into) for tiles in here]
+        if -1 in distances:
+            return False
     passed.number += 1
     whole = np.empty(end.shape if plan.sends else (0,), end.dtype)  # of which little is touched
     if plan.sends:
         away = [tuple([(k.start, k.stop) for k in part.slices]) for part in plan.sends]
         program.run({program.step_of(end): whole}, away)
-    program.follow(tiles, distance)
+    program.follow(here, late, max([0, *distances]))
     movement.assign_rest(block, view.layout, whole, value.layout, value.mesh)
     program.warn()
     return True
@@ -89,12 +90,6 @@ def written(view: Base, value: Base) -> bool:
 
 def _is_pending(operation: object) -> bool:
     return type(operation) is Operation and operation.block is None
-
-
-def _distance(tiles: Sequence[Tiles] | None, into: Array) -> int | None:
-    """How many bytes the writing has to stay behind the reading; None if that is not known."""
-    distances = [-1] if tiles is None else [one.distance(into) for one in tiles]
-    return None if -1 in distances else max([0, *distances])
 
 
 def _takes(view: Base, block: Array, value: Base) -> bool:

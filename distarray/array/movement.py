@@ -11,6 +11,7 @@ import numpy as np
 
 from distarray.array.portable import as_array, contiguous
 from distarray.comm import DeviceMesh, devices, ledger
+from distarray.comm.pending import FINISHED, Lasting, Pending
 from distarray.layout import Coords, Cut, Fold, Layout, Shard
 from distarray.plan import Exchange, Route, moved_elements, plan_exchange
 from distarray.typing import Array
@@ -20,6 +21,7 @@ __all__ = [
     "assign",
     "assign_each",
     "assign_rest",
+    "begun_pieces",
     "gathered",
     "moved",
     "part_of",
@@ -32,6 +34,8 @@ __all__ = [
 #: The most parts that are sent to every rank by messages; more are gathered, which takes each rank
 #: as many messages as the number of ranks has digits.
 FEW = 16
+#: The most bytes that are copied, so that an exchange need not be waited for at once.
+MOST_COPIED = 1 << 20
 #: A place in the target block, and the elements that belong there.
 Piece = tuple[tuple[slice, ...], Array]
 
@@ -55,6 +59,30 @@ def pieces(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> list[Pie
     _talk(plan, block, received, mesh, Route(src, dst))
     found += [(t.slices, part) for t, part in zip(plan.receives, received, strict=True)]
     return found
+
+
+def begun_pieces(
+    block: Array, src: Layout, dst: Layout, mesh: DeviceMesh
+) -> tuple[list[Piece], Pending]:
+    """As :func:`pieces`, of numbers on a host; what others send may still have to come.
+
+    This rank's block may change meanwhile: what goes to others is copied. Much of it would cost
+    more than the wait, and is sent at once.
+    """
+    plan = plan_exchange(src, dst, mesh.coords)
+    if plan.elements_sent * block.itemsize > MOST_COPIED:
+        return pieces(block, src, dst, mesh), FINISHED
+    route = Route(src, dst)
+    _check_allowed(plan, block, mesh, route)
+    own: list[Piece] = [(plan.kept[1], part_of(block, plan.kept[0]))] if plan.kept else []
+    coming = [(t.slices, np.empty(t.shape, block.dtype)) for t in plan.receives]
+    pending: Pending = FINISHED
+    if plan.sends or plan.receives:
+        sends = [(t.peer, part_of(block, t.slices).copy()) for t in plan.sends]
+        peers = [t.peer for t in plan.receives]
+        receives = [(peer, part) for peer, (_, part) in zip(peers, coming, strict=True)]
+        pending = Lasting(mesh.group.begin_exchange(sends, receives, route))
+    return [*own, *coming], pending
 
 
 def part_of(block: Array, slices: tuple[slice, ...]) -> Array:

@@ -8,12 +8,16 @@ import numpy as np
 
 from distarray.array.memories import Leaf
 from distarray.array.operations import Line, Operation
-from distarray.array.pieces import Pieces, cells_of, whole_box
+from distarray.array.pieces import Cell, Pieces, cells_of, whole_box
 from distarray.array.tiled import Step, Tiles, run_behind
+from distarray.comm.pending import FINISHED
 from distarray.layout import Box
 from distarray.typing import Array
 
 __all__ = ["Program"]
+
+#: In so many parts a block is computed while messages come: they progress in calls of MPI only.
+_BANDS = 8
 
 
 class Program:
@@ -56,40 +60,79 @@ class Program:
 
         Floating-point errors are kept for :meth:`warn`.
         """
+        late: list[Cell] = []
         for box in boxes or [self._whole]:
-            for key, blocks in cells_of(self.blocks, self._whole, box):
-                kept = {number: out[key] for number, out in outs.items()}
-                tiles = self._tiles(key, blocks, kept)
-                tiles.run()
-                self.note(tiles)
+            for part in _bands(box) if self._coming() else [box]:
+                cells = cells_of(self.blocks, self._whole, part)
+                self._run([cell for cell in cells if cell.is_here], outs)
+                late += [cell for cell in cells if not cell.is_here]
+                self.poke()
+        if late:
+            self._arrive()
+            self._run(late, outs)
+
+    def _run(self, cells: Sequence[Cell], outs: dict[int, Array]) -> None:
+        for key, blocks, _ in cells:
+            tiles = self._tiles(key, blocks, {number: out[key] for number, out in outs.items()})
+            tiles.run()
+            self.note(tiles)
+
+    def _coming(self) -> list[Pieces]:
+        """Operands of which not all has come."""
+        return [x for x in self.blocks if type(x) is Pieces and x.coming is not FINISHED]
+
+    def poke(self) -> None:
+        """Let the messages progress that operands come in."""
+        for block in self._coming():
+            block.coming.poke()
+
+    def _arrive(self) -> None:
+        for block in self._coming():
+            block.arrive()
 
     def tiles(self, outs: dict[int, Array]) -> Tiles | None:
         """The steps, ready to run; None if an operand lies in several arrays."""
         if any(type(block) is Pieces for block in self.blocks):
             return None
-        ((key, blocks),) = cells_of(self.blocks, self._whole)
+        ((key, blocks, _),) = cells_of(self.blocks, self._whole)
         return self._tiles(key, blocks, outs)
 
-    def following(self, end: Operation, box: Box, target: Array) -> list[Tiles] | None:
+    def following(
+        self, end: Operation, box: Box, target: Array
+    ) -> tuple[list[Tiles], list[Tiles]] | None:
         """The steps for part of a block, whose one result follows the reading into `target`.
 
-        None if that is not known to be right.
+        Those that can run, and those that wait for other ranks: these read copies of what the
+        first overwrite. None if that is not known to be right.
         """
-        step, found = self.step_of(end), []
         cells = cells_of(self.blocks, self._whole, box)
-        cells.sort(key=lambda cell: cell[0][0].start)
-        for key, blocks in cells:
-            if len(cells) > 1 and not _spans(key, box):
-                return None
-            parts = zip(key, box, strict=True)
-            into = target[tuple([slice(k.start - low, k.stop - low) for k, (low, _) in parts])]
-            found.append(self._tiles(key, blocks, {}, (step, into)))
-        return found
+        here = [cell for cell in cells if cell.is_here]
+        late = [cell for cell in cells if not cell.is_here]
+        if sum([cell.size for cell in late]) > sum([cell.size for cell in here]):
+            self._arrive()  # copies would cost more than the wait
+            here, late = cells, []
+        here.sort(key=lambda cell: cell.key[0].start)
+        if len(here) > 1 and not all(_spans(cell.key, box) for cell in here):
+            return None
+        step = self.step_of(end)
+        return (
+            [self._behind(cell, step, box, target) for cell in here],
+            [self._behind(_apart(cell, target), step, box, target) for cell in late],
+        )
 
-    def follow(self, tiles: Sequence[Tiles], back: int) -> None:
+    def _behind(self, cell: Cell, step: int, box: Box, target: Array) -> Tiles:
+        """The steps for a cell, whose result is for its part of `target`, which is for a box."""
+        parts = zip(cell.key, box, strict=True)
+        into = target[tuple([slice(k.start - low, k.stop - low) for k, (low, _) in parts])]
+        return self._tiles(cell.key, cell.parts, {}, (step, into))
+
+    def follow(self, here: Sequence[Tiles], late: Sequence[Tiles], back: int) -> None:
         """Run what :meth:`following` has found."""
-        run_behind(tiles, back)
-        for one in tiles:
+        run_behind(here, back, self.poke)
+        if late:
+            self._arrive()
+            run_behind(late, 0)
+        for one in (*here, *late):
             self.note(one)
 
     def _tiles(self, key: tuple[slice, ...], blocks: list[Array], *results: Any) -> Tiles:
@@ -138,6 +181,20 @@ class Program:
                 return -1 - place
         self._constants.append(operand)
         return -len(self._constants)
+
+
+def _bands(box: Box) -> list[Box]:
+    """Parts of a box, one after the other along the first dimension."""
+    (start, stop), *others = box
+    extent = max(1, -(-(stop - start) // _BANDS))
+    bands = [(low, min(low + extent, stop)) for low in range(start, stop, extent)]
+    return [(band, *others) for band in bands]
+
+
+def _apart(cell: Cell, target: Array) -> Cell:
+    """A cell that reads copies of what is written to `target`."""
+    parts = [x.copy() if np.may_share_memory(x, target) else x for x in cell.parts]
+    return cell._replace(parts=parts)
 
 
 def _spans(key: tuple[slice, ...], box: Box) -> bool:

@@ -188,10 +188,12 @@ class Tiles:
             function(*[values[x] for x in operands], out=values[target])
 
 
-def run_behind(parts: Sequence[Tiles], back: int) -> None:
+def run_behind(
+    parts: Sequence[Tiles], back: int, between: Callable[[], None] = lambda: None
+) -> None:
     """Run tiles, each of whose results is written when the reading is so many bytes ahead.
 
-    The parts follow one another in memory.
+    The parts follow one another in memory; `between` is called after each tile.
     """
     late: deque[tuple[int, Array, Array]] = deque()
     for tiles in parts:
@@ -199,6 +201,7 @@ def run_behind(parts: Sequence[Tiles], back: int) -> None:
             late.append((stop, into, result))
             while late and late[0][0] <= stop - back:
                 _write(*late.popleft())
+            between()
     while late:
         _write(*late.popleft())
 

@@ -136,8 +136,8 @@ def begin_allgather(
     pending = group.begin_exchange(
         [(rank, mine) for rank, _ in others if mine.size],
         [(rank, view) for rank, view in others if view.size],
-        "allgather",
         note,
+        "allgather",
     )
     return views, pending
 
@@ -157,8 +157,8 @@ def begin_reduce_scatter(
     pending = group.begin_exchange(
         [(rank, ready[rank]) for rank in others if ready[rank].size],
         [(rank, parts[rank]) for rank in others if own.size],
-        "reduce_scatter",
         note,
+        "reduce_scatter",
     )
 
     def finish() -> None:

@@ -68,9 +68,7 @@ class Group(DeviceBlocks):
             The purpose, for the ledger.
         """
         if ledger.watching and sends:
-            peers = tuple(peer for peer, _ in sends)
-            nbytes = sum(view.nbytes for _, view in sends)
-            ledger.record("exchange", nbytes, len(sends), peers, note, self._away(peers))
+            self._write_messages(sends, note)
         if self.watched:
             remember(self, "exchange", note, 0)
         for _, view in sends:
@@ -82,15 +80,19 @@ class Group(DeviceBlocks):
         return self._exchange(sends, receives)
 
     def begin_exchange(
-        self, sends: Sequence[Pair], receives: Sequence[Pair], kind: str, note: Note = None
+        self, sends: Sequence[Pair], receives: Sequence[Pair], note: Note = None, kind: str = ""
     ) -> Pending:
-        """Begin an `exchange` of C-contiguous arrays of numbers; the ledger calls it `kind`.
+        """Begin an `exchange` of C-contiguous arrays of numbers.
+
+        To the ledger it is a collective of that `kind`, if one is given.
 
         The arrays must not be touched until the end; see `begin_allreduce`. Between GPUs it is over
         at once.
         """
-        if ledger.watching:
+        if ledger.watching and kind:
             self._write(kind, sum(view.nbytes for _, view in sends), note)
+        elif ledger.watching and sends:
+            self._write_messages(sends, note)
         if self.watched:
             remember(self, "begin_exchange", note, 0)
         if any(type(view) is not _ndarray for _, view in (*sends, *receives)):
@@ -414,6 +416,11 @@ class Group(DeviceBlocks):
         if self.size > 1:
             away = int(self.nodes is not None)
             ledger.record(kind, nbytes, 1, range(self.size), note, away)
+
+    def _write_messages(self, sends: Sequence[Pair], note: Note) -> None:
+        peers = tuple(peer for peer, _ in sends)
+        nbytes = sum(view.nbytes for _, view in sends)
+        ledger.record("exchange", nbytes, len(sends), peers, note, self._away(peers))
 
     def _away(self, peers: Sequence[int]) -> int:
         """How many of these ranks are on other nodes."""

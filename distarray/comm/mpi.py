@@ -1,5 +1,6 @@
 """Groups of MPI processes, on mpi4py. Importing this module starts MPI."""
 
+import atexit
 import os
 from array import array
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from distarray.comm.datatypes import LARGE, in_place, message, message_parts
 from distarray.comm.group import Array, Pair
 from distarray.comm.lone import become_lone
 from distarray.comm.mpi_folds import MPIFolds
-from distarray.comm.pending import Pending, Requested, Several
+from distarray.comm.pending import Pending, Requested, Several, end_lasting
 from distarray.comm.talkers import MAIN, Talker, check_talker, talker_here
 from distarray.comm.waits import watch
 from distarray.errors import MeshError
@@ -41,6 +42,7 @@ _BROADCAST_TAG = 9
 _POST_TAG = 10
 #: Up to this many ranks on one node, `begin_broadcast` sends one message to each.
 DIRECT = 16
+_ANY_THREAD = MPI.Query_thread() == MPI.THREAD_MULTIPLE
 _Waitall = MPI.Request.Waitall
 _IN_PLACE = MPI.IN_PLACE
 
@@ -111,6 +113,8 @@ class MPIGroup(MPIFolds):
             view[...] = landing
 
     def _begin_exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> Pending:
+        if not _ANY_THREAD:  # whoever waits need not be the thread that began
+            return super()._begin_exchange(sends, receives)
         comm = self.comm
         coming = [Requested(comm.Irecv(message(v), peer, _TAG), v) for peer, v in receives]
         going = [Requested(comm.Isend(message(v), peer, _TAG), v) for peer, v in sends]
@@ -324,3 +328,4 @@ def _in_forked_child() -> None:
 
 
 os.register_at_fork(after_in_child=_in_forked_child)
+atexit.register(end_lasting)

@@ -1,7 +1,10 @@
 """Pending conversations: begun and not finished, such as a fold while the program computes."""
 
+import os
 from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from distarray.comm import calls
 from distarray.typing import Array
@@ -9,7 +12,7 @@ from distarray.typing import Array
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["FINISHED", "Finishing", "Pending", "Requested", "Several"]
+__all__ = ["FINISHED", "Finishing", "Lasting", "Pending", "Requested", "Several", "end_lasting"]
 
 #: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
@@ -102,3 +105,51 @@ class Finishing(Pending):
         if self._finish is not None:
             finish, self._finish, self._first = self._finish, None, FINISHED
             finish()
+
+
+class Lasting(Pending):
+    """A pending conversation that any thread may wait for, and that ends also if nobody does.
+
+    Its arrays are kept until then.
+    """
+
+    __slots__ = ("__weakref__", "_left", "_lock")
+
+    def __init__(self, left: Pending) -> None:
+        self._left, self._lock = left, Lock()
+        _dropped[:] = [other for other in _dropped if not other.poke()]
+        _lasting.add(self)
+
+    def __del__(self) -> None:
+        if not self._lock.locked() and self._left is not FINISHED:
+            _dropped.append(self._left)
+
+    def poke(self) -> bool:
+        """Let it progress, unless another thread does; return whether it is over."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            return self._left.poke()
+        finally:
+            self._lock.release()
+
+    def wait(self) -> None:
+        """Wait for it."""
+        with self._lock:
+            self._left.wait()
+            self._left = FINISHED
+
+
+_lasting: WeakSet[Lasting] = WeakSet()
+#: What is left of those that nobody can wait for any more.
+_dropped: list[Pending] = []
+
+
+def end_lasting() -> None:
+    """Wait for all conversations that last: a child process, or MPI's end, would lose them."""
+    for pending in [*_lasting, *_dropped]:
+        pending.wait()
+    _dropped.clear()
+
+
+os.register_at_fork(before=end_lasting)

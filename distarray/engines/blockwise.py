@@ -28,6 +28,7 @@ from distarray.array.pieces import Part, Pieces
 from distarray.array.portable import Adapted
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
+from distarray.comm.pending import FINISHED, Pending
 from distarray.engines.cells import Call, evaluate
 from distarray.engines.requests import NUMBERS, Request, working_layout
 from distarray.layout import Box, Coords, Layout
@@ -90,6 +91,9 @@ def apply_blockwise(
         later = temporaries.put_off_in(function, request.operands, parts, layout)
         if later is not None:
             return later
+        for part in parts:
+            if type(part) is Pieces:
+                part.arrive()
         call = _bare_call(request, layout, parts)
     else:
         call = _call(request, layout)
@@ -272,31 +276,45 @@ def _part(x: DistArray, result: Layout) -> Part:
 
 
 def _late_part(x: Any, result: Layout) -> Any:
-    """As :func:`_part`; but an array itself if it lies well, and numbers."""
+    """As :func:`_part`; but an array itself if it lies well, and numbers.
+
+    Pieces of others may still have to come.
+    """
     if not isinstance(x, DistArray) or x.layout is result:
         return x
-    return _part_of(temporaries.read(x), x, result)
+    return _part_of(temporaries.read(x), x, result, movement.begun_pieces)
 
 
-def _part_of(block: Array, x: DistArray, result: Layout) -> Part:
+def _pieces(*args: Any) -> tuple[list[movement.Piece], Pending]:
+    return movement.pieces(*args), FINISHED
+
+
+def _part_of(block: Array, x: DistArray, result: Layout, bring: Any = _pieces) -> Part:
     layout, mesh = x.layout, x.mesh
     target, holds = restrict(result, layout.shape), result.holds(mesh.coords)
     if layout is target or layout.is_replicated:
         return movement.moved(block, layout, target, mesh) if holds else _nothing(x, result)
-    found = movement.pieces(block, layout, target, mesh)
-    return _joined(found, x, target, result) if holds else _nothing(x, result)
+    found, coming = bring(block, layout, target, mesh)
+    return _joined(found, coming, x, target, result) if holds else _nothing(x, result)
 
 
 def _joined(
-    found: Sequence[movement.Piece], x: DistArray, target: Layout, result: Layout
+    found: Sequence[movement.Piece], coming: Pending, x: DistArray, target: Layout, result: Layout
 ) -> Array | Pieces:
     """The pieces of an operand, in one array if they are one, very many, or empty."""
     shape = target.local_shape(x.mesh.coords)
-    if len(found) == 1 and found[0][1].shape == shape:
+    is_own = plan_exchange(x.layout, target, x.mesh.coords).kept is not None  # which is the first
+    is_whole = len(found) == 1 and found[0][1].shape == shape
+    if is_whole and is_own:
         return found[0][1]
-    if len(found) <= _MOST_PIECES and 0 not in shape:
+    if not is_whole and len(found) <= _MOST_PIECES and 0 not in shape:
         boxes = _boxes(x.layout, result, x.mesh.coords)
-        return Pieces([(box, piece) for box, (_, piece) in zip(boxes, found, strict=True)])
+        several = Pieces([(box, piece) for box, (_, piece) in zip(boxes, found, strict=True)])
+        several.own, several.coming = int(is_own), coming
+        return several
+    coming.wait()
+    if is_whole:
+        return found[0][1]
     block: Array = x.mesh.xp.empty(shape, x.dtype)
     for slices, piece in found:
         block[slices] = piece

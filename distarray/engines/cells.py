@@ -77,7 +77,7 @@ def _allocated(call: Call) -> list[Array]:
 def _by_cells(call: Call) -> Any:
     """One call for each box in which every operand is one array."""
     targets = _targets(call)
-    for key, views in cells_of(call.operands, whole_box(call.shape)):
+    for key, views, _ in cells_of(call.operands, whole_box(call.shape)):
         where = {} if call.mask is None else {"where": views.pop()}
         found = tuple([target[key] for target in targets])
         if isinstance(call.function, (np.ufunc, Adapted, faults.Detour)):

@@ -1,8 +1,11 @@
 """Operations that are put off: programs of them give what NumPy gives, whoever touches them."""
 
+import re
 import warnings
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import get_ident
 
 import numpy as np
 import pytest
@@ -15,7 +18,7 @@ from distarray import DeviceMesh, Replicate, Shard
 from distarray.array import deferred, tiled, waiting
 from distarray.array.deferred import Deferred
 from distarray.array.memories import held
-from tests.waiting import everything_waits, nothing_is_watched
+from tests.waiting import everything_waits, messages_come_late, nothing_is_watched
 
 pytestmark = [pytest.mark.host, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 
@@ -23,6 +26,7 @@ pytestmark = [pytest.mark.host, pytest.mark.filterwarnings("ignore::RuntimeWarni
 @pytest.fixture(autouse=True)
 def all_waits(monkeypatch):
     everything_waits(monkeypatch.setattr)
+    messages_come_late(monkeypatch.setattr)
     with nothing_is_watched():
         yield
 
@@ -322,6 +326,47 @@ def test_a_stencil_sends_what_it_sends_at_once(world, ranks, placements):
             counts.append([(event.kind, event.bytes, event.messages) for event in sent.events])
             np.testing.assert_array_equal(u.full(), expected)
         assert counts[0] == counts[1]
+
+    with tile_of(64):
+        world.run(ranks, program)
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_borders_come_while_the_inner_tiles_are_computed(world, dim, in_place, monkeypatch):
+    ranks = max(world.ranks)
+    values = np.random.default_rng(1).random((101, 97))
+    lower, inner, upper = [(slice(None),) * dim + (key,) for key in np.s_[:-2, 1:-1, 2:]]
+    expected = values.copy()
+    expected[inner] = values[lower] + values[upper]
+    told = defaultdict(list)
+
+    def tell(what):
+        told[get_ident()].append(what)
+
+    def noting(method):
+        def run(self, key, extents):
+            tell("tile")
+            return method(self, key, extents)
+
+        return run
+
+    messages_come_late(monkeypatch.setattr, tell)
+    monkeypatch.setattr(tiled.Tiles, "_run", noting(tiled.Tiles._run))
+
+    def program(group):
+        u = distarray.distribute(values.copy(), DeviceMesh(group, (ranks,)), [Shard(dim)])
+        told[get_ident()].clear()
+        if in_place:
+            u[inner] = u[lower] + u[upper]
+        else:
+            found = u[lower] + u[upper]
+            found.to_local()
+        order = "".join([what[0] for what in told[get_ident()]])
+        assert ranks == 1 or re.fullmatch("b+t+a+t+", order)
+        if not in_place:
+            u[inner] = found
+        np.testing.assert_array_equal(u.full(), expected)
 
     with tile_of(64):
         world.run(ranks, program)

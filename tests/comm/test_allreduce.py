@@ -93,7 +93,7 @@ def test_a_broadcast_goes_on_while_its_root_computes(world, ranks, tmp_path):
 
         sends = [(rank, block) for rank in range(root)] if group.rank == root else []
         receives = [] if group.rank == root else [(root, block)]
-        by_itself = arrives("message", group.begin_exchange(sends, receives, "exchange"))
+        by_itself = arrives("message", group.begin_exchange(sends, receives))
         if by_itself and group._on_one_node:
             assert arrives("broadcast", group.begin_broadcast(block, root))
         assert (block == root).all()

@@ -1,6 +1,8 @@
 from collections.abc import Callable, Set
 from typing import Any
 
+from distarray.typing import Array
+
 class Way:
     def __init__(
         self, kind: str, method: Callable[..., Any], numpys: Callable[..., Any] | None = None, /
@@ -10,6 +12,7 @@ class Way:
 def adopt(
     objects: dict[str, Any], slots: dict[str, Any], elements: Set[str], most: int, /
 ) -> None: ...
+def grouped(owners: Array, counts: list[int], rows: Array, /) -> Array: ...
 
 class Steps:
     """Operations that are run together, piece by piece.

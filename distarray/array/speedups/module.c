@@ -216,8 +216,12 @@ adopt(PyObject *module, PyObject *args)
     return Py_NewRef(Py_None);
 }
 
+PyDoc_STRVAR(grouped_doc, "grouped(owners, counts, rows)\n--\n\n"
+                          "The rows ordered by owner; see grouping.py.");
+
 static PyMethodDef functions[] = {
     {"adopt", adopt, METH_VARARGS, adopt_doc},
+    {"grouped", grouped, METH_VARARGS, grouped_doc},
     {NULL},
 };
 

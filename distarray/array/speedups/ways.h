@@ -88,6 +88,9 @@ PyObject *small_array(PyObject *block, PyObject *like, PyObject *mesh);
 /* steps.c */
 extern PyTypeObject StepsType;
 
+/* grouping.c */
+PyObject *grouped(PyObject *module, PyObject *args);
+
 /* The ways: items.c, elementwise.c, functions.c */
 PyObject *get_item(ARGUMENTS);
 PyObject *set_item(ARGUMENTS);

@@ -22,10 +22,10 @@ from distarray.typing import Array
 
 __all__ = [
     "fetch",
-    "grouped_by_others",
     "named_rows",
     "part_of_index",
     "placed",
+    "positions_to_send",
     "result_layout",
     "segments",
     "swap",
@@ -169,24 +169,26 @@ def part_of_index(cuts: Sequence[Cut], rank: int) -> tuple[slice, ...]:
 def _ask(rows: Rows, flat: Sequence[Array], target: Array) -> None:
     """Name the wanted rows to their owners, and put their replies where they belong."""
     own, others, counts = grouped_by_others(rows, flat)
-    replies = [rows.take(named) for named in named_rows(rows, flat, others, counts)]
+    wanted = positions_to_send(rows, [np.take(array, others) for array in flat])
+    replies = [rows.take(named) for named in named_rows(rows, wanted, counts)]
     landing = np.empty_like(target, order="C", shape=(len(others), *target.shape[1:]))
     swap(rows.group, replies, landing, counts)
     target[own] = rows.take([np.take(array, own) for array in flat])
     target[others] = landing
 
 
-def named_rows(
-    rows: Rows, flat: Sequence[Array], others: Array, counts: Sequence[int]
-) -> list[list[Array]]:
-    """Rows of this rank that each other rank names, in one all-to-all.
-
-    `others` and `counts` are those of :func:`grouped_by_others`.
-    """
-    wanted = rows.linear([np.take(array, others) for array in flat])
+def positions_to_send(rows: Rows, flat: Sequence[Array]) -> Array:
+    """The places of rows, counted in C order over the indexed dimensions, in few bytes each."""
     kind = np.int32 if prod(rows.extents) <= np.iinfo(np.int32).max else np.int64
-    positions = segments(wanted.astype(kind, copy=False), counts)
-    found = rows.group.alltoall_varied(positions, "positions of rows")
+    return rows.linear(flat).astype(kind, copy=False)
+
+
+def named_rows(rows: Rows, positions: Array, counts: Sequence[int]) -> list[list[Array]]:
+    """Rows of this rank that each rank names, in one all-to-all.
+
+    `positions` are ordered by owner, and `counts` says how many each owns.
+    """
+    found = rows.group.alltoall_varied(segments(positions, counts), "positions of rows")
     return [rows.from_linear(part.astype(np.intp)) for part in found]
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.array.portable import beside, take
+from distarray.array.portable import beside, contiguous, take
+from distarray.array.speedups.grouping import can_group, grouped
 from distarray.comm.group import Group
 from distarray.engines.indexing.mask_in_block import from_linear
 from distarray.layout import Coords, Cut, Layout
 from distarray.typing import Array, Shape
 
-__all__ = ["Rows", "grouped_by_owner", "positions_by_owner"]
+__all__ = ["Rows", "grouped_by_owner", "positions_by_owner", "sorted_by_owner"]
 
 #: Up to this many blocks, comparing with each boundary is cheaper than a binary search.
 _FEW = 16
@@ -218,3 +219,16 @@ def grouped_by_owner(owners: Array, ranks: int) -> tuple[Array, list[int]]:
         return np.concatenate(found), [len(positions) for positions in found]
     counts = np.bincount(owners, minlength=ranks).tolist()
     return np.argsort(owners.astype(np.min_scalar_type(ranks)), kind="stable"), counts
+
+
+def sorted_by_owner(
+    owners: Array, ranks: int, arrays: Sequence[Array]
+) -> tuple[list[Array], list[int]]:
+    """The rows of each array ordered by owner and then by position, and how many each owns."""
+    arrays = [contiguous(array) for array in arrays]
+    if ranks <= _FEW and all(map(can_group, arrays)):
+        owners = contiguous(owners.astype(np.uint8, copy=False))
+        counts = [int(np.count_nonzero(owners == rank)) for rank in range(ranks)]
+        return [grouped(owners, counts, array) for array in arrays], counts
+    order, counts = grouped_by_owner(owners, ranks)
+    return [take(array, order, 0) for array in arrays], counts

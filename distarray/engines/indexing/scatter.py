@@ -13,15 +13,15 @@ import numpy as np
 
 from distarray.comm import devices
 from distarray.engines.indexing.gather import (
-    grouped_by_others,
     named_rows,
     part_of_index,
+    positions_to_send,
     result_layout,
     segments,
     swap,
 )
 from distarray.engines.indexing.located import Located, flattened
-from distarray.engines.indexing.owners import Rows
+from distarray.engines.indexing.owners import Rows, sorted_by_owner
 from distarray.engines.indexing.repeats import last_of_each
 from distarray.engines.indexing.values import Values
 from distarray.layout import Cut, Layout
@@ -92,7 +92,9 @@ def _write_here(
     flat = [flattened(block, shape) for block in index.blocks]
     own = np.flatnonzero(rows.mine(flat))
     if values is not None:
-        values = _constant(values, shape) if constant else _picked(values, shape, own)
+        every = _constant if constant else _in_one_dimension
+        values = every(values, shape)
+        values = values if constant else np.take(values, own, axis=0)
     apply(rows.block, rows.in_block([np.take(array, own) for array in flat]), values)
 
 
@@ -100,11 +102,10 @@ def _constant(values: Array, shape: Sequence[int]) -> Array:
     return values.reshape((1, *values.shape[len(shape) :]))
 
 
-def _picked(values: Array, shape: Sequence[int], positions: Array) -> Array:
-    """Values at positions along the flattened dimensions of the index."""
+def _in_one_dimension(values: Array, shape: Sequence[int]) -> Array:
+    """Values along the flattened dimensions of the index."""
     rest = values.shape[len(shape) :]
-    values = np.broadcast_to(values, (*shape, *rest))
-    return np.take(values.reshape(prod(shape), *rest), positions, axis=0)
+    return np.broadcast_to(values, (*shape, *rest)).reshape(prod(shape), *rest)
 
 
 def _send(
@@ -123,19 +124,19 @@ def _send(
         key = tuple([slice(start, stop) for start, stop in section])
         blocks = [np.broadcast_to(block, index.layout.shape)[key] for block in blocks]
     flat = [flattened(block, shape) for block in blocks]
-    own, others, counts = grouped_by_others(rows, flat)
+    going = [] if varied is None else [_in_one_dimension(varied, shape)]
+    if not index.known:
+        going.append(positions_to_send(rows, flat))
+    going, counts = sorted_by_owner(rows.owners(flat), rows.size, going)
     if index.known:
         named = _named_by_all(rows, index, cuts)
     else:
-        named = named_rows(rows, flat, others, counts)
-        named[rows.rank] = [np.take(array, own) for array in flat]
-    lengths = [len(arrays[0]) for arrays in named]
+        named = named_rows(rows, going.pop(), counts)
     each: list[Any]
     if varied is None:
         each = [None if values is None else _constant(values, shape)] * rows.size
     else:
-        each = _sent(rows, _picked(varied, shape, others), counts, lengths)
-        each[rows.rank] = _picked(varied, shape, own)
+        each = _sent(rows, going[0], counts, [len(arrays[0]) for arrays in named])
     if cuts[0].step < 0:  # higher ranks have the earlier part of the index
         named.reverse()
         each.reverse()
@@ -148,12 +149,14 @@ def _send(
 
 
 def _sent(rows: Rows, going: Array, counts: Sequence[int], lengths: Sequence[int]) -> list[Array]:
-    """Values from each rank for rows of this one, of its own none: those that go are by owner."""
-    me = rows.rank
-    lengths = [*lengths[:me], 0, *lengths[me + 1 :]]
-    landing = np.empty_like(going, order="C", shape=(sum(lengths), *going.shape[1:]))
-    swap(rows.group, segments(going, counts), landing, lengths)
-    return segments(landing, lengths)
+    """Values from each rank for rows of this one; those that go are ordered by owner."""
+    me, parts = rows.rank, segments(going, counts)
+    others = [*lengths[:me], 0, *lengths[me + 1 :]]
+    landing = np.empty_like(going, order="C", shape=(sum(others), *going.shape[1:]))
+    swap(rows.group, parts, landing, others)
+    found = segments(landing, others)
+    found[me] = parts[me]
+    return found
 
 
 def _named_by_all(rows: Rows, index: Located, cuts: Sequence[Cut]) -> list[list[Array]]:

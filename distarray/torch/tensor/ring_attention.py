@@ -66,7 +66,7 @@ class _Ring:
         receives = [(before, movable(x)) for x in coming if x.numel()]
         if not (sends or receives):
             return coming, FINISHED
-        return coming, self.group.begin_exchange(sends, receives, "exchange", NOTE)
+        return coming, self.group.begin_exchange(sends, receives, NOTE)
 
 
 def attended(
