@@ -9,6 +9,9 @@ the library has to know.
 An operand's memory may be reached by other ways than the arrays that are known here. Where it may,
 nothing is put off (:mod:`~distarray.array.memories`). Views of an array wait with it.
 
+What other ranks have of an operand is asked for when the operation is called, and waited for when
+the elements that need it are all that is left to compute.
+
 ``x[key] = value`` takes what `value` waits for straight to the elements of `x`.
 
 What runs is one :class:`~distarray.array.programs.Program`, on tiles that stay in cache

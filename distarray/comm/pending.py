@@ -117,8 +117,12 @@ class Lasting(Pending):
 
     def __init__(self, left: Pending) -> None:
         self._left, self._lock = left, Lock()
-        _dropped[:] = [other for other in _dropped if not other.poke()]
         _lasting.add(self)
+        if _looking.acquire(blocking=False):
+            for other in [*_dropped]:
+                if other.poke():
+                    _dropped.remove(other)
+            _looking.release()
 
     def __del__(self) -> None:
         if not self._lock.locked() and self._left is not FINISHED:
@@ -141,8 +145,9 @@ class Lasting(Pending):
 
 
 _lasting: WeakSet[Lasting] = WeakSet()
-#: What is left of those that nobody can wait for any more.
+#: What is left of those that nobody can wait for any more; one thread at a time looks after it.
 _dropped: list[Pending] = []
+_looking = Lock()
 
 
 def end_lasting() -> None:

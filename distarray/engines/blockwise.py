@@ -87,17 +87,24 @@ def apply_blockwise(
     request = Request(function, inputs, outs, where, keywords)
     layout, grown = working_layout(request, whole)
     if request.is_bare and temporaries.is_late(function, request.arrays, layout):
-        parts = [_late_part(x, layout) for x in request.operands]
-        later = temporaries.put_off_in(function, request.operands, parts, layout)
+        call, later = _put_off(request, layout)
         if later is not None:
             return later
-        for part in parts:
-            if type(part) is Pieces:
-                part.arrive()
-        call = _bare_call(request, layout, parts)
     else:
         call = _call(request, layout)
     return _results(_evaluated(call, request, grown), request, layout)
+
+
+def _put_off(request: Request, layout: Layout) -> tuple[Any, Any]:
+    """The array of a call that is put off; or the call, if it has to be made at once."""
+    parts = [_late_part(x, layout) for x in request.operands]
+    later = temporaries.put_off_in(request.function, request.operands, parts, layout)
+    if later is not None:
+        return None, later
+    for part in parts:
+        if type(part) is Pieces:
+            part.arrive()
+    return _bare_call(request, layout, parts), None
 
 
 # -- operands of one layout ------------------------------------------------------------------------
