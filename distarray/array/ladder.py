@@ -189,6 +189,8 @@ def at_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     if row is not None and row.small is not None and args and unwatched[0]:
         second = args[1] if len(args) > 1 else None
         if isinstance(args[0], Base):
+            if not args[0].layout.is_replicated:
+                return NotImplemented
             if not isinstance(second, Base):
                 found = at_hand.answer_for_one(row.small, args[0], args[1:], kwargs)
                 if found is not NotImplemented:
@@ -242,7 +244,7 @@ def _at_once_first(method: _Method, whole: bool) -> _Method:
 
     @wraps(method)
     def first(self: Base, *args: Any, **kwargs: Any) -> Any:
-        if unwatched[0]:
+        if unwatched[0] and self.layout.is_whole:
             bare = whole and not args and not kwargs
             found = at_hand.answer_for_one(act, self, args, kwargs, bare)
             if found is not NotImplemented:

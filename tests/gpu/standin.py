@@ -21,14 +21,22 @@ texts of its errors.
 import contextlib
 import ctypes
 import functools
-import inspect
 import mmap
 import sys
 import types
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tests.gpu.cupys_ways import (
+    API,
+    METHOD_KEYWORDS,
+    METHODS_OF,
+    checked,
+    computed,
+    fill,
+    supported,
+)
 
 __all__ = ["Counts", "counts", "install"]
 
@@ -47,70 +55,8 @@ counts = Counts()
 _SCALARS = (bool, int, float, complex, np.generic, str, bytes, type(None), type(Ellipsis), slice)
 
 
-_DTYPES = frozenset("?bBhHiIlLqQefdFD")
-_UFUNC_KEYWORDS = frozenset({"out", "dtype", "casting"})
-_METHOD_KEYWORDS = {
-    "__call__": _UFUNC_KEYWORDS,
-    "reduce": frozenset({"axis", "dtype", "out", "keepdims"}),
-    "accumulate": frozenset({"axis", "dtype", "out"}),
-    "reduceat": frozenset({"axis", "dtype", "out"}),
-    "outer": _UFUNC_KEYWORDS,
-    "at": _UFUNC_KEYWORDS,
-}
-#: The ufuncs of which CuPy has a method.
-_METHODS_OF = {
-    "reduce": ("add", "multiply"),
-    "accumulate": ("add", "multiply"),
-    "reduceat": ("add",),
-}
 #: Functions that give Python numbers in NumPy, and 0-d arrays in CuPy.
 _NUMBERS = frozenset({"count_nonzero", "allclose", "array_equal", "array_equiv"})
-
-
-def _signature(words: list[str]) -> inspect.Signature:
-    kind, parameters = inspect.Parameter.POSITIONAL_OR_KEYWORD, []
-    for word in words:
-        if word == "*":
-            kind = inspect.Parameter.KEYWORD_ONLY
-        elif word.startswith("**"):
-            parameters.append(inspect.Parameter(word[2:], inspect.Parameter.VAR_KEYWORD))
-        elif word.startswith("*"):
-            parameters.append(inspect.Parameter(word[1:], inspect.Parameter.VAR_POSITIONAL))
-            kind = inspect.Parameter.KEYWORD_ONLY
-        else:
-            default = None if word.endswith("=") else inspect.Parameter.empty
-            parameters.append(inspect.Parameter(word.rstrip("="), kind, default=default))
-    return inspect.Signature(parameters)
-
-
-def _read_api() -> dict[str, inspect.Signature | None]:
-    """Name -> signature of CuPy's functions; None for ufuncs and where it is not told."""
-    api: dict[str, inspect.Signature | None] = {}
-    for line in (Path(__file__).parent / "cupy_api.txt").read_text().splitlines():
-        name, *words = line.split()
-        if name != "#":
-            unknown = words[:1] in (["ufunc"], ["gufunc"], ["..."])
-            api[name] = None if unknown else _signature(words)
-    return api
-
-
-_API = _read_api()
-
-
-def _checked(name: str, args: Any, kwargs: Any) -> None:
-    """Refuse a call that CuPy's function of this name does not take."""
-    signature = _API.get(name)
-    if signature is not None:
-        try:
-            signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"cupy.{name}() {error}") from None
-
-
-def _supported(dtype: np.dtype) -> np.dtype:
-    if dtype.char not in _DTYPES or not dtype.isnative:
-        raise ValueError(f"Unsupported dtype {dtype}")
-    return dtype
 
 
 def _forbidden_page() -> int:
@@ -147,44 +93,6 @@ def _outside(value: Any) -> Any:
         items = [_outside(item) for item in value]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return value
-
-
-def _computed(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function's result, where CuPy's is another than NumPy's: its refusals and its ties."""
-    if kwargs.get("subok") is not None or (name.endswith("_like") and len(args) > 3):
-        raise TypeError("subok is not supported yet")
-    if name == "searchsorted" and isinstance(args[1], (list, tuple)):
-        raise NotImplementedError("Only python scalars or ndarrays are supported for v")
-    if name == "choose" and isinstance(args[1], (list, tuple)):
-        raise AttributeError("object has no attribute 'shape'")
-    if name == "unravel_index" and np.any((args[0] < 0) | (args[0] >= np.prod(args[1]))):
-        raise ValueError("invalid entry in index array")
-    if name in ("argmax", "argmin") and args[0].dtype.kind in "fc" and np.isnan(args[0]).any():
-        return _any_nan(function, *args, **kwargs)
-    result = function(*args, **kwargs)
-    return tuple(result) if name.startswith("linalg.") and isinstance(result, tuple) else result
-
-
-def _any_nan(function: Any, a: np.ndarray, axis: Any = None, **kwargs: Any) -> Any:
-    """The place of a NaN, if there are any: of several, CuPy gives any."""
-    kwargs = {key: value for key, value in kwargs.items() if value is not None}
-    lined, along = (a.reshape(-1), 0) if axis is None else (a, axis)
-    last = lined.shape[along] - 1 - np.argmax(np.isnan(np.flip(lined, along)), along, keepdims=True)
-    has = np.isnan(lined).any(along, keepdims=True)
-    found = function(a, axis, **kwargs)
-    shape = np.shape(found)
-    return np.where(has.reshape(shape), last.reshape(shape), found)
-
-
-def _fill(memory: np.ndarray, key: Any, value: Any) -> None:
-    """An assignment; of several values for one place CuPy leaves any, here the first."""
-    parts = key if isinstance(key, tuple) else (key,)
-    if not any(isinstance(part, (np.ndarray, list)) for part in parts) or np.ndim(value) == 0:
-        memory[key] = value
-        return
-    places = np.arange(memory.size).reshape(memory.shape)[key]
-    values = np.broadcast_to(value, places.shape).reshape(-1)[::-1].astype(memory.dtype)
-    memory[np.unravel_index(places.reshape(-1)[::-1], memory.shape)] = values
 
 
 class _Pointer:
@@ -226,7 +134,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
 
     @classmethod
     def _of(cls, memory: np.ndarray) -> "ndarray":
-        _supported(memory.dtype)
+        supported(memory.dtype)
         if not memory.flags.writeable:  # NumPy's diagonals; CuPy's arrays all are
             with contextlib.suppress(ValueError):
                 memory.flags.writeable = True
@@ -298,17 +206,17 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     # -- NumPy's protocols ------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if f"{ufunc.__name__}" not in _API:
+        if f"{ufunc.__name__}" not in API:
             return NotImplemented
         out = kwargs.get("out")
         if out is not None and len(out) != 1:
             raise ValueError("The 'out' parameter must have exactly one array value")
-        wrong = kwargs.keys() - _METHOD_KEYWORDS[method]
+        wrong = kwargs.keys() - METHOD_KEYWORDS[method]
         if wrong:
             raise TypeError(f"Wrong arguments {wrong} of cupy.{ufunc.__name__}.{method}")
         if method == "at":
             return NotImplemented
-        if method in _METHODS_OF and ufunc.__name__ not in _METHODS_OF[method]:
+        if method in METHODS_OF and ufunc.__name__ not in METHODS_OF[method]:
             raise NotImplementedError(f"`cupy_{ufunc.__name__}.{method}` is not supported yet")
         inside = _inside(inputs, ufunc.__name__)
         if ufunc.__name__.startswith("logical") and any(map(np.iscomplexobj, inside)):
@@ -321,12 +229,12 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_function__(self, func: Any, types_: Any, args: Any, kwargs: Any) -> Any:
         inner = func.__module__.partition(".")[2]
         name = f"{inner}.{func.__name__}" if inner else func.__name__
-        if name not in _API:
+        if name not in API:
             return NotImplemented
-        _checked(name, args, kwargs)
+        checked(name, args, kwargs)
         if name in ("array", "asarray"):  # with like=, the way from host to device
             return _asarray(*args, **kwargs)
-        result = _computed(func, name, _inside(args, name), _inside(kwargs, name))
+        result = computed(func, name, _inside(args, name), _inside(kwargs, name))
         out = kwargs.get("out")
         if out is not None:
             return out
@@ -338,7 +246,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, (list, tuple)):
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
-        _fill(self._memory, _key(key), _inside(value, "an assignment to a device array"))
+        fill(self._memory, _key(key), _inside(value, "an assignment to a device array"))
 
     def astype(
         self,
@@ -413,10 +321,10 @@ def _forward(name: str) -> Any:
 
     def method(self: ndarray, *args: Any, **kwargs: Any) -> Any:
         if name in like_functions:
-            _checked(name, (self, *args), kwargs)
+            checked(name, (self, *args), kwargs)
         bound = getattr(np.ndarray, name)
         inside = (self._memory, *_inside(args, name))
-        return _outside(_computed(bound, name, inside, _inside(kwargs, name)))
+        return _outside(computed(bound, name, inside, _inside(kwargs, name)))
 
     method.__name__ = name
     return method
@@ -457,12 +365,12 @@ class _Module(types.ModuleType):
         function = getattr(np, name)
         if not callable(function) or isinstance(function, type):
             return function
-        if name not in _API:
+        if name not in API:
             raise AttributeError(f"module 'cupy' has no attribute {name!r}")
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            _checked(name, args, kwargs)
-            inside = _computed(function, name, _inside(args, name), _inside(kwargs, name))
+            checked(name, args, kwargs)
+            inside = computed(function, name, _inside(args, name), _inside(kwargs, name))
             return _outside(inside) if kwargs.get("out") is None else kwargs["out"]
 
         return call
