@@ -14,7 +14,7 @@ COMPILED := $(wildcard distarray/array/speedups/*.[ch])
 FAMILIES := tests/layout tests/plan tests/comm tests/array tests/ops
 SHELL   := /bin/bash
 
-.PHONY: help demo test quick test-openmpi test-versions test-all explore lint format docs bench bench-page bench-peers clean
+.PHONY: help demo test quick test-openmpi test-versions test-torch test-all explore lint format docs bench bench-page bench-peers clean
 .DELETE_ON_ERROR:
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo 'make quick   the tests of the operations, with few examples on 1, 2 and 3 thread ranks (ARGS=...)'
 	@echo 'make test-openmpi  the tests under Open MPI, on 2 and 3 ranks'
 	@echo 'make test-versions  the operations on the oldest and the newest Python and NumPy there are'
+	@echo 'make test-torch  the tests of torch on the oldest torch that is supported (7 GB)'
 	@echo 'make test-all  everything on every Python that this machine has'
 	@echo 'make explore random programs of NumPy statements, compared with NumPy on 1, 2 and 3 ranks (SECONDS=600)'
 	@echo 'make lint    ruff, mypy, import-linter      make format   let ruff fix and format'
@@ -86,6 +87,9 @@ explore: $(STAMPS)/test
 # The families' tests on the oldest and the newest Python and NumPy; then everything on every Python.
 test-versions: $(STAMPS)/venv
 	$(BIN)/python tests/versions.py
+
+test-torch: $(STAMPS)/venv
+	$(BIN)/python tests/versions.py --torch
 
 test-all: $(STAMPS)/venv
 	$(BIN)/python tests/versions.py --everything

@@ -161,6 +161,14 @@ def test_a_notebook_can_change_the_number_of_its_ranks():
     assert "google-crc32c" in named
 
 
+def test_the_extra_asks_for_the_torch_that_is_needed():
+    oldest = ".".join(map(str, distarray.torch.OLDEST))
+    for extra in ("torch", "docs"):
+        assert f"torch>={oldest}" in PROJECT["optional-dependencies"][extra]
+    for page in ("torch", "stability"):
+        assert f"torch {oldest} " in (ROOT / f"docs/{page}.rst").read_text()
+
+
 def test_the_recipe_needs_what_the_package_needs():
     recipe = (ROOT / "conda/recipe.yaml").read_text()
     run_needs = recipe.partition("  run:\n")[2].partition("\ntests:")[0]

@@ -2,6 +2,7 @@
 
     python tests/versions.py               the families' tests, on thread ranks and on 3 MPI ranks
     python tests/versions.py --everything  the whole suite, on every Python that this machine has
+    python tests/versions.py --torch       torch's tests, on thread ranks, with the oldest torch
 
 Interpreters are those on the PATH, pyenv's and uv's. Each pair gets an environment of its own
 under build/versions, which is made anew when pyproject.toml changes.
@@ -24,6 +25,7 @@ HOME = ROOT / "build" / "versions"
 PROJECT = (ROOT / "pyproject.toml").read_text()
 OLDEST_PYTHON = tuple(map(int, re.search(r'requires-python = ">=3\.(\d+)"', PROJECT).groups()))
 OLDEST_NUMPY = re.search(r'"numpy>=([\d.]+)"', PROJECT)[1]
+OLDEST_TORCH = re.search(r'"torch>=([\d.]+)"', PROJECT)[1]
 #: What a change to an operation can break on another NumPy.
 FAMILIES = [
     *("tests/layout", "tests/plan", "tests/comm", "tests/array", "tests/ops", "tests/profiling"),
@@ -52,7 +54,7 @@ def interpreters() -> dict[int, str]:
     return by_minor
 
 
-def environment(python: str, name: str, numpy: str, extra: str) -> Path:
+def environment(python: str, name: str, library: str, extra: str) -> Path:
     """The directory of an environment's programs, made and filled if it is not there."""
     home = HOME / name
     stamp = home / "made"
@@ -60,7 +62,7 @@ def environment(python: str, name: str, numpy: str, extra: str) -> Path:
         shutil.rmtree(home, ignore_errors=True)
         subprocess.run([python, "-m", "venv", str(home)], check=True)
         pip = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-        wanted = [f"{ROOT}[mpich,{extra}]", numpy]
+        wanted = [f"{ROOT}[mpich,{extra}]", library]
         subprocess.run([*pip, "--disable-pip-version-check", "-e", *wanted], check=True)
         stamp.write_text(PROJECT)
     return home / "bin"
@@ -103,13 +105,31 @@ def everything(programs: Path, title: str) -> bool:
     return run(programs, ["-m", "launches"], f"{title}, jobs") and passed
 
 
+def oldest_torch(python: str) -> bool:
+    """torch's tests that need no jobs. The index has torch with CUDA alone: 7 GB, installed.
+
+    Without those of weight_norm: torch 2.9 and the garbage collector of another thread rank take
+    tensors of theirs apart at once, now and then (docs/stability.rst).
+    """
+    oldest = f"torch=={OLDEST_TORCH}.*"
+    programs = environment(python, f"torch-{OLDEST_TORCH}", oldest, "test-families")
+    families = ("bridge", "collectives", "modules", "parameters", "sharded", "tensor")
+    threads = ["-n", "auto", "--dist", "worksteal", "-m", "not launches and not suite"]
+    where = [f"tests/torch/{family}" for family in families]
+    argv = [*threads, "-k", "not weight_norm", *where]
+    return run(programs, argv, f"torch {OLDEST_TORCH}, ranks as threads")
+
+
 def main() -> int:
     """Run what was asked for; the status for the shell."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--everything", action="store_true", help="the whole suite, everywhere")
+    parser.add_argument("--torch", action="store_true", help="torch's tests, on the oldest torch")
     asked = parser.parse_args()
     pythons = interpreters()
     oldest, newest = min(pythons), max(pythons)
+    if asked.torch:
+        return 0 if oldest_torch(pythons[oldest]) else 1
     pairs = [(oldest, f"numpy=={OLDEST_NUMPY}.*"), (newest, "numpy")]
     if asked.everything:
         pairs[1:] = [(minor, "numpy") for minor in sorted(pythons)]

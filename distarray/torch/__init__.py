@@ -4,6 +4,7 @@ Everything here works on CPU, CUDA and HPU (Intel Gaudi) tensors and talks over 
 ``torch.distributed``. Names are loaded on first use, so that importing this imports no torch.
 """
 
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -117,8 +118,33 @@ SHOWN_AS = "distarray.torch."
 _load, __dir__ = lazy_names(__name__, _WHERE)
 
 
+#: What is there without torch: `start` sets what Gaudi's software reads when torch is imported.
+_BEFORE_TORCH = ("CopyRequiredError", "start", "transfers")
+#: The oldest torch that this works with; the extra asks for it, too. 2.7 does not tell which hooks
+#: look at what autograd saves, and the inverse of a real Fourier transform fails in 2.8.
+OLDEST = (2, 9)
+
+
+@cache
+def _need_torch(name: str) -> None:
+    """Import torch, which may be missing, or too old for a public name of this package."""
+    wanted = f"distarray.torch.{name} needs PyTorch {'.'.join(map(str, OLDEST))} or newer"
+    try:
+        found = import_module("torch").__version__
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError(f"{wanted}: pip install 'distarray-mpi[torch]'") from error
+    # What comes after differs by who built it: 2.9.1+cpu, 2.9.0a0+0a1b2c3, 2.7.1+hpu.
+    if tuple(map(int, found.split(".")[:2])) < OLDEST:
+        raise ImportError(
+            f"{wanted}, and this is {found}: pip install --upgrade 'distarray-mpi[torch]'"
+        )
+
+
 def _to_tensor(x: DistArray) -> Any:
     """`DistArray.to_tensor`: torch is imported when it is called."""
+    _need_torch("DistTensor")
     return import_module(f"{__name__}.tensor.dist_tensor").of_array(x)
 
 
@@ -126,11 +152,6 @@ tensor_of[:] = [_to_tensor]
 
 
 def __getattr__(name: str) -> Any:
-    try:
-        return _load(name)
-    except ModuleNotFoundError as error:
-        if error.name == "torch":
-            raise ImportError(
-                f"distarray.torch.{name} needs PyTorch: pip install 'distarray-mpi[torch]'"
-            ) from error
-        raise
+    if name in _WHERE and name not in _BEFORE_TORCH:
+        _need_torch(name)
+    return _load(name)

@@ -4,6 +4,7 @@ torch asks no class then, and the tensor would be this rank's part from now on, 
 the others. What torch does before, for tensors on all devices, is looked at.
 """
 
+import threading
 from typing import Any
 
 import torch
@@ -22,11 +23,15 @@ _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _BEFORE = ("AutogradCPU", "AutogradCUDA", "AutogradHPU")
 _asks = torch._C._is_torch_function_enabled
 _watching: list[torch.library.Library] = []
+#: Ranks that are threads place their first parameters at once, and torch takes one function alone.
+_lock = threading.Lock()
 
 
 def watch_memory() -> None:
     """Refuse to give plain tensors the memory of parts; again, nothing."""
-    if not _watching:
+    with _lock:
+        if _watching:
+            return
         found = torch.library.Library("aten", "IMPL")
         for key in _BEFORE:
             found.impl("_has_compatible_shallow_copy_type", uncompiled(_fits), key)

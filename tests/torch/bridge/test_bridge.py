@@ -290,6 +290,7 @@ def test_torch_is_imported_at_the_first_use(own_processes):
     code = """
 import sys, distarray, distarray.numpy, distarray.torch
 assert "to_torch" in dir(distarray.torch)
+assert distarray.torch.start and distarray.torch.CopyRequiredError and distarray.torch.transfers
 assert not {"torch", "ml_dtypes", "mpi4py"} & set(sys.modules)
 sys.modules["torch"] = None
 try:
@@ -302,6 +303,25 @@ try:
     distarray.torch.nothing
 except AttributeError:
     pass
+"""
+    job = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert job.returncode == 0, job.stderr
+
+
+@pytest.mark.parametrize("version", ["2.7.1+hpu", "2.8.0a0+5228986c39"])
+def test_a_torch_that_is_too_old(own_processes, version):
+    code = f"""
+import sys, types, distarray.numpy, distarray.torch as dt
+sys.modules["torch"] = types.ModuleType("torch")
+sys.modules["torch"].__version__ = {version!r}
+for use in (lambda: dt.to_torch, lambda: distarray.numpy.ones(3).to_tensor()):
+    try:
+        use()
+    except ImportError as error:
+        assert "PyTorch 2.9 or newer, and this is {version}:" in str(error), error
+        assert "pip install --upgrade 'distarray-mpi[torch]'" in str(error), error
+    else:
+        raise SystemExit("no error")
 """
     job = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert job.returncode == 0, job.stderr

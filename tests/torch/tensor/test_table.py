@@ -6,6 +6,9 @@ import torch
 
 from distarray.torch.tensor.table import families, row_of
 
+#: Operators that the oldest torch does not have yet.
+LATER = {"aten._foreach_clone"}
+
 
 def test_every_name_is_an_operator_s():
     for names in families().values():
@@ -14,6 +17,8 @@ def test_every_name_is_an_operator_s():
             _, packet, *overload = name.split(".")
             aten = torch.ops.aten
             found = getattr(aten, packet, None) or getattr(aten, f"{packet}_", None)
+            if found is None and name in LATER:
+                continue
             assert found is not None, name
             assert not overload or hasattr(found, overload[0]), name
 
