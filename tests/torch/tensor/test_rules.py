@@ -37,6 +37,7 @@ ONE = {
     "all": lambda x: (x > -9).all(),
     "var": lambda x: x.var(0),
     "std": lambda x: x.std(),
+    "powers": lambda x: torch.ops.aten.linalg__powsum(x, 3, [0], True),
     "var_mean": lambda x: sum(torch.var_mean(x, 1)),
     "norm": lambda x: (x * x).sum().sqrt(),
     "transposed": lambda x: x.t() + 1,
@@ -71,7 +72,7 @@ ONE = {
     "sorted": lambda x: x.sort(0)[0],
 }
 #: Without a gradient.
-WITHOUT = {"to", "any", "all", "zeros_like", "new_ones"}
+WITHOUT = {"to", "any", "all", "powers", "zeros_like", "new_ones"}
 
 
 @pytest.mark.parametrize("name", ONE)
