@@ -57,7 +57,8 @@ __all__ = ["Decision", "Row", "composed", "families", "instead", "row_of", "rule
 _FAMILIES = (
     *("arranging", "attention", "convolution", "copying", "distances", "embedding", "extremes"),
     *("factories", "fancy", "foreach", "fourier", "indexing", "linear_algebra", "losses", "matmul"),
-    *("norms", "pointwise", "reductions", "restriding", "scattering", "scans", "softmax", "views"),
+    *("norms", "pointwise", "reductions", "restriding", "sampling", "scattering", "scans"),
+    *("softmax", "views"),
 )
 
 
