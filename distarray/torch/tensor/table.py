@@ -55,8 +55,9 @@ __all__ = ["Decision", "Row", "composed", "families", "instead", "row_of", "rule
 
 #: The files of rules, one for each family of operators.
 _FAMILIES = (
-    *("arranging", "attention", "convolution", "copying", "distances", "embedding", "extremes"),
-    *("factories", "fancy", "foreach", "fourier", "indexing", "linear_algebra", "losses", "matmul"),
+    *("arranging", "attention", "convolution", "copying", "decomposed", "distances", "embedding"),
+    *("extremes", "factories", "fancy", "foreach", "fourier", "indexing", "linear_algebra"),
+    *("losses", "matmul"),
     *("norms", "pointwise", "reductions", "restriding", "sampling", "scattering", "scans"),
     *("softmax", "views"),
 )

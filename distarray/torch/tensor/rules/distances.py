@@ -97,7 +97,14 @@ def _distance_backward(call: Call) -> Decision | None:
     *("aten.hardswish", "aten.hardswish_backward", "aten.hardtanh_backward"),
     *("aten.hardsigmoid_backward", "aten.softplus_backward", "aten.elu_backward"),
     *("aten.leaky_relu_backward", "aten.hardshrink_backward", "aten.softshrink_backward"),
-    *("aten.leaky_relu", "aten.rsub", "aten._prelu_kernel", "aten._prelu_kernel_backward"),
+    *(
+        "aten.complex",
+        "aten.polar",
+        "aten.leaky_relu",
+        "aten.rsub",
+        "aten._prelu_kernel",
+        "aten._prelu_kernel_backward",
+    ),
     by_kind=True,
 )
 def _one_by_one(call: Call) -> Decision | None:
