@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
+import distarray.torch as dt
 from tests.torch.models import drawn
 from tests.torch.tensor.comparing import compare_drawn, runs_without_gather
 
@@ -16,6 +17,17 @@ aten = torch.ops.aten
 
 def _classes(x):
     return (x[:, 0] * 0).long().detach() + 1
+
+
+def _unpooled(x):
+    """The same places in each channel."""
+    places = torch.arange(6).view(1, 1, 3, 2) * 4
+    with dt.implicit_replication():
+        return aten.max_unpool2d(x.reshape(1, 4, 3, 2), places + _zeros(x), [6, 4])
+
+
+def _zeros(x):
+    return (x.detach() * 0).long().reshape(1, 4, 3, 2)
 
 
 #: What is called with one matrix of 6 x 4.
@@ -40,6 +52,7 @@ ONE = {
     "select_scatter": lambda x: torch.select_scatter(x, x[0] * 2, 0, 3),
     "slice_scatter": lambda x: torch.slice_scatter(x, x[:2] * 2, 0, 1, 5, 2),
     "nearest-exact": lambda x: functional.interpolate(x[None], size=7, mode="nearest-exact"),
+    "max_unpool": _unpooled,
     "addr": lambda x: torch.addr(x, x[:, 1], x[2], beta=2, alpha=0.5),
     "dist": lambda x: torch.dist(x, x[0].detach(), 3),
     "cross": lambda x: torch.linalg.cross(x[:3], x[3:], dim=0),

@@ -21,7 +21,14 @@ _NAMES = (
     # elements in other places
     *("reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replication_pad1d"),
     *("replication_pad2d", "replication_pad3d", "im2col", "pixel_shuffle", "pixel_unshuffle"),
-    *("channel_shuffle", "take", "_unsafe_masked_index", "_unsafe_masked_index_put_accumulate"),
+    *(
+        "channel_shuffle",
+        "take",
+        "max_unpool2d",
+        "max_unpool3d",
+        "_unsafe_masked_index",
+        "_unsafe_masked_index_put_accumulate",
+    ),
     *("select_scatter", "slice_scatter"),
     *("_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d"),
     # numbers of numbers
