@@ -199,6 +199,8 @@ def outcome_of(
     new, named = replaced(args, kwargs, metas)
     if named.get("device") is not None:
         named["device"] = torch.device("meta")
+    if named.get("generator") is not None:  # some of torch's meta operators take none
+        named["generator"] = None
     try:
         found = op(*new, **named)
     except NotImplementedError:

@@ -11,6 +11,7 @@ from distarray.array import DistArray, wrap
 from distarray.array.storage import is_contiguous
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout, Placement
+from distarray.torch.bridge.inference import apart, inferring
 from distarray.torch.bridge.sharing import block_of, to_torch
 from distarray.torch.collectives.passes import graphed, left_alone, uncompiled, watching
 from distarray.torch.tensor import autograd
@@ -91,6 +92,8 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
         args: Sequence[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        if inferring():
+            return apart(func, args, kwargs or {})
         # As `uncompiled` has it; operators that programs call one by one take microseconds.
         found = _dispatch_apart if watching() else dispatch
         return found(DistTensor, func, args, kwargs or {})

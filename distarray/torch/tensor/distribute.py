@@ -75,7 +75,9 @@ def _spread(
         told = mesh.group.broadcast_object(told, src, "distribute_tensor: device")
     array = distribute(whole, mesh, placements, src)
     part = to_torch(array, device=None if told[0] == "cpu" else told[0])
-    result = of_part(part.clone() if src is None else part, mesh, array.layout)
+    # In C order, as the whole is said to be: that of a tensor of torch's channels_last may not be.
+    part = part.clone(memory_format=torch.contiguous_format) if src is None else part.contiguous()
+    result = of_part(part, mesh, array.layout)
     return result.requires_grad_() if told[1] else result
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
+from distarray.torch.bridge.inference import apart, inferring, with_versions
 from distarray.torch.bridge.transforms import is_traced, refuse_constants
 from distarray.torch.tensor.adopting import adopting
 from distarray.torch.tensor.calls import replaced, tensors_in
@@ -47,6 +48,8 @@ _MOST_PLANS = 512
 
 def made(cls: Any, part: Tensor, spec: Spec) -> Any:
     """The distributed tensor of this rank's part; checks nothing."""
+    if inferring():
+        return apart(made, (cls, with_versions(part), spec), {})
     self = _make(
         *(cls, spec.shape, spec.strides, None, None, spec.dtype, _STRIDED, spec.device),
         *(False, False, None, False, False, KEYS),

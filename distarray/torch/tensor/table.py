@@ -55,9 +55,11 @@ __all__ = ["Decision", "Row", "composed", "families", "instead", "row_of", "rule
 
 #: The files of rules, one for each family of operators.
 _FAMILIES = (
-    *("arranging", "attention", "convolution", "copying", "distances", "embedding", "extremes"),
-    *("factories", "fancy", "foreach", "fourier", "indexing", "linear_algebra", "losses", "matmul"),
-    *("norms", "pointwise", "reductions", "restriding", "scattering", "scans", "softmax", "views"),
+    *("arranging", "attention", "convolution", "copying", "decomposed", "distances", "embedding"),
+    *("extremes", "factories", "fancy", "foreach", "fourier", "indexing", "linear_algebra"),
+    *("losses", "matmul"),
+    *("norms", "pointwise", "reductions", "restriding", "sampling", "scattering", "scans"),
+    *("softmax", "views"),
 )
 
 
@@ -282,11 +284,13 @@ def _default(op: Any) -> _Entry:
 
 
 def _is_pointwise(op: Any) -> bool:
-    """Whether an operator works element by element, as its tag says, or that of its namesake.
+    """Whether an operator works element by element, as its tag says, or that of a namesake.
 
-    In forward derivatives torch calls operators of its own namespace "prims", without tags.
+    torch tags few operators in place and with ``out=``, and none of those in its own namespace
+    "prims", which it calls in forward derivatives.
     """
-    if op.namespace == "prims":
-        op = getattr(torch.ops.aten, op._schema.name.partition("::")[2], None)
-        return op is not None and any(_is_pointwise(getattr(op, x)) for x in op.overloads())
-    return torch.Tag.pointwise in op.tags
+    space, _, name = op._schema.name.partition("::")
+    there = getattr(torch.ops, "aten" if space == "prims" else space)
+    packets = [getattr(there, x, None) for x in {name, name.removesuffix("_")}]
+    namesakes = [getattr(packet, x) for packet in packets if packet for x in packet.overloads()]
+    return any(torch.Tag.pointwise in one.tags for one in (op, *namesakes))

@@ -366,3 +366,17 @@ def test_from_local_and_to_local_pass_gradients(world, ranks):
         assert torch.equal(local.grad, torch.full_like(local, 2 * n + 6))
 
     world.run(ranks, program)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 1, 2), (2, 3, 1, 2), (2, 1, 3, 2)], ids=str)
+def test_parts_of_what_lies_by_channels_lie_in_order(world, ranks, shape):
+    """A view that is one of the whole is one of each part, whose dimensions may have length 1."""
+    values = drawn(*shape).contiguous(memory_format=torch.channels_last)
+
+    def program(group):
+        for placement in (Shard(0), Shard(1), Shard(3), Replicate()):
+            for src in (None, 0):
+                x = dt.distribute_tensor(values, line(group), [placement], src=src)
+                assert torch.equal(x.view(-1).full_tensor(), values.reshape(-1))
+
+    world.run(ranks, program)

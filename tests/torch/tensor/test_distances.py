@@ -47,6 +47,21 @@ ONE_BY_ONE = {
     "rsub": lambda x: torch.rsub(x, x[0], alpha=2),
     "two minus": lambda x: 2 - x,
 }
+#: What torch tags as working element by element only where nothing is written to.
+INTO = {
+    "abs_": lambda x: x.clone().abs_(),
+    "eq_": lambda x: x.clone().eq_(x[0]),
+    "lt_": lambda x: x.clone().lt_(0.3),
+    "copysign_": lambda x: x.clone().copysign_(x[:, :1]),
+    "elu_": lambda x: functional.elu_(x.clone()),
+    "hardtanh_": lambda x: functional.hardtanh_(x.clone()),
+    "leaky_relu_": lambda x: functional.leaky_relu_(x.clone()),
+    "threshold_": lambda x: functional.threshold_(x.clone(), 0.1, 7.0),
+    "relu out": lambda x: torch.ops.aten.relu.out(x, out=torch.empty_like(x)),
+    "gelu out": lambda x: torch.ops.aten.gelu.out(x, out=torch.empty_like(x)),
+    "leaky_relu out": lambda x: torch.ops.aten.leaky_relu.out(x, 0.2, out=torch.empty_like(x)),
+    "where out": lambda x: torch.where(x > 0, x, x[0], out=torch.empty_like(x)),
+}
 
 
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
@@ -72,6 +87,18 @@ def test_nothing_gathers(world, ranks, name):
         return ONE_BY_ONE[name](x) if name in ONE_BY_ONE else LOSSES[name](x, x.detach() * 2)
 
     runs_without_gather(world, ranks, drawn(6, 4).numpy(), call, (0, 1))
+
+
+@pytest.mark.parametrize("name", INTO)
+@given(data=st.data())
+def test_one_by_one_into_a_tensor(world, ranks, name, data):
+    compare_drawn(world, ranks, data, drawn(6, 4).numpy(), INTO[name], gradients=False)
+
+
+@pytest.mark.counts(lambda n: n > 1)
+@pytest.mark.parametrize("name", INTO)
+def test_nothing_gathers_into_a_tensor(world, ranks, name):
+    runs_without_gather(world, ranks, drawn(6, 4).numpy(), INTO[name], (0, 1), gradients=False)
 
 
 @given(data=st.data())

@@ -24,6 +24,13 @@ EXTREMES = {
     "argmax": torch.argmax,
     "argmin": lambda x, dim: torch.argmin(x, dim, keepdim=True),
 }
+#: Of a line that is cut and the only one.
+LONE = {
+    "topk of none": lambda x, dim: torch.topk(x, 0, dim=dim),
+    "topk": lambda x, dim: torch.topk(x, 4, dim=dim),
+    "topk of all": lambda x, dim: torch.topk(x, 6, dim=dim),
+    "topk down": lambda x, dim: torch.topk(x, 3, dim=dim, largest=False),
+}
 SHAPES = [(5, 4), (3, 2, 4)]
 
 
@@ -39,6 +46,20 @@ def test_lines(world, ranks, name, shape):
                 lambda mesh: [[p] for p in layouts(len(shape), mesh)],
                 gradients="arg" not in name,
             )
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("name", LONE)
+@pytest.mark.parametrize("shape", [(6,), (1, 6)], ids=str)
+def test_a_lone_line_is_not_gathered(world, ranks, name, shape):
+    def program(group):
+        agrees(
+            group,
+            lambda x: LONE[name](x, -1),
+            [drawn(*shape)],
+            lambda mesh: [[p] for p in layouts(len(shape), mesh)],
+        )
 
     world.run(ranks, program)
 

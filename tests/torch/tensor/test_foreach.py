@@ -48,6 +48,11 @@ CALLS = {
     "abs": lambda a, b: torch._foreach_abs(a),
     "norm": lambda a, b: torch._foreach_norm(a),
     "greatest norm": lambda a, b: torch._foreach_norm(a, float("inf")),
+    "powers": lambda a, b: torch._foreach_powsum(a, 3),
+    "powers of a type": lambda a, b: torch._foreach_powsum(
+        [x.float() for x in a], 1, torch.float64
+    ),
+    "mm": lambda a, b: torch._foreach_mm(a[::2], [x.mT for x in b[::2]]),
     "max": lambda a, b: torch._foreach_max(a),
     "with a number": lambda a, b: torch._foreach_mul(a, [x.sum() for x in b]),
 }

@@ -37,6 +37,7 @@ ONE = {
     "all": lambda x: (x > -9).all(),
     "var": lambda x: x.var(0),
     "std": lambda x: x.std(),
+    "powers": lambda x: torch.ops.aten.linalg__powsum(x, 3, [0], True),
     "var_mean": lambda x: sum(torch.var_mean(x, 1)),
     "norm": lambda x: (x * x).sum().sqrt(),
     "transposed": lambda x: x.t() + 1,
@@ -71,7 +72,7 @@ ONE = {
     "sorted": lambda x: x.sort(0)[0],
 }
 #: Without a gradient.
-WITHOUT = {"to", "any", "all", "zeros_like", "new_ones"}
+WITHOUT = {"to", "any", "all", "powers", "zeros_like", "new_ones"}
 
 
 @pytest.mark.parametrize("name", ONE)
@@ -159,5 +160,26 @@ def test_changes_in_place(world, ranks, name, data):
         assert x.dist_layout is layout
         torch.testing.assert_close(x.full_tensor(), wanted)
         torch.testing.assert_close(flat.full_tensor(), wanted.reshape(-1))
+
+    world.run(ranks, program)
+
+
+def test_a_reshape_below_autograd_copies_as_torch_does(world, ranks):
+    """Where rules call it, torch does not take it apart first; parts may lie otherwise."""
+    values = drawn(1, 9, 2, 2)
+    order, shape = (0, 1, 4, 2, 5, 3), (1, 1, 6, 6)
+    wanted = values.view(1, 1, 3, 3, 2, 2).permute(order).reshape(shape)
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        for dim in range(4):
+            x = distarray.distribute(
+                values.numpy(), mesh, [distarray.Shard(dim)], src=None
+            ).to_tensor()
+            with torch._C._AutoDispatchBelowAutograd():
+                found = x.view(1, 1, 3, 3, 2, 2).permute(order).reshape(shape)
+                flat = x.reshape(9, -1)
+            torch.testing.assert_close(found.full_tensor(), wanted)
+            torch.testing.assert_close(flat.full_tensor(), values.reshape(9, 4))
 
     world.run(ranks, program)

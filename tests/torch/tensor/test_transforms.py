@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 from torch.autograd.functional import hessian, jacobian
-from torch.func import jacfwd, jvp, linearize, vmap
+from torch.func import grad, jacfwd, jacrev, jvp, linearize, vmap
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import distarray
@@ -78,6 +78,7 @@ def test_derivatives_of_one_operand(world, ranks, name):
 AT_ONCE = {
     "gradients": lambda y, e: torch.autograd.grad(y**2, y, e, is_grads_batched=True),
     "mapped": lambda y, e: vmap(lambda v: torch.autograd.grad(y**2 * y.sum(), y, v)[0])(e),
+    "jacrev": lambda y, e: jacrev(lambda y: (y**2 * e).sort(0)[0].sum(1))(y),
     "jacobian": lambda y, e: jacobian(lambda y: y**2 * y.sum(), y, vectorize=True),
     "hessian": lambda y, e: hessian(lambda y: (y**2 * y.sum()).sum(), y, vectorize=True),
 }
@@ -92,6 +93,16 @@ def test_many_gradients_at_once(world, ranks, name):
             with distarray.config.override(fallback="allow"):
                 found = AT_ONCE[name](y.requires_grad_(), e)
             torch.testing.assert_close(_listed(found), _listed(wanted))
+
+    world.run(ranks, program)
+
+
+@pytest.mark.parametrize("transform", [grad, jacrev, vmap])
+def test_within_a_transform_a_tensor_has_torchs_methods_alone(world, ranks, transform):
+    def program(group):
+        x = _spread(line(group), [Shard(0)], 7, 5)
+        with pytest.raises(AttributeError, match="redistribute"):
+            transform(lambda x: x.redistribute([Replicate()]).sum())(x)
 
     world.run(ranks, program)
 
@@ -120,8 +131,14 @@ def test_programs_that_are_written_down(world, ranks):
         torch.testing.assert_close(
             written(other + 1).full_tensor(), ((drawn(7, 5) + 1) * 2).sin().sum(0)
         )
+        columns = dt.distribute_tensor(drawn(3, 5), line(group), [Shard(1)], src=None)
+        torch.testing.assert_close(written(columns).full_tensor(), (drawn(3, 5) * 2).sin().sum(0))
+        sloped = make_fx(grad(lambda x: (x.sin() ** 2).sum()))(x)
+        torch.testing.assert_close(sloped(other).full_tensor(), (2 * drawn(7, 5)).sin())
         with pytest.raises(RuntimeError, match="not among the function's arguments"):
             make_fx(lambda x: x * other)(x)
+        with pytest.raises(RuntimeError, match="not among the function's arguments"):
+            make_fx(lambda x: x.redistribute([Replicate()]) * 2)(x)
         with pytest.raises(RuntimeError, match=r"torch\.func\.jvp"):
             linearize(lambda x: x.sin() * 2, x)
 

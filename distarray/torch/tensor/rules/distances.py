@@ -97,13 +97,14 @@ def _distance_backward(call: Call) -> Decision | None:
     *("aten.hardswish", "aten.hardswish_backward", "aten.hardtanh_backward"),
     *("aten.hardsigmoid_backward", "aten.softplus_backward", "aten.elu_backward"),
     *("aten.leaky_relu_backward", "aten.hardshrink_backward", "aten.softshrink_backward"),
+    *("aten.complex", "aten.polar"),
     *("aten.rsub", "aten._prelu_kernel", "aten._prelu_kernel_backward"),
     # torch 2.9 has no tag for the first of these, and none for the others in place
     *("aten.leaky_relu", "aten.celu", "aten.elu", "aten.hardsigmoid", "aten.hardtanh"),
     by_kind=True,
 )
 def _one_by_one(call: Call) -> Decision | None:
-    """What works element by element, and has no tag of torch's that says so."""
+    """What works element by element, and has no tag that says so in some version of torch."""
     return elementwise(call, [x.layout for x in call.operands])
 
 

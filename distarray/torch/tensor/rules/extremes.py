@@ -63,12 +63,35 @@ def linewise(call: Call) -> Decision | None:
 
 
 @rule(
-    *("aten.sort", "aten.topk", "aten.kthvalue", "aten.mode", "aten.cummax", "aten.cummin"),
+    *("aten.sort", "aten.kthvalue", "aten.mode", "aten.cummax", "aten.cummin"),
     *("aten.argsort.stable", "aten.median.dim", "aten.nanmedian.dim"),
     *("aten.median.dim_values", "aten.nanmedian.dim_values"),
 )
 def _lines(call: Call) -> Decision | None:
     return linewise(call)
+
+
+@rule("aten.topk")
+def _best(call: Call) -> Decision | None:
+    """Of a line that is cut, with no other dimension to cut, each rank sends its own best."""
+    found = linewise(call)
+    if found is not None:
+        return found
+    layout, dim = call.first.layout, call.dim()
+    find = partial(_best_of_parts, layout, dim, call["k"], bool(call["largest"]))
+    result = _after(layout, dim, call.shape)
+    return Decision([layout], [result, result], run=delivered(call, find), on_mesh=True)
+
+
+def _best_of_parts(
+    layout: Layout, dim: int, most: int, largest: bool, mesh: DeviceMesh, x: Tensor, *_: Any
+) -> tuple[Tensor, Tensor]:
+    values, places = x.topk(min(most, x.shape[dim]), dim, largest)
+    start = layout.section(mesh.coords)[dim][0]
+    values = exchanged(values, layout, dim, mesh, most)
+    places = exchanged(places + start, layout, dim, mesh, most)
+    best, pick = values.topk(most, dim, largest)
+    return best, places.gather(dim, pick)
 
 
 # -- extremes and their places --------------------------------------------------------------------
@@ -188,10 +211,10 @@ def single(x: Tensor, dim: int) -> Tensor:
     return x.new_zeros([1 if d == dim else n for d, n in enumerate(x.shape)])
 
 
-def exchanged(x: Tensor, layout: Layout, dim: int, mesh: DeviceMesh) -> Tensor:
-    """What each rank has of one slab, of all parts along a cut dimension that are not empty."""
+def exchanged(x: Tensor, layout: Layout, dim: int, mesh: DeviceMesh, most: int = 1) -> Tensor:
+    """The first slabs of each part along a cut dimension: so many, or as many as it has."""
     cut = layout.cuts[dim]
-    counts = [int(start < stop) for start, stop in map(cut.interval, range(cut.parts))]
+    counts = [min(most, stop - start) for start, stop in map(cut.interval, range(cut.parts))]
     slabs = layout.replace(dim, Cut.ragged(counts, cut.mesh_dims, cut.radix))
     return moved(x, mesh, slabs, slabs.without_cut([dim]))
 

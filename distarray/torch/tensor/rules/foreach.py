@@ -61,6 +61,16 @@ def _norms(tensors: Sequence[Tensor], ord: Any = 2, dtype: Any = None) -> list[T
     return [torch.linalg.vector_norm(x, ord, dtype=dtype) for x in tensors]
 
 
+@composed("aten._foreach_powsum")
+def _sums_of_powers(tensors: Sequence[Tensor], ord: Any = 2, dtype: Any = None) -> list[Tensor]:
+    return [torch.ops.aten.linalg__powsum.default(x, ord, dtype=dtype) for x in tensors]
+
+
+@composed("aten._foreach_mm")
+def _products(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> list[Tensor]:
+    return [torch.mm(x, y) for x, y in zip(tensors, others, strict=True)]
+
+
 @composed("aten._foreach_max")
 def _greatest(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [x.max() for x in tensors]

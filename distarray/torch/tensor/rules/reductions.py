@@ -39,6 +39,12 @@ def _sum(call: Call) -> Decision:
     return Decision([layout], [result])
 
 
+@rule("aten.linalg__powsum")
+def _sum_of_powers(call: Call) -> Decision:
+    layout = call.first.layout
+    return Decision([layout], [reduced(layout, call.dims(), bool(call["keepdim"]), Fold.SUM)])
+
+
 @rule("aten.mean", takes={Fold.SUM})
 def _mean(call: Call) -> Decision:
     """The parts' sums, divided by the number of elements of the whole."""

@@ -17,7 +17,7 @@ from distarray.engines.reshaping import reshaped, reshaped_layout
 from distarray.layout import Cut, Entries, Fold, Layout, local_key, view_layout
 from distarray.torch.collectives.blocks import movable, moved_back
 from distarray.torch.tensor.calls import Call
-from distarray.torch.tensor.table import Decision, rule
+from distarray.torch.tensor.table import Decision, instead, rule
 
 __all__ = ["indexed"]
 
@@ -195,7 +195,6 @@ def _stretched(layout: Layout, mesh: DeviceMesh, x: Tensor, *_: Any, **__: Any) 
     "aten.view.default",
     "aten._unsafe_view",
     "aten._reshape_alias",
-    "aten.reshape",
     "aten.view_copy.default",
     takes=_ALL,
     lone=True,
@@ -213,6 +212,24 @@ def _view(call: Call) -> Decision:
     return Decision(
         [layout], [result], run=partial(_exchanged, layout, shape), on_mesh=True, moves=True
     )
+
+
+@instead("aten.reshape")
+def _as_torch_reshapes(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """A view where the whole's order in memory allows one, else of a copy.
+
+    torch says so itself where programs call this, but not below autograd, where rules do: a rank's
+    part may lie otherwise than the whole.
+    """
+    aten, whole = torch.ops.aten, torch.empty_strided(x.shape, x.stride(), device="meta")
+    sizes = tuple(whole.reshape(shape).shape)
+    try:
+        whole.view(sizes)
+    except RuntimeError:
+        copy: Tensor = aten._unsafe_view.default(x.contiguous(), sizes)
+        return copy
+    view: Tensor = aten.view.default(x, sizes)
+    return view
 
 
 def _viewed(layout: Layout, mesh: DeviceMesh, x: Tensor, *_: Any, **__: Any) -> Tensor:
