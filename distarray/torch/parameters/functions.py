@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from distarray.torch.bridge.plain import is_part, local_of, plainly
-from distarray.torch.bridge.transforms import transforming
+from distarray.torch.bridge.transforms import is_traced, transforming
 from distarray.torch.parameters.spreading import (
     as_part,
     distributed,
@@ -22,9 +22,11 @@ from distarray.torch.parameters.spreading import (
     placed_on,
     spread,
 )
+from distarray.torch.tensor.adopting import same_everywhere
 from distarray.torch.tensor.between_modules import is_distributed
 from distarray.torch.tensor.calls import replaced, tensors_in
 from distarray.torch.tensor.dist_tensor import DistTensor
+from distarray.torch.tensor.operands import DifferentIndexError, in_backward
 
 __all__ = ["Act", "Args", "Func", "Kwargs", "act_for"]
 
@@ -109,6 +111,7 @@ def _of_whole(func: Func, args: Args, kwargs: Kwargs, into: Any = distributed) -
     """A function of the distributed tensors; what it gives back of its operands are the parts."""
     operands = tensors_in(args, kwargs)
     there = {id(x): into(x) for x in operands if is_part(x)}
+    _check_indices(func, operands)
     new, named = replaced(args, kwargs, [there.get(id(x), x) for x in operands])
     try:
         found = func(*new, **named)
@@ -124,6 +127,26 @@ def _of_whole(func: Func, args: Args, kwargs: Kwargs, into: Any = distributed) -
     if not any(id(x) in back for x in results):
         return found  # with the names of several results
     return replaced([found], {}, [back.get(id(x), x) for x in results])[0][0]
+
+
+def _check_indices(func: Func, operands: Sequence[Any]) -> None:
+    """Raise an error on all ranks if they bring plain indices that differ.
+
+    In a program of data parallelism each rank has its own.
+    """
+    plain = [x for x in operands if _is_plain_index(x)]
+    part = next((x for x in operands if is_part(x)), None)
+    if not plain or part is None or transforming() or any(map(is_traced, operands)):
+        return
+    placed = placed_on(part)
+    if not in_backward() and not same_everywhere(plain, placed.mesh):
+        raise DifferentIndexError(func.__name__, placed.called)
+
+
+def _is_plain_index(x: Any) -> bool:
+    if is_distributed(x) or x.is_meta or not x.ndim:
+        return False
+    return not (x.is_floating_point() or x.is_complex())
 
 
 # -- lists of tensors --------------------------------------------------------------------------

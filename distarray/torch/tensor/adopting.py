@@ -31,7 +31,7 @@ from distarray.torch.tensor.rows import apart, has_rows
 from distarray.torch.tensor.spec import Spec
 from distarray.torch.tensor.table import Row
 
-__all__ = ["adopting"]
+__all__ = ["adopting", "same_everywhere"]
 
 #: Modules whose functions make tensors beside those that they are given.
 _FUNCTIONS = frozenset(
@@ -125,11 +125,19 @@ def _same_everywhere(x: Tensor, mesh: DeviceMesh, made_here: bool, error: Runtim
         return x
     if made_here:
         return sent(x.contiguous(), mesh.group, 0)
-    bits = blake2b(movable(x.contiguous()).tobytes(), digest_size=16).digest()
-    told = mesh.group.allgather_object((tuple(x.shape), bits), "plain tensors: equal?")
-    if any(one != told[0] for one in told):
+    if not same_everywhere([x], mesh):
         raise error
     return x
+
+
+def same_everywhere(tensors: Sequence[Tensor], mesh: DeviceMesh) -> bool:
+    """Whether all ranks of a mesh have the same plain tensors; one allgather of their digests."""
+    if mesh.coords is None or mesh.size() == 1:
+        return True
+    bits = [movable(x.detach().contiguous()).tobytes() for x in tensors]
+    here = [(tuple(x.shape), blake2b(b, digest_size=16).digest()) for x, b in zip(tensors, bits)]
+    told = mesh.group.allgather_object(here, "plain tensors: equal?")
+    return all(one == told[0] for one in told)
 
 
 # -- who calls ------------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ from distarray.errors import MeshError
 from distarray.torch.tensor.table import Row
 
 __all__ = [
+    "DifferentIndexError",
     "PlainOperandError",
     "common_mesh",
     "implicit_replication",
+    "in_backward",
     "is_number",
     "is_refused",
     "plain_operand",
@@ -70,6 +72,19 @@ class PlainOperandError(RuntimeError):
         )
 
 
+class DifferentIndexError(PlainOperandError):
+    """A plain index beside a parameter of all ranks that is another one on each."""
+
+    def __init__(self, name: str, called: str) -> None:
+        RuntimeError.__init__(
+            self,
+            f"{name} was given {called}, which is distributed, and a plain index that differs "
+            "between the ranks: each would get part of another's result. Call the module that "
+            "distributes the parameter, whose forward takes every rank's own; or say with "
+            "DistTensor.from_local(index, mesh, placements) how the indices are laid out",
+        )
+
+
 def plain_operand(row: Row, x: Tensor) -> tuple[Any, ...]:
     """What decisions know of a plain tensor beside distributed ones; an error if it is refused."""
     nothing = x.shape == (0,)  # which torch.cat ignores, and caches of keys and values begin with
@@ -121,7 +136,12 @@ def is_refused(x: Tensor) -> bool:
     took as replicated.
     """
     whole = _replicated.get() or is_number(x)
-    return not whole and torch._C._current_graph_task_id() == -1
+    return not whole and not in_backward()
+
+
+def in_backward() -> bool:
+    """Whether autograd goes backward here."""
+    return bool(torch._C._current_graph_task_id() != -1)
 
 
 def common_mesh(cls: Any, name: str, operands: Sequence[Any]) -> DeviceMesh:
