@@ -216,12 +216,16 @@ adopt(PyObject *module, PyObject *args)
     return Py_NewRef(Py_None);
 }
 
-PyDoc_STRVAR(grouped_doc, "grouped(owners, counts, rows)\n--\n\n"
-                          "The rows ordered by owner; see grouping.py.");
+PyDoc_STRVAR(grouped_doc, "grouped(owners, counts, arrays)\n--\n\n"
+                          "The rows of arrays ordered by owner; see rows.py.");
+
+PyDoc_STRVAR(scattered_doc, "scattered(block, places, start, values)\n--\n\n"
+                            "Write rows to their places; see rows.py.");
 
 static PyMethodDef functions[] = {
     {"adopt", adopt, METH_VARARGS, adopt_doc},
     {"grouped", grouped, METH_VARARGS, grouped_doc},
+    {"scattered", scattered, METH_VARARGS, scattered_doc},
     {NULL},
 };
 

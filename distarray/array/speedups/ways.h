@@ -88,8 +88,9 @@ PyObject *small_array(PyObject *block, PyObject *like, PyObject *mesh);
 /* steps.c */
 extern PyTypeObject StepsType;
 
-/* grouping.c */
+/* rows.c */
 PyObject *grouped(PyObject *module, PyObject *args);
+PyObject *scattered(PyObject *module, PyObject *args);
 
 /* The ways: items.c, elementwise.c, functions.c */
 PyObject *get_item(ARGUMENTS);

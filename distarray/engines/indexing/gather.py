@@ -170,7 +170,8 @@ def _ask(rows: Rows, flat: Sequence[Array], target: Array) -> None:
     """Name the wanted rows to their owners, and put their replies where they belong."""
     own, others, counts = grouped_by_others(rows, flat)
     wanted = positions_to_send(rows, [np.take(array, others) for array in flat])
-    replies = [rows.take(named) for named in named_rows(rows, wanted, counts)]
+    named = named_rows(rows, wanted, counts)
+    replies = [rows.take(rows.from_linear(part.astype(np.intp))) for part in named]
     landing = np.empty_like(target, order="C", shape=(len(others), *target.shape[1:]))
     swap(rows.group, replies, landing, counts)
     target[own] = rows.take([np.take(array, own) for array in flat])
@@ -183,13 +184,12 @@ def positions_to_send(rows: Rows, flat: Sequence[Array]) -> Array:
     return rows.linear(flat).astype(kind, copy=False)
 
 
-def named_rows(rows: Rows, positions: Array, counts: Sequence[int]) -> list[list[Array]]:
-    """Rows of this rank that each rank names, in one all-to-all.
+def named_rows(rows: Rows, positions: Array, counts: Sequence[int]) -> list[Array]:
+    """Positions of rows of this rank that each rank names, in one all-to-all.
 
     `positions` are ordered by owner, and `counts` says how many each owns.
     """
-    found = rows.group.alltoall_varied(segments(positions, counts), "positions of rows")
-    return [rows.from_linear(part.astype(np.intp)) for part in found]
+    return rows.group.alltoall_varied(segments(positions, counts), "positions of rows")
 
 
 def grouped_by_others(rows: Rows, flat: Sequence[Array]) -> tuple[Array, Array, list[int]]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.array.portable import beside, contiguous, take
-from distarray.array.speedups.grouping import can_group, grouped
+from distarray.array.speedups.rows import are_rows, grouped
 from distarray.comm.group import Group
 from distarray.engines.indexing.mask_in_block import from_linear
 from distarray.layout import Coords, Cut, Layout
@@ -101,6 +101,16 @@ class Rows:
     def from_linear(self, positions: Array) -> list[Array]:
         """The index arrays of positions: the inverse of :meth:`linear`."""
         return list(from_linear(positions, self.extents))
+
+    @property
+    def lines(self) -> tuple[Array, int] | None:
+        """The block as rows that follow one another, and the position of the first; None if not."""
+        whole = zip(self.starts[1:], self.stops[1:], self.extents[1:], strict=True)
+        flat = self.block.flags.c_contiguous and self.block.size
+        if not flat or any((a, b) != (0, n) for a, b, n in whole):
+            return None
+        start = self.starts[0] * prod(self.extents[1:])
+        return self.block.reshape(-1, *self.block.shape[len(self.dims) :]), start
 
     # -- this rank's rows ------------------------------------------------------------------------
 
@@ -226,9 +236,9 @@ def sorted_by_owner(
 ) -> tuple[list[Array], list[int]]:
     """The rows of each array ordered by owner and then by position, and how many each owns."""
     arrays = [contiguous(array) for array in arrays]
-    if ranks <= _FEW and all(map(can_group, arrays)):
+    if ranks <= _FEW and all(map(are_rows, arrays)):
         owners = contiguous(owners.astype(np.uint8, copy=False))
         counts = [int(np.count_nonzero(owners == rank)) for rank in range(ranks)]
-        return [grouped(owners, counts, array) for array in arrays], counts
+        return grouped(owners, counts, arrays), counts
     order, counts = grouped_by_owner(owners, ranks)
     return [take(array, order, 0) for array in arrays], counts

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array.speedups.rows import are_rows, scattered
 from distarray.comm import devices
 from distarray.engines.indexing.gather import (
     named_rows,
@@ -136,16 +137,35 @@ def _send(
     if varied is None:
         each = [None if values is None else _constant(values, shape)] * rows.size
     else:
-        each = _sent(rows, going[0], counts, [len(arrays[0]) for arrays in named])
+        each = _sent(rows, going[0], counts, [len(places) for places in named])
     if cuts[0].step < 0:  # higher ranks have the earlier part of the index
         named.reverse()
         each.reverse()
     if apply is assign:
-        for arrays, part in zip(named, each, strict=True):
-            assign(rows.block, rows.in_block(arrays), part)
+        for places, part in zip(named, each, strict=True):
+            _assign_rows(rows, places, part)
         return
-    picked = [np.concatenate(arrays) for arrays in zip(*named, strict=True)]
-    apply(rows.block, rows.in_block(picked), each[0] if varied is None else np.concatenate(each))
+    given = each[0] if varied is None else np.concatenate(each)
+    apply(rows.block, _key(rows, np.concatenate(named)), given)
+
+
+def _assign_rows(rows: Rows, places: Array, values: Array) -> None:
+    """Assign to rows of this rank by their positions."""
+    found = rows.lines
+    if found is not None and are_rows(found[0]) and are_rows(values) and _fit(values, found[0]):
+        scattered(found[0], places, found[1], values)
+    else:
+        assign(rows.block, _key(rows, places), values)
+
+
+def _fit(values: Array, lines: Array) -> bool:
+    """Whether values are such rows as others, and not the same ones."""
+    alike = values.dtype == lines.dtype and values.shape[1:] == lines.shape[1:]
+    return alike and lines.flags.writeable and not np.may_share_memory(values, lines)
+
+
+def _key(rows: Rows, places: Array) -> tuple[Array, ...]:
+    return rows.in_block(rows.from_linear(places.astype(np.intp, copy=False)))
 
 
 def _sent(rows: Rows, going: Array, counts: Sequence[int], lengths: Sequence[int]) -> list[Array]:
@@ -159,13 +179,14 @@ def _sent(rows: Rows, going: Array, counts: Sequence[int], lengths: Sequence[int
     return found
 
 
-def _named_by_all(rows: Rows, index: Located, cuts: Sequence[Cut]) -> list[list[Array]]:
-    """Rows of this rank that each rank's part of a known index names."""
+def _named_by_all(rows: Rows, index: Located, cuts: Sequence[Cut]) -> list[Array]:
+    """Positions of rows of this rank that each rank's part of a known index names."""
     whole = [np.broadcast_to(block, index.layout.shape) for block in index.blocks]
     own = rows.mine(whole)
     named = []
     for rank in range(rows.size):
         key = part_of_index(cuts, rank)
         positions = np.flatnonzero(own[key])
-        named.append([np.take(array[key].reshape(-1), positions) for array in whole])
+        found = [np.take(array[key].reshape(-1), positions) for array in whole]
+        named.append(rows.linear(found))
     return named
