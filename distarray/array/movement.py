@@ -6,6 +6,7 @@ The functions here work on (block, layout, mesh); :class:`~distarray.array.DistA
 from collections.abc import Sequence
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ __all__ = [
     "assign",
     "assign_each",
     "assign_rest",
-    "begun_pieces",
+    "bring",
     "gathered",
     "moved",
     "part_of",
@@ -40,6 +41,17 @@ MOST_COPIED = 1 << 20
 Piece = tuple[tuple[slice, ...], Array]
 
 
+class Brought(NamedTuple):
+    """A rank's block of another layout, in pieces: its own as views, and those of other ranks.
+
+    What others send has come when `pending` is over.
+    """
+
+    own: list[Piece]
+    received: list[Piece]
+    pending: Pending
+
+
 def starts(layout: Layout, mesh: DeviceMesh) -> tuple[int, ...]:
     """Global index of the first element of this rank's block, one number per dimension."""
     return tuple([start for start, _ in layout.section(mesh.coords)])
@@ -50,39 +62,27 @@ def pieces(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> list[Pie
 
     Communicates unless every rank has all it needs.
     """
-    if src is dst:
-        return [(tuple([slice(0, extent) for extent in block.shape]), block)]
-    _meet(mesh, src, dst)
-    plan, block = plan_exchange(src, dst, mesh.coords), as_array(block)
-    found: list[Piece] = [(plan.kept[1], part_of(block, plan.kept[0]))] if plan.kept else []
-    received = [mesh.xp.empty(t.shape, block.dtype) for t in plan.receives]
-    _talk(plan, block, received, mesh, Route(src, dst))
-    found += [(t.slices, part) for t, part in zip(plan.receives, received, strict=True)]
-    return found
+    found = bring(block, src, dst, mesh)
+    return [*found.own, *found.received]
 
 
-def begun_pieces(
-    block: Array, src: Layout, dst: Layout, mesh: DeviceMesh
-) -> tuple[list[Piece], Pending]:
-    """As :func:`pieces`, of numbers on a host; what others send may still have to come.
+def bring(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh, late: bool = False) -> Brought:
+    """As :func:`pieces`; `late`: of numbers on a host, what others send may still have to come.
 
     This rank's block may change meanwhile: what goes to others is copied. Much of it would cost
     more than the wait, and is sent at once.
     """
-    plan = plan_exchange(src, dst, mesh.coords)
-    if plan.elements_sent * block.itemsize > MOST_COPIED:
-        return pieces(block, src, dst, mesh), FINISHED
-    route = Route(src, dst)
-    _check_allowed(plan, block, mesh, route)
+    if src is dst:
+        return Brought([(tuple([slice(0, extent) for extent in block.shape]), block)], [], FINISHED)
+    _meet(mesh, src, dst)
+    plan, block, route = plan_exchange(src, dst, mesh.coords), as_array(block), Route(src, dst)
     own: list[Piece] = [(plan.kept[1], part_of(block, plan.kept[0]))] if plan.kept else []
-    coming = [(t.slices, np.empty(t.shape, block.dtype)) for t in plan.receives]
-    pending: Pending = FINISHED
-    if plan.sends or plan.receives:
-        sends = [(t.peer, part_of(block, t.slices).copy()) for t in plan.sends]
-        peers = [t.peer for t in plan.receives]
-        receives = [(peer, part) for peer, (_, part) in zip(peers, coming, strict=True)]
-        pending = Lasting(mesh.group.begin_exchange(sends, receives, route))
-    return [*own, *coming], pending
+    received = [(t.slices, mesh.xp.empty(t.shape, block.dtype)) for t in plan.receives]
+    into = [part for _, part in received]
+    if late and plan.elements_sent * block.itemsize <= MOST_COPIED:
+        return Brought(own, received, _begin_to_talk(plan, block, into, mesh, route))
+    _talk(plan, block, into, mesh, route)
+    return Brought(own, received, FINISHED)
 
 
 def part_of(block: Array, slices: tuple[slice, ...]) -> Array:
@@ -148,11 +148,30 @@ def _talk(
     """Send what other ranks need, and receive into the given arrays."""
     _check_allowed(plan, block, mesh, route)
     if plan.sends or plan.receives:
-        mesh.group.exchange(
-            [(t.peer, part_of(block, t.slices)) for t in plan.sends],
-            [(t.peer, part) for t, part in zip(plan.receives, received, strict=True)],
-            route,
-        )
+        mesh.group.exchange(*_messages(plan, block, received), route)
+
+
+def _begin_to_talk(
+    plan: Exchange, block: Array, received: Sequence[Array], mesh: DeviceMesh, route: Route
+) -> Pending:
+    """As :func:`_talk`, with copies of what is sent; what is left is to wait for others."""
+    _check_allowed(plan, block, mesh, route)
+    if not plan.sends and not plan.receives:
+        return FINISHED
+    sends, receives = _messages(plan, block, received)
+    copies = [(peer, part.copy()) for peer, part in sends]
+    begun = Lasting(mesh.group.begin_exchange(copies, receives, route))
+    return begun if receives else FINISHED
+
+
+def _messages(
+    plan: Exchange, block: Array, received: Sequence[Array]
+) -> tuple[list[tuple[int, Array]], list[tuple[int, Array]]]:
+    """What is sent and what is received, each with the other rank."""
+    return (
+        [(t.peer, part_of(block, t.slices)) for t in plan.sends],
+        [(t.peer, part) for t, part in zip(plan.receives, received, strict=True)],
+    )
 
 
 def _check_allowed(plan: Exchange, block: Array, mesh: DeviceMesh, route: Route) -> None:

@@ -1,7 +1,9 @@
 """Pending conversations: begun and not finished, such as a fold while the program computes."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import WeakSet
@@ -118,11 +120,7 @@ class Lasting(Pending):
     def __init__(self, left: Pending) -> None:
         self._left, self._lock = left, Lock()
         _lasting.add(self)
-        if _looking.acquire(blocking=False):
-            for other in [*_dropped]:
-                if other.poke():
-                    _dropped.remove(other)
-            _looking.release()
+        _dropped.extend([other for other in _taken() if not other.poke()])
 
     def __del__(self) -> None:
         if not self._lock.locked() and self._left is not FINISHED:
@@ -145,16 +143,21 @@ class Lasting(Pending):
 
 
 _lasting: WeakSet[Lasting] = WeakSet()
-#: What is left of those that nobody can wait for any more; one thread at a time looks after it.
-_dropped: list[Pending] = []
-_looking = Lock()
+#: Conversations whose `Lasting` is gone while they were under way.
+_dropped: deque[Pending] = deque()
+
+
+def _taken() -> Iterator[Pending]:
+    """The dropped conversations, each of which one thread alone gets."""
+    with suppress(IndexError):  # another thread was faster
+        for _ in range(len(_dropped)):
+            yield _dropped.popleft()
 
 
 def end_lasting() -> None:
     """Wait for all conversations that last: a child process, or MPI's end, would lose them."""
-    for pending in [*_lasting, *_dropped]:
+    for pending in (*_lasting, *_taken()):
         pending.wait()
-    _dropped.clear()
 
 
 os.register_at_fork(before=end_lasting)

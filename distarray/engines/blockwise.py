@@ -28,7 +28,6 @@ from distarray.array.pieces import Part, Pieces
 from distarray.array.portable import Adapted
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
-from distarray.comm.pending import FINISHED, Pending
 from distarray.engines.cells import Call, evaluate
 from distarray.engines.requests import NUMBERS, Request, working_layout
 from distarray.layout import Box, Coords, Layout
@@ -289,37 +288,30 @@ def _late_part(x: Any, result: Layout) -> Any:
     """
     if not isinstance(x, DistArray) or x.layout is result:
         return x
-    return _part_of(temporaries.read(x), x, result, movement.begun_pieces)
+    return _part_of(temporaries.read(x), x, result, late=True)
 
 
-def _pieces(*args: Any) -> tuple[list[movement.Piece], Pending]:
-    return movement.pieces(*args), FINISHED
-
-
-def _part_of(block: Array, x: DistArray, result: Layout, bring: Any = _pieces) -> Part:
+def _part_of(block: Array, x: DistArray, result: Layout, late: bool = False) -> Part:
     layout, mesh = x.layout, x.mesh
     target, holds = restrict(result, layout.shape), result.holds(mesh.coords)
     if layout is target or layout.is_replicated:
         return movement.moved(block, layout, target, mesh) if holds else _nothing(x, result)
-    found, coming = bring(block, layout, target, mesh)
-    return _joined(found, coming, x, target, result) if holds else _nothing(x, result)
+    found = movement.bring(block, layout, target, mesh, late)
+    return _joined(found, x, target, result) if holds else _nothing(x, result)
 
 
 def _joined(
-    found: Sequence[movement.Piece], coming: Pending, x: DistArray, target: Layout, result: Layout
+    brought: movement.Brought, x: DistArray, target: Layout, result: Layout
 ) -> Array | Pieces:
     """The pieces of an operand, in one array if they are one, very many, or empty."""
-    shape = target.local_shape(x.mesh.coords)
-    is_own = plan_exchange(x.layout, target, x.mesh.coords).kept is not None  # which is the first
+    shape, found = target.local_shape(x.mesh.coords), [*brought.own, *brought.received]
     is_whole = len(found) == 1 and found[0][1].shape == shape
-    if is_whole and is_own:
-        return found[0][1]
     if not is_whole and len(found) <= _MOST_PIECES and 0 not in shape:
         boxes = _boxes(x.layout, result, x.mesh.coords)
         several = Pieces([(box, piece) for box, (_, piece) in zip(boxes, found, strict=True)])
-        several.own, several.coming = int(is_own), coming
+        several.own, several.coming = len(brought.own), brought.pending
         return several
-    coming.wait()
+    brought.pending.wait()
     if is_whole:
         return found[0][1]
     block: Array = x.mesh.xp.empty(shape, x.dtype)

@@ -118,7 +118,8 @@ SHOWN_AS = "distarray.torch."
 _load, __dir__ = lazy_names(__name__, _WHERE)
 
 
-#: What is there without torch: `start` sets what Gaudi's software reads when torch is imported.
+#: Names that do not import torch. `start` has to come before it: it sets what Gaudi's software
+#: reads when torch is imported.
 _BEFORE_TORCH = ("CopyRequiredError", "start", "transfers")
 #: The oldest torch that this works with; the extra asks for it, too. 2.7 does not tell which hooks
 #: look at what autograd saves, and the inverse of a real Fourier transform fails in 2.8.

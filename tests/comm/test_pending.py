@@ -97,7 +97,7 @@ def test_it_ends_before_a_fork():
     kept, dropped = Counted(), Counted()
     lasting = Lasting(kept)
     Lasting(dropped)
-    assert pending._dropped == [dropped]
+    assert list(pending._dropped) == [dropped]
     child = os.fork()
     if not child:
         os._exit(kept.ends + dropped.ends != 2)

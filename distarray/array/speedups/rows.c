@@ -160,31 +160,39 @@ typedef struct {
     npy_intp step; /* bytes from one value to the next; 0 if there is one for all */
 } Target;
 
-#define WRITE_ROWS(type, width)                                                                    \
-    for (npy_intp row = 0; row < count; row++) {                                                   \
-        npy_uintp place = (npy_uintp)(((const type *)places)[row] - target->start);                \
-        if (row + AHEAD < count) {                                                                 \
-            npy_intp next = ((const type *)places)[row + AHEAD] - target->start;                   \
-            __builtin_prefetch(target->block + next * (width), 1);                                 \
-        }                                                                                          \
-        if (place >= (npy_uintp)target->extent) {                                                  \
-            return -1;                                                                             \
-        }                                                                                          \
-        memcpy(target->block + place * (width), target->values + row * target->step, (width));     \
-    }                                                                                              \
-    return 0
+static inline npy_intp
+place_of(const Target *target, const void *places, npy_intp row, int is_short)
+{
+    npy_int64 place = is_short ? ((const npy_int32 *)places)[row] : ((const npy_int64 *)places)[row];
+    return place - target->start;
+}
 
-/* Write values to places of 4 or 8 bytes, one after the other; -1 at the first that is outside. */
+/* Write values one after the other; -1 at the first place that is outside. */
+static inline int
+write_each(const Target *target, const void *places, npy_intp count, int is_short, npy_intp width)
+{
+    for (npy_intp row = 0; row < count; row++) {
+        npy_uintp place = place_of(target, places, row, is_short);
+        if (row + AHEAD < count) {
+            npy_intp next = place_of(target, places, row + AHEAD, is_short);
+            __builtin_prefetch(target->block + next * width, 1);
+        }
+        if (place >= (npy_uintp)target->extent) {
+            return -1;
+        }
+        memcpy(target->block + place * width, target->values + row * target->step, width);
+    }
+    return 0;
+}
+
+/* The same; what is usual is constant, as above. */
 static int
 write_rows(const Target *target, const void *places, npy_intp count, int is_short)
 {
     if (is_short && target->width == 8) {
-        WRITE_ROWS(npy_int32, 8);
+        return write_each(target, places, count, 1, 8);
     }
-    if (is_short) {
-        WRITE_ROWS(npy_int32, target->width);
-    }
-    WRITE_ROWS(npy_int64, target->width);
+    return write_each(target, places, count, is_short, target->width);
 }
 
 /* scattered(block, places, start, values): see _ways.pyi. */

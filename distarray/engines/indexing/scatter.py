@@ -93,9 +93,10 @@ def _write_here(
     flat = [flattened(block, shape) for block in index.blocks]
     own = np.flatnonzero(rows.mine(flat))
     if values is not None:
-        every = _constant if constant else _in_one_dimension
-        values = every(values, shape)
-        values = values if constant else np.take(values, own, axis=0)
+        if constant:
+            values = _constant(values, shape)
+        else:
+            values = np.take(_in_one_dimension(values, shape), own, axis=0)
     apply(rows.block, rows.in_block([np.take(array, own) for array in flat]), values)
 
 

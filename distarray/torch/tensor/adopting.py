@@ -78,7 +78,7 @@ def adopting(
             continue
         if entry is None or not is_refused(x):
             raise error
-        same = _same_everywhere(x, mesh, not any(_is_plain(cls, y) for y in _given(entry)), error)
+        same = _as_replicated(x, mesh, not any(_is_plain(cls, y) for y in _given(entry)), error)
         there[id(x)] = make(cls, same, _spec_of(same, mesh))
     found = call(*replaced(args, kwargs, [there.get(id(x), x) for x in operands]))
     for x in outs:
@@ -119,7 +119,7 @@ def _is_plain(cls: Any, x: Any) -> bool:
     return isinstance(x, torch.Tensor) and type(x) is not cls and x.numel() != 1
 
 
-def _same_everywhere(x: Tensor, mesh: DeviceMesh, made_here: bool, error: RuntimeError) -> Tensor:
+def _as_replicated(x: Tensor, mesh: DeviceMesh, made_here: bool, error: RuntimeError) -> Tensor:
     """Rank 0's values where torch made them, else the own ones if all ranks have the same."""
     if mesh.coords is None or mesh.size() == 1:
         return x

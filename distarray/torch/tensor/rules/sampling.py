@@ -56,7 +56,7 @@ def _of_the_whole(
     *args: Any,
     **kwargs: Any,
 ) -> Tensor:
-    """What is drawn for this rank's part; numbers that are not allowed raise on all ranks."""
+    """This rank's part of what is drawn for the whole; what torch refuses raises on all ranks."""
     parts = zip(tensors_in(args, kwargs), decision.wanted, strides, strict=True)
     new, named = replaced(args, kwargs, [_padded(x, y, order, mesh) for x, y, order in parts])
     found, error = None, None
