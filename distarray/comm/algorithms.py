@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "allreduce",
+    "alltoall_together",
     "alltoall_varied",
     "begin_allgather",
     "begin_reduce_scatter",
@@ -109,6 +110,29 @@ def alltoall_varied(group: "Transport", blocks: Sequence[Array]) -> list[Array]:
         [(r, view) for r, view in enumerate(received) if r != group.rank and view.size],
     )
     return received
+
+
+def alltoall_together(
+    group: "Transport", arrays: Sequence[Array], counts: Sequence[int]
+) -> list[list[Array]]:
+    """Exchange lengths, then rows of all arrays at once; see :class:`distarray.comm.outbox.Outbox`.
+
+    A rank's own rows are views of the arrays.
+    """
+    lengths = group._alltoall_counts(np.array(counts, np.int64))
+    lengths[group.rank] = 0
+    others = [rank for rank in range(group.size) if rank != group.rank]
+    sends, receives, each = [], [], []
+    for array in arrays:
+        parts = split_views(array, counts)
+        landing = np.empty_like(array, shape=(int(lengths.sum()), *array.shape[1:]), order="C")
+        views = split_views(landing, lengths)
+        sends += [(rank, parts[rank]) for rank in others if parts[rank].size]
+        receives += [(rank, views[rank]) for rank in others if views[rank].size]
+        views[group.rank] = parts[group.rank]
+        each.append(views)
+    group._exchange(sends, receives)
+    return [list(rows) for rows in zip(*each, strict=True)]
 
 
 def gather_varied(group: "Transport", block: Array, root: int) -> list[Array] | None:

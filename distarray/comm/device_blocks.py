@@ -9,6 +9,7 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 import numpy as np
 
 from distarray.comm import algorithms, devices, ledger, nccl
+from distarray.comm.algorithms import split_views
 from distarray.comm.calls import note as remember
 from distarray.comm.devices import module_of, on_device
 from distarray.comm.nccl import Nccl
@@ -177,6 +178,15 @@ class DeviceBlocks(Subsets):
         if self._has_nccl(blocks[0]):
             return algorithms.alltoall_varied(self._near, blocks)
         return self._staged_list(self._alltoall_varied, blocks)
+
+    def alltoall_together(
+        self, arrays: Sequence[Array], counts: Sequence[int]
+    ) -> list[list[Array]]:
+        """Send rows of some arrays to each rank; see :meth:`distarray.comm.outbox.Outbox.send`."""
+        if all(type(array) is _ndarray for array in arrays):
+            return algorithms.alltoall_together(self, arrays, counts)
+        each = [self._alltoall_varied_staged(split_views(array, counts)) for array in arrays]
+        return [list(rows) for rows in zip(*each, strict=True)]
 
     def _gather_varied_staged(self, block: Array, root: int) -> list[Array] | None:
         if self._has_nccl(block):

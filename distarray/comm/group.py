@@ -17,6 +17,7 @@ from distarray.comm import ledger
 from distarray.comm.calls import note as remember
 from distarray.comm.device_blocks import DeviceBlocks
 from distarray.comm.ledger import Note
+from distarray.comm.outbox import Outbox, room_for
 from distarray.comm.pending import FINISHED, Pending
 from distarray.comm.transport import Array, Board, Pair
 from distarray.layout.placement import Fold
@@ -90,7 +91,7 @@ class Group(DeviceBlocks):
         at once.
         """
         if ledger.watching and kind:
-            self._write(kind, sum(view.nbytes for _, view in sends), note)
+            self.write(kind, sum(view.nbytes for _, view in sends), note)
         elif ledger.watching and sends:
             self._write_messages(sends, note)
         if self.watched:
@@ -106,6 +107,20 @@ class Group(DeviceBlocks):
         The ranks synchronise before they write to it, and again after they have read from it.
         """
         return self._board()
+
+    def outbox(self, rows: int, arrays: Sequence[Array]) -> Outbox:
+        """Memory for rows like those of some arrays, which go to several ranks; collective.
+
+        Parameters
+        ----------
+        rows : int
+            How many of each array a rank sends at most, the same on every rank.
+        arrays : sequence of array
+            Their data types and the shapes of their rows are equal on all ranks.
+        """
+        if self.size > 1 and self.guarded:
+            self.check_exchange(sum([array.nbytes for array in arrays]), "rows for other ranks")
+        return Outbox(self, room_for(self, rows, arrays))
 
     # -- folds --------------------------------------------------------------------------------
 
@@ -127,7 +142,7 @@ class Group(DeviceBlocks):
             New, C-contiguous, shape of `block`.
         """
         if ledger.watching:
-            self._write("allreduce", block.nbytes, note)
+            self.write("allreduce", block.nbytes, note)
         if self.watched:
             remember(self, "allreduce", (block.shape, fold))
         if type(block) is not _ndarray:
@@ -137,7 +152,7 @@ class Group(DeviceBlocks):
     def allreduce_in_place(self, block: Array, fold: Fold, note: Note = None) -> None:
         """Fold the ranks' blocks into them: `begin_allreduce` and `wait` in one."""
         if ledger.watching:
-            self._write("allreduce", block.nbytes, note)
+            self.write("allreduce", block.nbytes, note)
         if self.watched:
             remember(self, "allreduce_in_place", (block.shape, fold))
         if type(block) is not _ndarray:
@@ -165,7 +180,7 @@ class Group(DeviceBlocks):
             be pending if all ranks begin them in the same order.
         """
         if ledger.watching:
-            self._write("allreduce", block.nbytes, note)
+            self.write("allreduce", block.nbytes, note)
         if self.watched:
             remember(self, "begin_allreduce", (block.shape, fold))
         if type(block) is not _ndarray:
@@ -192,7 +207,7 @@ class Group(DeviceBlocks):
         """
         if ledger.watching:
             own = blocks[self.rank].nbytes
-            self._write("reduce_scatter", sum(b.nbytes for b in blocks) - own, note)
+            self.write("reduce_scatter", sum(b.nbytes for b in blocks) - own, note)
         if self.watched:
             remember(self, "reduce_scatter", fold)
         return self._reduce_scatter_staged(blocks, fold)
@@ -214,7 +229,7 @@ class Group(DeviceBlocks):
             The purpose, for the ledger.
         """
         if ledger.watching:
-            self._write("exscan", block.nbytes, note)
+            self.write("exscan", block.nbytes, note)
         if self.watched:
             remember(self, "exscan", (block.shape, fold))
         return self._staged(self._exscan, block, fold, identity)
@@ -239,7 +254,7 @@ class Group(DeviceBlocks):
             `block` itself.
         """
         if ledger.watching:
-            self._write("broadcast", block.nbytes if self.rank == root else 0, note)
+            self.write("broadcast", block.nbytes if self.rank == root else 0, note)
         if self.watched:
             remember(self, "broadcast", block.shape)
         if type(block) is _ndarray:
@@ -266,7 +281,7 @@ class Group(DeviceBlocks):
             self.broadcast(block, root, note)
             return FINISHED
         if ledger.watching:
-            self._write("broadcast", block.nbytes if self.rank == root else 0, note)
+            self.write("broadcast", block.nbytes if self.rank == root else 0, note)
         if self.watched:
             remember(self, "begin_broadcast", block.shape)
         return self._begin_broadcast(block, root)
@@ -274,7 +289,7 @@ class Group(DeviceBlocks):
     def allgather(self, block: Array, note: Note = None) -> Array:
         """Stack the ranks' blocks: shape ``(size, *block.shape)``; shapes are equal."""
         if ledger.watching:
-            self._write("allgather", block.nbytes, note)
+            self.write("allgather", block.nbytes, note)
         if self.watched:
             remember(self, "allgather", block.shape)
         if type(block) is _ndarray:
@@ -301,7 +316,7 @@ class Group(DeviceBlocks):
             In rank order: consecutive views of one new array, their common ``.base``.
         """
         if ledger.watching:
-            self._write("allgather", block.nbytes, note)
+            self.write("allgather", block.nbytes, note)
         if self.watched:
             remember(self, "allgather_varied", None)
         if type(block) is _ndarray:
@@ -326,7 +341,7 @@ class Group(DeviceBlocks):
         """
         if ledger.watching:
             own = blocks[self.rank].nbytes
-            self._write("alltoall", sum(b.nbytes for b in blocks) - own, note)
+            self.write("alltoall", sum(b.nbytes for b in blocks) - own, note)
         if self.watched:
             remember(self, "alltoall_varied", None)
         return self._alltoall_varied_staged(blocks)
@@ -334,7 +349,7 @@ class Group(DeviceBlocks):
     def gather_varied(self, block: Array, root: int = 0, note: Note = None) -> list[Array] | None:
         """All ranks' blocks on `root`, None elsewhere; shapes as for `allgather_varied`."""
         if ledger.watching:
-            self._write("gather", 0 if self.rank == root else block.nbytes, note)
+            self.write("gather", 0 if self.rank == root else block.nbytes, note)
         if self.watched:
             remember(self, "gather_varied", None)
         return self._gather_varied_staged(block, root)
@@ -376,7 +391,7 @@ class Group(DeviceBlocks):
     def allgather_object(self, obj: T, note: Note = None) -> list[T]:
         """Every rank's (picklable, small) object, in rank order."""
         if ledger.watching:
-            self._write("allgather_object", 0, note)
+            self.write("allgather_object", 0, note)
         if self.watched:
             remember(self, "allgather_object", None)
         return [obj] if self.size == 1 else self._allgather_object(obj)
@@ -384,7 +399,7 @@ class Group(DeviceBlocks):
     def broadcast_object(self, obj: T | None, root: int = 0, note: Note = None) -> T:
         """Root's (picklable, small) object, on every rank; the others can pass None."""
         if ledger.watching:
-            self._write("broadcast_object", 0, note)
+            self.write("broadcast_object", 0, note)
         if self.watched:
             remember(self, "broadcast_object", None)
         if self.size == 1:
@@ -396,7 +411,7 @@ class Group(DeviceBlocks):
     def barrier(self) -> None:
         """Wait for all ranks."""
         if ledger.watching:
-            self._write("barrier", 0, None)
+            self.write("barrier", 0, None)
         if self.watched:
             remember(self, "barrier", None)
         self._barrier()
@@ -412,7 +427,8 @@ class Group(DeviceBlocks):
 
     # -- bookkeeping --------------------------------------------------------------------------
 
-    def _write(self, kind: str, nbytes: int, note: Note) -> None:
+    def write(self, kind: str, nbytes: int, note: Note) -> None:
+        """Write a collective down in the ledger."""
         if self.size > 1:
             away = int(self.nodes is not None)
             ledger.record(kind, nbytes, 1, range(self.size), note, away)

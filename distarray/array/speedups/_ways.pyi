@@ -12,7 +12,14 @@ class Way:
 def adopt(
     objects: dict[str, Any], slots: dict[str, Any], elements: Set[str], most: int, /
 ) -> None: ...
-def grouped(owners: Array, counts: list[int], arrays: tuple[Array, ...], /) -> list[Array]: ...
+def grouped(
+    keys: Array,
+    starts: Array,
+    counts: list[int],
+    arrays: tuple[Array, ...],
+    into: tuple[Array, ...],
+    /,
+) -> None: ...
 def scattered(block: Array, places: Array, start: int, values: Array, /) -> None: ...
 
 class Steps:

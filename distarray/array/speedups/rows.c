@@ -1,66 +1,121 @@
-/* Rows grouped by their owners, and written to their places; each is a number of bytes. */
+/* Rows grouped by the ranks that own them, and written to their places; each is some bytes. */
 
 #include "ways.h"
 
 /* So many rows are grouped at once: where they go stays in the first cache. */
-enum { MOST_OWNERS = 256, TOGETHER = 1024 };
+enum { MOST_PARTS = 256, TOGETHER = 1024 };
 
+/* Rows of one array, and where they are copied to; `narrow` writes 8-byte integers as 4 bytes. */
 typedef struct {
-    const npy_uint8 *owners;
+    const char *from;
+    char *to;
+    npy_intp width;
+    int narrow;
+} Column;
+
+/* A row belongs to the part that is the number of starts that its key has reached. */
+typedef struct {
+    const npy_int64 *keys, *starts;
     npy_intp rows;
-    Py_ssize_t ranks;
-    npy_intp next[MOST_OWNERS + 1]; /* the place of each owner's next row, and the end */
+    Py_ssize_t parts;
+    npy_intp next[MOST_PARTS + 1]; /* the place of each part's next row, and the end */
 } Order;
 
-/* Where some rows go. Of two owners without a branch, which would be guessed wrong half the time,
-   and without the places in memory, which are waited for from one row to the next. */
+/* The place of a row of two parts, and the step to the next one's. Without a branch, which would be
+   guessed wrong half the time, and without places in memory, which are waited for. `first` is the
+   next place of the first part; that of the second one is `both - first`. */
+static inline npy_intp
+place_of_two(npy_int64 key, npy_int64 start, npy_intp both, npy_intp *first)
+{
+    npy_intp second = -(npy_intp)(key >= start); /* all bits, or none */
+    npy_intp place = (*first & ~second) | ((both - *first) & second);
+    *first += 1 + second;
+    return place;
+}
+
 static void
 find_places(Order *order, npy_intp start, npy_intp count, npy_intp *places)
 {
-    const npy_uint8 *owners = order->owners + start;
-    if (order->ranks != 2) {
+    const npy_int64 *keys = order->keys + start;
+    if (order->parts == 2) {
+        npy_intp first = order->next[0], both = first + order->next[1];
         for (npy_intp row = 0; row < count; row++) {
-            places[row] = order->next[owners[row]]++;
+            places[row] = place_of_two(keys[row], order->starts[0], both + row, &first);
         }
+        order->next[0] = first;
+        order->next[1] = both + count - first;
         return;
     }
-    npy_intp first = order->next[0], both = first + order->next[1];
-    for (npy_intp row = 0; row < count; row++, both++) {
-        npy_intp second = -(npy_intp)owners[row]; /* all bits, or none */
-        places[row] = (first & ~second) | ((both - first) & second);
-        first += 1 + second;
+    npy_uint8 parts[TOGETHER] = {0};
+    for (Py_ssize_t i = 0; i < order->parts - 1; i++) {
+        for (npy_intp row = 0; row < count; row++) {
+            parts[row] += keys[row] >= order->starts[i];
+        }
     }
-    order->next[0] = first;
-    order->next[1] = both - first;
+    for (npy_intp row = 0; row < count; row++) {
+        places[row] = order->next[parts[row]]++;
+    }
 }
 
 static inline void
-copy_rows(const npy_intp *places, npy_intp count, const char *from, char *to, npy_intp width)
+copy_row(const Column *column, npy_intp row, npy_intp place, npy_intp width, int narrow)
+{
+    if (narrow) {
+        npy_int32 number = (npy_int32)((const npy_int64 *)column->from)[row];
+        memcpy(column->to + place * 4, &number, 4);
+    }
+    else {
+        memcpy(column->to + place * width, column->from + row * width, width);
+    }
+}
+
+static inline void
+copy_rows(const Column *column, npy_intp start, npy_intp count, const npy_intp *places,
+          npy_intp width, int narrow)
 {
     for (npy_intp row = 0; row < count; row++) {
-        memcpy(to + places[row] * width, from + row * width, width);
+        copy_row(column, start + row, places[row], width, narrow);
+    }
+}
+
+/* Numbers and rows of 8 bytes to two parts: in one pass, which takes half as long as two. */
+static void
+split_pairs(const Order *order, const Column *columns)
+{
+    npy_intp first = order->next[0], both = first + order->next[1];
+    for (npy_intp row = 0; row < order->rows; row++) {
+        npy_intp place = place_of_two(order->keys[row], order->starts[0], both + row, &first);
+        copy_row(&columns[0], row, place, 4, 1);
+        copy_row(&columns[1], row, place, 8, 0);
     }
 }
 
 /* Group the rows of some arrays. The usual widths are constants, for which a copy is one
    instruction. */
 static void
-group_rows(Order *order, Py_ssize_t arrays, char **from, char **to, const npy_intp *widths)
+group_rows(Order *order, Py_ssize_t many, const Column *columns)
 {
+    if (order->parts == 2 && many == 2 && columns[0].narrow && columns[1].width == 8 &&
+        !columns[1].narrow) {
+        split_pairs(order, columns);
+        return;
+    }
     npy_intp places[TOGETHER];
     for (npy_intp start = 0; start < order->rows; start += TOGETHER) {
         npy_intp count = Py_MIN(order->rows - start, TOGETHER);
         find_places(order, start, count, places);
-        for (Py_ssize_t i = 0; i < arrays; i++) {
-            const char *rows = from[i] + start * widths[i];
-            if (widths[i] == 8) {
-                copy_rows(places, count, rows, to[i], 8);
+        for (const Column *column = columns; column < columns + many; column++) {
+            if (column->narrow) {
+                copy_rows(column, start, count, places, 4, 1);
             }
-            else if (widths[i] == 4) {
-                copy_rows(places, count, rows, to[i], 4);
+            else if (column->width == 8) {
+                copy_rows(column, start, count, places, 8, 0);
+            }
+            else if (column->width == 4) {
+                copy_rows(column, start, count, places, 4, 0);
             }
             else {
-                copy_rows(places, count, rows, to[i], widths[i]);
+                copy_rows(column, start, count, places, column->width, 0);
             }
         }
     }
@@ -75,77 +130,86 @@ is_fit(PyObject *rows, npy_intp count)
            !PyDataType_REFCHK(PyArray_DESCR((PyArrayObject *)rows));
 }
 
-/* Owners and how many rows each has; 0 with an error if that is not so. */
 static int
-take_order(Order *order, PyArrayObject *owners, PyObject *counts)
+are_numbers(PyArrayObject *array, Py_ssize_t count)
 {
-    order->owners = PyArray_DATA(owners);
-    order->rows = PyArray_SIZE(owners);
-    order->ranks = PyList_GET_SIZE(counts);
-    if (PyArray_TYPE(owners) != NPY_UINT8 || !PyArray_IS_C_CONTIGUOUS(owners) ||
-        order->ranks > MOST_OWNERS) {
-        PyErr_Format(PyExc_TypeError, "owners are bytes, of up to %d ranks", MOST_OWNERS);
+    return PyArray_TYPE(array) == NPY_INT64 && PyArray_IS_C_CONTIGUOUS(array) &&
+           (count < 0 || PyArray_SIZE(array) == count);
+}
+
+/* Keys, the starts of parts and how many rows each part has; 0 with an error if that is not so. */
+static int
+take_order(Order *order, PyArrayObject *keys, PyArrayObject *starts, PyObject *counts)
+{
+    order->keys = PyArray_DATA(keys);
+    order->rows = PyArray_SIZE(keys);
+    order->starts = PyArray_DATA(starts);
+    order->parts = PyList_GET_SIZE(counts);
+    if (!are_numbers(keys, -1) || order->parts > MOST_PARTS ||
+        !are_numbers(starts, order->parts - 1)) {
+        PyErr_Format(PyExc_TypeError, "keys and starts are int64, of up to %d parts", MOST_PARTS);
         return 0;
     }
-    memset(order->next, 0, sizeof(order->next));
-    for (Py_ssize_t rank = 0; rank < order->ranks; rank++) {
-        npy_intp count = PyLong_AsSsize_t(PyList_GET_ITEM(counts, rank));
+    order->next[0] = 0;
+    for (Py_ssize_t part = 0; part < order->parts; part++) {
+        npy_intp count = PyLong_AsSsize_t(PyList_GET_ITEM(counts, part));
         if (count < 0) {
             break;
         }
-        order->next[rank + 1] = order->next[rank] + count;
+        order->next[part + 1] = order->next[part] + count;
     }
-    if (!PyErr_Occurred() && order->next[order->ranks] != order->rows) {
-        PyErr_SetString(PyExc_ValueError, "counts of other owners");
+    if (!PyErr_Occurred() && order->next[order->parts] != order->rows) {
+        PyErr_SetString(PyExc_ValueError, "counts of other keys");
     }
     return !PyErr_Occurred();
 }
 
+/* An array and the one that takes its rows; 0 if they do not fit. */
+static int
+take_column(Column *column, PyObject *rows, PyObject *into, npy_intp count)
+{
+    if (!is_fit(rows, count) || !is_fit(into, count) ||
+        !PyArray_ISWRITEABLE((PyArrayObject *)into)) {
+        return 0;
+    }
+    npy_intp bytes = PyArray_NBYTES((PyArrayObject *)rows);
+    int type = PyArray_TYPE((PyArrayObject *)rows);
+    column->from = PyArray_BYTES((PyArrayObject *)rows);
+    column->to = PyArray_BYTES((PyArrayObject *)into);
+    column->width = count == 0 ? 0 : bytes / count;
+    column->narrow = type == NPY_INT64 && PyArray_TYPE((PyArrayObject *)into) == NPY_INT32;
+    return PyArray_NBYTES((PyArrayObject *)into) == (column->narrow ? bytes / 2 : bytes);
+}
+
 enum { MOST_ARRAYS = 4 };
 
-/* grouped(owners, counts, arrays): see _ways.pyi. */
+/* grouped(keys, starts, counts, arrays, into): see _ways.pyi. */
 PyObject *
 grouped(PyObject *module, PyObject *args)
 {
-    PyArrayObject *owners;
-    PyObject *counts, *arrays;
+    PyArrayObject *keys, *starts;
+    PyObject *counts, *arrays, *into;
     Order order;
-    char *from[MOST_ARRAYS], *to[MOST_ARRAYS];
-    npy_intp widths[MOST_ARRAYS];
-    if (!PyArg_ParseTuple(args, "O!O!O!:grouped", &PyArray_Type, &owners, &PyList_Type, &counts,
-                          &PyTuple_Type, &arrays) ||
-        !take_order(&order, owners, counts)) {
+    Column columns[MOST_ARRAYS];
+    if (!PyArg_ParseTuple(args, "O!O!O!O!O!:grouped", &PyArray_Type, &keys, &PyArray_Type, &starts,
+                          &PyList_Type, &counts, &PyTuple_Type, &arrays, &PyTuple_Type, &into) ||
+        !take_order(&order, keys, starts, counts)) {
         return NULL;
     }
     Py_ssize_t many = PyTuple_GET_SIZE(arrays);
-    if (many > MOST_ARRAYS) {
+    if (many > MOST_ARRAYS || many != PyTuple_GET_SIZE(into)) {
         return PyErr_Format(PyExc_ValueError, "up to %d arrays, not %zd", MOST_ARRAYS, many);
     }
-    PyObject *results = PyList_New(many);
-    for (Py_ssize_t i = 0; results != NULL && i < many; i++) {
-        PyArrayObject *rows = (PyArrayObject *)PyTuple_GET_ITEM(arrays, i);
-        PyObject *result = NULL;
-        if (is_fit((PyObject *)rows, order.rows)) {
-            result = PyArray_NewLikeArray(rows, NPY_CORDER, NULL, 0);
+    for (Py_ssize_t i = 0; i < many; i++) {
+        if (!take_column(&columns[i], PyTuple_GET_ITEM(arrays, i), PyTuple_GET_ITEM(into, i),
+                         order.rows)) {
+            return PyErr_Format(PyExc_TypeError, "rows one after the other, one for each key");
         }
-        else {
-            PyErr_SetString(PyExc_TypeError, "rows lie one after the other, one for each owner");
-        }
-        if (result == NULL) {
-            Py_CLEAR(results);
-            continue;
-        }
-        PyList_SET_ITEM(results, i, result);
-        from[i] = PyArray_BYTES(rows);
-        to[i] = PyArray_BYTES((PyArrayObject *)result);
-        widths[i] = order.rows == 0 ? 0 : PyArray_NBYTES(rows) / order.rows;
     }
-    if (results != NULL) {
-        Py_BEGIN_ALLOW_THREADS
-        group_rows(&order, many, from, to, widths);
-        Py_END_ALLOW_THREADS
-    }
-    return results;
+    Py_BEGIN_ALLOW_THREADS
+    group_rows(&order, many, columns);
+    Py_END_ALLOW_THREADS
+    return Py_NewRef(Py_None);
 }
 
 /* -- writing ------------------------------------------------------------------------------------ */

@@ -22,20 +22,23 @@ def are_rows(rows: Array) -> bool:
     return used is not None and plain and rows.dtype.kind in _KINDS and not rows.dtype.hasobject
 
 
-def grouped(owners: Array, counts: list[int], arrays: Sequence[Array]) -> list[Array]:
-    """The rows of up to four arrays ordered by owner and then by position.
+def grouped(
+    keys: Array, starts: Array, counts: list[int], arrays: Sequence[Array], into: Sequence[Array]
+) -> None:
+    """Write the rows of up to four arrays into others, ordered by part and then by position.
 
     Parameters
     ----------
-    owners : array of uint8
-        The rank that owns each row.
+    keys : array of int64
+        The part of a row is the number of `starts` that its key has reached.
+    starts : array of int64
+        Ascending.
     counts : list of int
-        How many rows each rank owns.
-    arrays : sequence of array
-        In C order.
+        How many rows each part has.
+    arrays, into : sequence of array
+        In C order; the latter in other memory, of the same types or int32 for int64.
     """
-    found: list[Array] = used.grouped(owners, counts, tuple(arrays))
-    return found
+    used.grouped(keys, starts, counts, tuple(arrays), tuple(into))
 
 
 def scattered(block: Array, places: Array, start: int, values: Array) -> None:

@@ -79,6 +79,9 @@ def _wrapped(block: Array, extent: int, mode: str) -> tuple[Array, tuple[int, ..
         return block, None
     if mode == "clip":
         return np.clip(block, 0, extent - 1), None
+    # As numbers without a sign, negative ones are large: usually one pass tells enough.
+    if int(block.view(np.uintp).max()) < extent:
+        return block, None
     low, high = int(block.min()), int(block.max())
     if mode == "raise" and (low < -extent or high >= extent):
         first = int(np.flatnonzero((block < -extent) | (block >= extent))[0])

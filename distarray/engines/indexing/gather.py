@@ -18,10 +18,11 @@ from distarray.config import config
 from distarray.engines.indexing.located import Located
 from distarray.engines.indexing.owners import Rows, grouped_by_owner, positions_by_owner
 from distarray.layout import Cut, Layout
-from distarray.typing import Array
+from distarray.typing import Array, DType
 
 __all__ = [
     "fetch",
+    "kind_of_positions",
     "named_rows",
     "part_of_index",
     "placed",
@@ -180,8 +181,13 @@ def _ask(rows: Rows, flat: Sequence[Array], target: Array) -> None:
 
 def positions_to_send(rows: Rows, flat: Sequence[Array]) -> Array:
     """The places of rows, counted in C order over the indexed dimensions, in few bytes each."""
-    kind = np.int32 if prod(rows.extents) <= np.iinfo(np.int32).max else np.int64
-    return rows.linear(flat).astype(kind, copy=False)
+    return rows.linear(flat).astype(kind_of_positions(rows), copy=False)
+
+
+def kind_of_positions(rows: Rows) -> DType:
+    """The data type of positions that are sent."""
+    few = prod(rows.extents) <= np.iinfo(np.int32).max
+    return np.dtype(np.int32 if few else np.int64)
 
 
 def named_rows(rows: Rows, positions: Array, counts: Sequence[int]) -> list[Array]:

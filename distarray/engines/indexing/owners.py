@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -90,6 +91,15 @@ class Rows:
                 part = np.take(beside(table, part), part)
             found = part if found is None else found + part
         return _broadcast(found, _common(indices))
+
+    def keys(self, indices: Sequence[Array]) -> tuple[Array, Array]:
+        """Numbers of the indexed rows, and starts: the owner is how many starts they reach."""
+        several = [(array, cut) for array, cut in zip(indices, self.cuts) if cut.parts > 1]
+        if len(several) == 1 and several[0][1].step > 0:
+            [(array, cut)] = several
+            if _ranks_of_parts(cut, self.mesh_dims, self.radix) is None:
+                return contiguous(array), _boundaries(cut)[0]
+        return self.owners(indices).astype(np.int64), np.arange(1, self.size)
 
     def linear(self, indices: Sequence[Array]) -> Array:
         """Positions of rows, counted in C order over the indexed dimensions of the array."""
@@ -232,13 +242,32 @@ def grouped_by_owner(owners: Array, ranks: int) -> tuple[Array, list[int]]:
 
 
 def sorted_by_owner(
-    owners: Array, ranks: int, arrays: Sequence[Array]
-) -> tuple[list[Array], list[int]]:
-    """The rows of each array ordered by owner and then by position, and how many each owns."""
-    arrays = [contiguous(array) for array in arrays]
-    if ranks <= _FEW and all(map(are_rows, arrays)):
-        owners = contiguous(owners.astype(np.uint8, copy=False))
-        counts = [int(np.count_nonzero(owners == rank)) for rank in range(ranks)]
-        return grouped(owners, counts, arrays), counts
-    order, counts = grouped_by_owner(owners, ranks)
-    return [take(array, order, 0) for array in arrays], counts
+    rows: Rows, indices: Sequence[Array], arrays: Sequence[Array], into: Sequence[Array]
+) -> list[int]:
+    """Write rows of arrays into others, ordered by owner and then by position.
+
+    Parameters
+    ----------
+    rows : Rows
+        The array that is indexed.
+    indices : sequence of array
+        1-d, one for each indexed dimension: the owner of each row follows from them.
+    arrays, into : sequence of array
+        As many rows. Those that are written to are in C order, of the same types or int32 for
+        int64.
+
+    Returns
+    -------
+    list of int
+        How many rows each rank owns.
+    """
+    if rows.size <= _FEW and all(map(are_rows, (*arrays, *into))):
+        keys, starts = rows.keys(indices)
+        reached = [int(np.count_nonzero(keys >= start)) for start in starts]
+        counts = [a - b for a, b in pairwise([len(keys), *reached, 0])]
+        grouped(keys, starts, counts, arrays, into)
+        return counts
+    order, counts = grouped_by_owner(rows.owners(indices), rows.size)
+    for array, ordered in zip(arrays, into, strict=True):
+        ordered[...] = take(array, order, 0)
+    return counts

@@ -6,17 +6,18 @@ order of the index, so that of several values for one element the last stays.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from distarray.array.portable import contiguous
 from distarray.array.speedups.rows import are_rows, scattered
 from distarray.comm import devices
 from distarray.engines.indexing.gather import (
-    named_rows,
+    kind_of_positions,
     part_of_index,
-    positions_to_send,
     result_layout,
     segments,
     swap,
@@ -30,6 +31,8 @@ from distarray.typing import Array
 
 __all__ = ["Apply", "assign", "in_c_order", "store"]
 
+#: Of more parts than a node has ranks it does not matter which is the longest.
+_MANY = 1024
 #: Writes: (array, key, values); values are None where there are none to write.
 Apply = Callable[[Array, tuple[Any, ...], Array | None], None]
 
@@ -58,8 +61,8 @@ def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> 
     Cost
     ----
     Nothing if every rank has index and values. Otherwise the values move to where the index is,
-    and from there to the owners: one exchange, after an all-to-all of 4 or 8 bytes a row if not
-    every rank has the index.
+    and from there to the owners: one exchange if every rank has the index, else one all-to-all of
+    the values, with 4 or 8 bytes a row for its position.
     """
     mesh, cuts, constant = rows.y.mesh, index.layout.cuts, values.is_constant
     here = not rows.mesh_dims or (index.known and (values.known or constant))
@@ -75,8 +78,11 @@ def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> 
         apply(rows.block, rows.in_block(keys), None if found is None else in_c_order(found))
     elif here:
         _write_here(rows, index, found, constant, apply)
+    elif index.known:
+        assert found is not None  # only values that differ are not here
+        _send_values(rows, index, cuts, found, apply)
     else:
-        _send(rows, index, cuts, None if constant else found, found, apply)
+        _send(rows, index, cuts, found, constant, apply)
 
 
 def in_c_order(array: Array) -> Array:
@@ -113,41 +119,78 @@ def _in_one_dimension(values: Array, shape: Sequence[int]) -> Array:
 def _send(
     rows: Rows,
     index: Located,
-    cuts: Sequence[Cut],
-    varied: Array | None,
+    cuts: tuple[Cut, ...],
     values: Array | None,
+    constant: bool,
     apply: Apply,
 ) -> None:
-    """Send positions (unless they are known) and values to the owners; write those that arrive."""
-    section = Layout.from_cuts(cuts, rows.y.mesh.shape).section(rows.y.mesh.coords)
-    shape = [stop - start for start, stop in section]
-    blocks: Sequence[Array] = index.blocks
-    if index.known:
-        key = tuple([slice(start, stop) for start, stop in section])
-        blocks = [np.broadcast_to(block, index.layout.shape)[key] for block in blocks]
-    flat = [flattened(block, shape) for block in blocks]
-    going = [] if varied is None else [_in_one_dimension(varied, shape)]
-    if not index.known:
-        going.append(positions_to_send(rows, flat))
-    going, counts = sorted_by_owner(rows.owners(flat), rows.size, going)
-    if index.known:
-        named = _named_by_all(rows, index, cuts)
-    else:
-        named = named_rows(rows, going.pop(), counts)
-    each: list[Any]
-    if varied is None:
-        each = [None if values is None else _constant(values, shape)] * rows.size
-    else:
-        each = _sent(rows, going[0], counts, [len(places) for places in named])
+    """Send the positions and values of this rank's part of the index to the owners."""
+    shape = _part_shape(rows, cuts)
+    flat = index.flat(shape)
+    going, rooms = [rows.linear(flat)], [np.empty_like(flat[0], kind_of_positions(rows), shape=0)]
+    same = None
+    if constant and values is not None:
+        same = _constant(values, shape)
+    elif values is not None:
+        going.append(_in_one_dimension(values, shape))
+        rooms.append(going[1])
+    going = [contiguous(array) for array in going]
+    with rows.group.outbox(_most_rows(cuts), rooms) as outbox:
+        rooms = [outbox.empty(like, len(flat[0])) for like in rooms]
+        counts = sorted_by_owner(rows, flat, going, rooms)
+        found = outbox.send(rooms, counts, "rows by index")
+        places = [arrays[0] for arrays in found]
+        each = [arrays[1] if len(arrays) > 1 else same for arrays in found]
+        _write_parts(rows, cuts, places, each, apply)
+
+
+def _send_values(
+    rows: Rows, index: Located, cuts: tuple[Cut, ...], values: Array, apply: Apply
+) -> None:
+    """Send values to the owners of their rows, where every rank has the index whole."""
+    shape = _part_shape(rows, cuts)
+    whole = [np.broadcast_to(block, index.layout.shape) for block in index.blocks]
+    key = part_of_index(cuts, rows.rank)
+    flat = [array[key].reshape(-1) for array in whole]
+    going = contiguous(_in_one_dimension(values, shape))
+    ordered = np.empty_like(going)
+    counts = sorted_by_owner(rows, flat, [going], [ordered])
+    places = _named_by_all(rows, whole, cuts)
+    each = _sent(rows, ordered, counts, [len(part) for part in places])
+    _write_parts(rows, cuts, places, each, apply)
+
+
+def _part_shape(rows: Rows, cuts: Sequence[Cut]) -> list[int]:
+    """The shape of this rank's part of the index."""
+    mesh = rows.y.mesh
+    section = Layout.from_cuts(cuts, mesh.shape).section(mesh.coords)
+    return [stop - start for start, stop in section]
+
+
+@lru_cache(maxsize=256)
+def _most_rows(cuts: tuple[Cut, ...]) -> int:
+    """Rows of the longest part of an index that is cut along its first dimension, or more."""
+    first, *others = cuts
+    longest = first.extent
+    if first.parts <= _MANY:
+        longest = max([stop - start for start, stop in map(first.interval, range(first.parts))])
+    return longest * prod([cut.extent for cut in others])
+
+
+def _write_parts(
+    rows: Rows, cuts: Sequence[Cut], places: list[Array], values: list[Any], apply: Apply
+) -> None:
+    """Write what came from each rank, in the order of the index."""
     if cuts[0].step < 0:  # higher ranks have the earlier part of the index
-        named.reverse()
-        each.reverse()
+        places.reverse()
+        values.reverse()
     if apply is assign:
-        for places, part in zip(named, each, strict=True):
-            _assign_rows(rows, places, part)
+        for positions, part in zip(places, values, strict=True):
+            _assign_rows(rows, positions, part)
         return
-    given = each[0] if varied is None else np.concatenate(each)
-    apply(rows.block, _key(rows, np.concatenate(named)), given)
+    is_constant = values[0] is values[-1]
+    given = values[0] if is_constant else np.concatenate(values)
+    apply(rows.block, _key(rows, np.concatenate(places)), given)
 
 
 def _assign_rows(rows: Rows, places: Array, values: Array) -> None:
@@ -180,9 +223,8 @@ def _sent(rows: Rows, going: Array, counts: Sequence[int], lengths: Sequence[int
     return found
 
 
-def _named_by_all(rows: Rows, index: Located, cuts: Sequence[Cut]) -> list[Array]:
+def _named_by_all(rows: Rows, whole: Sequence[Array], cuts: Sequence[Cut]) -> list[Array]:
     """Positions of rows of this rank that each rank's part of a known index names."""
-    whole = [np.broadcast_to(block, index.layout.shape) for block in index.blocks]
     own = rows.mine(whole)
     named = []
     for rank in range(rows.size):

@@ -100,7 +100,8 @@ class RehearsalGroup(Group):
             self.book.append(said)
         self._exchange(sends, receives)
 
-    def _write(self, kind: str, nbytes: int, note: Note) -> None:
+    def write(self, kind: str, nbytes: int, note: Note) -> None:
+        """Note it."""
         if self.size > 1:
             self.book.append(Said(kind, note, nbytes, 1))
 
@@ -119,7 +120,7 @@ class RehearsalGroup(Group):
 
     def allreduce(self, block: Array, fold: Fold, note: Note = None) -> Array:
         """Note it; no rank is taken to have an error."""
-        self._write("allreduce", block.nbytes, note)
+        self.write("allreduce", block.nbytes, note)
         self._landed(block.nbytes)
         if note in _ALIKE or self.size == 1:
             return block

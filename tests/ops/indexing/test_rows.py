@@ -24,25 +24,47 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 101])
+class Owned:
+    """What the grouping asks of an indexed array, for rows whose owners are given."""
+
+    def __init__(self, of, size):
+        self.of, self.size = of, size
+
+    def keys(self, indices):
+        """The first number of each owner's is ten times its rank."""
+        return self.of * 10 + np.arange(len(self.of)) % 10, np.arange(1, self.size) * 10
+
+    def owners(self, indices):
+        return self.of
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 101, 3000])
 @pytest.mark.parametrize("ranks", [1, 2, 4, 5, 16, 17, 300])
-@pytest.mark.parametrize("kind", ["u1", "i8"])
-def test_rows_are_ordered_by_owner(count, ranks, kind):
-    if kind == "u1" and ranks > 256:
-        kind = "u2"
-    numbers = np.random.default_rng(count + ranks)
-    of = numbers.integers(0, ranks, count).astype(kind)
-    of = np.repeat(of, 2)[::2]
+def test_rows_are_ordered_by_owner(count, ranks):
+    of = np.random.default_rng(count + ranks).integers(0, ranks, count)
     order = np.argsort(of, kind="stable")
     rows = {name: make(count) for name, make in ROWS.items()}
     found = []
     for pair in zip(rows, [*rows][1:], strict=False):
-        parts, counts = sorted_by_owner(of, ranks, [rows[name] for name in pair])
+        parts = [np.empty_like(rows[name], order="C") for name in pair]
+        counts = sorted_by_owner(Owned(of, ranks), [of], [rows[name] for name in pair], parts)
         assert counts == np.bincount(of, minlength=ranks).tolist()
         found += zip(pair, parts, strict=True)
     for name, part in found:
-        assert part.dtype == rows[name].dtype
         np.testing.assert_array_equal(part, rows[name][order], name)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 300])
+@pytest.mark.parametrize("name", ["8 bytes", "4 bytes", "lines", "swapped", "objects", "strings"])
+def test_positions_are_written_in_fewer_bytes(ranks, name):
+    of = np.random.default_rng(ranks).integers(0, ranks, 2500)
+    order = np.argsort(of, kind="stable")
+    positions, rows = np.arange(2500) * 7 - 50, ROWS[name](2500)
+    for arrays in ([positions], [positions, rows], [rows, positions], [positions, positions]):
+        into = [np.empty_like(a, np.int32 if a is positions else None) for a in arrays]
+        sorted_by_owner(Owned(of, ranks), [of], arrays, into)
+        for array, ordered in zip(arrays, into, strict=True):
+            np.testing.assert_array_equal(ordered, array[order])
 
 
 def test_what_is_copied_as_bytes():
@@ -55,15 +77,29 @@ def test_what_is_copied_as_bytes():
 
 
 @pytest.mark.skipif(in_c.used is None, reason="built without a compiler, or switched off")
-def test_counts_of_other_owners_are_refused():
-    of = np.array([0, 1, 1], np.uint8)
-    for counts in ([1, 1], [-1, 4], [1, 3], ["a"], [1, 2**70]):
+def test_what_cannot_be_grouped_is_refused():
+    keys, starts, three = np.array([0, 7, 7]), np.array([7]), np.arange(3)
+    room = np.empty(3, int)
+    for counts in ([1, 1], [-1, 4], [1, 3], ["a"], [1, 2**70], [3], [1, 1, 1]):
         with pytest.raises((ValueError, TypeError, OverflowError)):
-            in_c.grouped(of, counts, [np.arange(3)])
-    with pytest.raises(TypeError, match="owners"):
-        in_c.grouped(of.astype(int), [1, 2], [np.arange(3)])
-    with pytest.raises(TypeError, match="rows"):
-        in_c.grouped(of, [1, 2], [np.arange(3), np.arange(4)])
+            in_c.grouped(keys, starts, counts, [three], [room])
+    for wrong in ((keys.astype("i4"), starts), (keys, starts * 1.0), (keys[::-1], starts)):
+        with pytest.raises(TypeError, match="keys"):
+            in_c.grouped(*wrong, [1, 2], [three], [room])
+    fixed = room.copy()
+    fixed.flags.writeable = False
+    cases = [
+        (np.arange(4), room),
+        (three, room[:2]),
+        (three, np.empty(6, int)[::2]),
+        (three, fixed),
+    ]
+    cases += [(three, np.empty(3, "i2")), (three.astype("f8"), np.empty(3, "i4"))]
+    for rows, into in cases:
+        with pytest.raises(TypeError, match="rows"):
+            in_c.grouped(keys, starts, [1, 2], [three, rows], [room, into])
+    with pytest.raises(ValueError, match="arrays"):
+        in_c.grouped(keys, starts, [1, 2], [three], [])
 
 
 @pytest.mark.skipif(in_c.used is None, reason="built without a compiler, or switched off")
