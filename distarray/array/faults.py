@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from distarray.array import device_sorts
 from distarray.typing import Array, Axes, DTypeLike
 
 __all__ = [
@@ -140,12 +141,16 @@ def sort_kind(dtype: np.dtype[Any]) -> Any:
 def partition(block: Array, places: int | Sequence[int], axis: int = -1) -> Array:
     """``np.partition`` of a block."""
     kind = sort_kind(block.dtype)
+    if device_sorts.is_misplaced(block):
+        return device_sorts.in_order(block, axis)
     return np.sort(block, axis, kind) if kind else np.partition(block, places, axis)
 
 
 def argpartition(block: Array, places: int | Sequence[int], axis: int = -1) -> Array:
     """``np.argpartition`` of a block."""
     kind = sort_kind(block.dtype)
+    if device_sorts.is_misplaced(block):
+        return device_sorts.order_of(block, axis)
     return np.argsort(block, axis, kind) if kind else np.argpartition(block, places, axis)
 
 

@@ -105,6 +105,9 @@ def cast(block: Array, dtype: DTypeLike, order: str, casting: str) -> Array:
     if isinstance(block, _host_types):
         return block.astype(dtype, order=order, casting=casting)  # type: ignore[call-overload]
     np.empty(0, block.dtype).astype(dtype, casting=casting)  # raises NumPy's error
+    if not block.size:
+        # CuPy refuses a data type where there are elements: ranks without any do so, too.
+        _module(block).zeros(1, block.dtype).astype(dtype)
     return block.astype(dtype, order=order)
 
 

@@ -401,13 +401,13 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> bool:
     ----
     One allreduce of a truth value, and the messages that align the operands.
     """
-    operands = _operands(a1, a2)
-    if operands is None:
-        return False
     try:
-        np.broadcast_shapes(operands[0].shape, operands[1].shape)
-    except ValueError:
+        shape = np.broadcast_shapes(np.shape(a1), np.shape(a2))
+    except Exception:  # of any kind: NumPy then calls the two different
         return False
+    operands = _operands(a1, a2)
+    if operands is None:  # a device has no text, say, which equals no number
+        return 0 in shape
     return bool(np.all(operands[0] == operands[1]))
 
 

@@ -89,7 +89,17 @@ def computed(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, 
     if name in ("argmax", "argmin") and args[0].dtype.kind in "fc" and np.isnan(args[0]).any():
         return _any_nan(function, *args, **kwargs)
     result = function(*args, **kwargs)
+    if name in ("sort", "argsort", "partition", "argpartition") and _misplaces(args[0]):
+        if result is None:
+            args[0][...] = args[0][..., ::-1].copy()
+        else:
+            result = result[..., ::-1]
     return tuple(result) if name.startswith("linalg.") and isinstance(result, tuple) else result
+
+
+def _misplaces(memory: np.ndarray) -> bool:
+    """Whether CuPy puts elements where they do not belong when it sorts these lines."""
+    return memory.ndim > 1 and memory.dtype.kind == "c" and bool(np.isnan(memory).any())
 
 
 def _any_nan(function: Any, a: np.ndarray, axis: Any = None, **kwargs: Any) -> Any:

@@ -220,6 +220,16 @@ def test_whole_arrays_compared(world, ranks, data):
     world.run(ranks, program)
 
 
+def test_no_elements_are_equal_to_any(world, ranks):
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        x = distarray.distribute(np.empty((0, 5), int), mesh, [Shard(0)], src=None)
+        for other in ("text", [["a"] * 5], [["a", "b"]], np.empty((0, 1), "M8[s]"), [[], [1]], {}):
+            assert np.array_equiv(x, other) is np.array_equiv(np.empty((0, 5), int), other)
+
+    world.run(ranks, program)
+
+
 def test_real_if_close(world, ranks):
     def program(group):
         values = np.arange(5.0) + 1e-15j

@@ -80,7 +80,8 @@ def test_copy(world, data):
         if arrays[0].ndim:
             assert found.layout.is_canonical
             assert found.layout.is_plain
-        assert not np.shares_memory(found.to_local(), arrays[0].to_local())
+        # CuPy's shares_memory says so of any two arrays without dimensions.
+        assert not np.may_share_memory(found.to_local(), arrays[0].to_local())
 
     order = data.draw(st.sampled_from("CFAK"))
     check(world, case, lambda x: np.copy(x, order), after=after)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from distarray.array import faults
+from distarray.array import device_sorts, faults
 from distarray.comm import devices
 from distarray.engines.rehearsing.hollow import Hollow
 from distarray.engines.sorting.packed import packed_labels, packed_order
@@ -35,6 +35,8 @@ _SHORT = 256
 
 def sorted_values(block: Array, axis: int = -1) -> Array:
     """A copy of a block sorted along an axis; equal elements stay in their order."""
+    if devices.on_device(block):
+        return device_sorts.in_order(block, axis)
     kind = _sure_kind(block)
     found = np.sort(block, axis=axis, kind=kind)
     if kind is not None:
@@ -121,7 +123,7 @@ def _restore_lines(found: Array, block: Array) -> None:
 def stable_order(block: Array, axis: int = -1) -> Array:
     """The indices that sort a block along an axis; equal elements stay in their order."""
     if devices.on_device(block):
-        return np.argsort(block, axis=axis, kind="stable")
+        return device_sorts.order_of(block, axis)
     found = packed_order(block, axis)
     return np.argsort(block, axis=axis, kind="stable") if found is None else found
 

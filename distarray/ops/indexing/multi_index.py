@@ -111,7 +111,9 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike, order: str = "C") -> tup
 
     def function(block: Array) -> Any:
         if devices.on_device(block):
+            np.unravel_index(np.zeros(0, block.dtype), extents)  # raises NumPy's error on all ranks
             _check_places(block, prod(extents))
+            block = block.astype(np.intp, copy=False)
         found = np.unravel_index(block, extents, order)  # type: ignore[call-overload]
         return found if len(found) > 1 else found[0]
 
