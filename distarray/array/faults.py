@@ -141,7 +141,7 @@ def sort_kind(dtype: np.dtype[Any]) -> Any:
 def partition(block: Array, places: int | Sequence[int], axis: int = -1) -> Array:
     """``np.partition`` of a block."""
     kind = sort_kind(block.dtype)
-    if device_sorts.is_misplaced(block):
+    if not block.size or device_sorts.is_misplaced(block):  # CuPy looks for places of no elements
         return device_sorts.in_order(block, axis)
     return np.sort(block, axis, kind) if kind else np.partition(block, places, axis)
 
@@ -149,7 +149,7 @@ def partition(block: Array, places: int | Sequence[int], axis: int = -1) -> Arra
 def argpartition(block: Array, places: int | Sequence[int], axis: int = -1) -> Array:
     """``np.argpartition`` of a block."""
     kind = sort_kind(block.dtype)
-    if device_sorts.is_misplaced(block):
+    if not block.size or device_sorts.is_misplaced(block):
         return device_sorts.order_of(block, axis)
     return np.argsort(block, axis, kind) if kind else np.argpartition(block, places, axis)
 

@@ -15,7 +15,7 @@ import numpy as np
 from distarray.array import faults
 from distarray.array.base import sequence_like
 from distarray.comm import devices
-from distarray.typing import Array, DTypeLike, Shape
+from distarray.typing import Array, ArrayLike, DTypeLike, Shape
 
 if TYPE_CHECKING:
     from distarray.array.core import DistArray
@@ -241,6 +241,35 @@ def _product(
     return _PRODUCTS[ufunc](a, b)
 
 
+def _isclose(
+    a: Array, b: Array, rtol: ArrayLike, atol: ArrayLike, equal_nan: bool = False
+) -> Array:
+    # To NumPy what is equal is close, also where the tolerance is negative.
+    found: Array = np.isclose(a, b, rtol, atol, equal_nan) | (a == b)
+    return found
+
+
+def _angle(z: Array, deg: bool = False) -> Array:
+    # CuPy says that of -0.0 is 0.
+    parts = (z.imag, z.real) if z.dtype.kind == "c" else (0, z)
+    found: Array = np.arctan2(*parts)
+    return found * (180 / np.pi) if deg else found
+
+
+def _sinc(x: Array) -> Array:
+    # CuPy's of small integers are of half precision.
+    found: Array = np.sinc(x.astype(float) if x.dtype.kind in "biu" else x)
+    return found
+
+
+#: Functions whose results are others in CuPy.
+_OTHERS: dict[Callable[..., Any], Callable[..., Any]] = {
+    np.isclose: _isclose,
+    np.angle: _angle,
+    np.sinc: _sinc,
+}
+
+
 class Adapted:
     """An elementwise function adapted to blocks on a device.
 
@@ -249,7 +278,7 @@ class Adapted:
     """
 
     def __init__(self, function: Callable[..., Any], xp: ModuleType) -> None:
-        self._call = function
+        self._call = _OTHERS.get(function, function)
         is_ufunc = isinstance(function, np.ufunc)
         self._known = is_ufunc and function not in _PRODUCTS and hasattr(xp, function.__name__)
         if function in _PRODUCTS:

@@ -88,6 +88,8 @@ def computed(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, 
         raise ValueError("invalid entry in index array")
     if name in ("argmax", "argmin") and args[0].dtype.kind in "fc" and np.isnan(args[0]).any():
         return _any_nan(function, *args, **kwargs)
+    if name in _OTHERWISE:
+        return _OTHERWISE[name](*args, **kwargs)
     result = function(*args, **kwargs)
     if name in ("sort", "argsort", "partition", "argpartition") and _misplaces(args[0]):
         if result is None:
@@ -95,6 +97,26 @@ def computed(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, 
         else:
             result = result[..., ::-1]
     return tuple(result) if name.startswith("linalg.") and isinstance(result, tuple) else result
+
+
+def _isclose(
+    a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False
+) -> np.ndarray:
+    """What is equal is not close to CuPy where the tolerance is negative."""
+    return np.isclose(a, b, rtol, atol, equal_nan) & ~np.less(atol + rtol * abs(b), 0)
+
+
+def _angle(z: np.ndarray, deg: bool = False) -> np.ndarray:
+    return np.angle(z + 0.0, deg)  # which makes 0 of -0.0
+
+
+def _sinc(x: np.ndarray) -> np.ndarray:
+    small = x.dtype.kind in "biu" and x.dtype.itemsize == 1
+    return np.sinc(x).astype(np.float16) if small else np.sinc(x)
+
+
+#: Functions whose numbers are others in CuPy.
+_OTHERWISE = {"isclose": _isclose, "angle": _angle, "sinc": _sinc}
 
 
 def _misplaces(memory: np.ndarray) -> bool:
