@@ -8,7 +8,7 @@ import numpy as np
 from distarray.array import movement
 from distarray.array.base import Base, is_number
 from distarray.array.portable import refuse_read_only
-from distarray.comm import DeviceMesh
+from distarray.comm import DeviceMesh, devices
 from distarray.config import config
 from distarray.layout import Shard
 from distarray.plan import restrict, shape_text
@@ -63,7 +63,7 @@ def assign(target: Base, value: Any) -> None:
     else:
         value = _own_part(target, fitted(value, target.dtype))
         if target.layout.holds(target.mesh.coords):
-            target.block[...] = value
+            target.block[...] = devices.with_sign(value, target.block)
 
 
 def _of_one_kind(value: Any, dtype: np.dtype[Any]) -> Any:

@@ -26,8 +26,10 @@ __all__ = [
     "on_device",
     "scalar",
     "settle",
+    "signed",
     "to_host",
     "transfers",
+    "with_sign",
     "write_back",
 ]
 
@@ -115,6 +117,27 @@ def scalar(host: Any) -> Any:
     cell = np.empty((), object)
     cell[()] = host[()] if isinstance(host, np.ndarray) else host
     return cell
+
+
+def with_sign(number: Any, block: Array) -> Any:
+    """A number that is written to a block; -0.0 as an array: for the number CuPy writes 0.0."""
+    if not on_device(block) or np.ndim(number) or not _is_negative_zero(number):
+        return number
+    return module_of(block).asarray(np.reshape(np.asarray(number), 1))
+
+
+def signed(block: Array, number: Any) -> Array:
+    """A block without dimensions that was made of a number, with the number's sign of zero."""
+    exact = with_sign(number, block)
+    if exact is not number:
+        block[...] = exact
+    return block
+
+
+def _is_negative_zero(number: Any) -> bool:
+    if on_device(number) or np.asarray(number).dtype.kind not in "fc":
+        return False
+    return number == 0 and bool(np.signbit([np.real(number), np.imag(number)]).any())
 
 
 def host_like(view: Array) -> Array:

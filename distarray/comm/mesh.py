@@ -190,7 +190,7 @@ class DeviceMesh:
     def asarray(self, x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
         """An array on this rank's device, from anything NumPy takes; itself if it is one."""
         block: Array = self.xp.asarray(x, dtype)
-        return block
+        return block if block.ndim else devices.signed(block, x)
 
     def to_host(self, block: Array) -> Array:
         """A block as a NumPy array or scalar: itself, or copied from the device."""

@@ -271,3 +271,20 @@ def test_redistribute_refuses(world, ranks):
         raises_everywhere(group, LayoutError, lambda: y.redistribute(placements=Partial("max")))
 
     world.run(ranks, program)
+
+
+def test_zeros_keep_their_sign(world, ranks):
+    def program(group):
+        mesh = DeviceMesh(group, (ranks,))
+        made = [dnp.full(4, -0.0, mesh=mesh), dnp.ones(4, mesh=mesh), dnp.ones(4, mesh=mesh)]
+        made.append(distarray.distribute(np.array(-0.0), mesh, [Replicate()], src=None))
+        made.append(dnp.asarray(np.float32(-0.0), mesh=mesh))
+        made[1][...] = -0.0
+        made[2].fill(np.float32(-0.0))
+        spread = distarray.distribute(np.ones(9), mesh, [Shard(0)], src=None)
+        spread[2:7], spread[8] = -0.0, np.array(-0.0)
+        for x in made:
+            assert np.signbit(x.full()).all()
+        assert np.flatnonzero(np.signbit(spread.full())).tolist() == [2, 3, 4, 5, 6, 8]
+
+    world.run(ranks, program)

@@ -135,10 +135,19 @@ def _any_nan(function: Any, a: np.ndarray, axis: Any = None, **kwargs: Any) -> A
     return np.where(has.reshape(shape), last.reshape(shape), found)
 
 
+def unsigned(number: Any) -> Any:
+    """A number as CuPy fills memory with it: zero has no sign."""
+    dtype = np.asarray(number).dtype
+    return dtype.type(0) if dtype.kind in "fc" and number == 0 else number
+
+
 def fill(memory: np.ndarray, key: Any, value: Any) -> None:
     """An assignment; of several values for one place CuPy leaves any, here the first."""
     parts = key if isinstance(key, tuple) else (key,)
-    if not any(isinstance(part, (np.ndarray, list)) for part in parts) or np.ndim(value) == 0:
+    if np.ndim(value) == 0:
+        memory[key] = unsigned(value)
+        return
+    if not any(isinstance(part, (np.ndarray, list)) for part in parts):
         memory[key] = value
         return
     places = np.arange(memory.size).reshape(memory.shape)[key]

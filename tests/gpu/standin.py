@@ -36,6 +36,7 @@ from tests.gpu.cupys_ways import (
     computed,
     fill,
     supported,
+    unsigned,
 )
 
 __all__ = ["Counts", "counts", "install"]
@@ -344,7 +345,7 @@ def _asarray(x: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> nda
         cast = x if dtype is None or x.dtype == dtype else x.astype(dtype)
         ordered = np.asarray(cast._memory, order=order)
         return cast if ordered is cast._memory else ndarray._of(ordered)
-    host = np.array(x, dtype, order=order or "K")
+    host = np.array(x if np.ndim(x) else unsigned(x), dtype, order=order or "K")
     counts.to_device += 1
     return ndarray._of(host)
 
