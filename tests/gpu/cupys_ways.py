@@ -82,6 +82,8 @@ def computed(function: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, 
         raise TypeError("subok is not supported yet")
     if name == "searchsorted" and isinstance(args[1], (list, tuple)):
         raise NotImplementedError("Only python scalars or ndarrays are supported for v")
+    if name == "searchsorted" and _lost(args[0], args[1]):
+        return function(args[0].real, np.real(args[1]), *args[2:], **kwargs)
     if name == "choose" and isinstance(args[1], (list, tuple)):
         raise AttributeError("object has no attribute 'shape'")
     if name == "unravel_index" and np.any((args[0] < 0) | (args[0] >= np.prod(args[1]))):
@@ -119,6 +121,11 @@ def _sinc(x: np.ndarray) -> np.ndarray:
 _OTHERWISE = {"isclose": _isclose, "angle": _angle, "sinc": _sinc}
 
 
+def _lost(keys: np.ndarray, values: Any) -> bool:
+    """Whether CuPy looks for complex numbers with NaN in an order of its own."""
+    return keys.dtype.kind == "c" and bool(np.isnan(keys).any() or np.isnan(values).any())
+
+
 def _misplaces(memory: np.ndarray) -> bool:
     """Whether CuPy puts elements where they do not belong when it sorts these lines."""
     return memory.ndim > 1 and memory.dtype.kind == "c" and bool(np.isnan(memory).any())
@@ -144,10 +151,7 @@ def unsigned(number: Any) -> Any:
 def fill(memory: np.ndarray, key: Any, value: Any) -> None:
     """An assignment; of several values for one place CuPy leaves any, here the first."""
     parts = key if isinstance(key, tuple) else (key,)
-    if np.ndim(value) == 0:
-        memory[key] = unsigned(value)
-        return
-    if not any(isinstance(part, (np.ndarray, list)) for part in parts):
+    if not any(isinstance(part, (np.ndarray, list)) for part in parts) or np.ndim(value) == 0:
         memory[key] = value
         return
     places = np.arange(memory.size).reshape(memory.shape)[key]

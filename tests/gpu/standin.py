@@ -247,6 +247,8 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, (list, tuple)):
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
+        if not isinstance(value, ndarray) and np.ndim(value) == 0:
+            value = unsigned(value)
         fill(self._memory, _key(key), _inside(value, "an assignment to a device array"))
 
     def astype(
