@@ -402,7 +402,9 @@ def settled_arguments(
 def _handed_out(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A result as the program gets it: with 0-d results as NumPy's scalars."""
     if isinstance(result, Base):
-        stays = not is_number(result) or _of_the_standard([*args, *kwargs.values()])
+        if not is_number(result) or _of_the_standard(args):
+            return result
+        stays = bool(kwargs) and _of_the_standard(kwargs.values())
         return result if stays else result.number()
     if isinstance(result, tuple) and any(map(is_number, result)):
         items = [_handed_out(item, args, kwargs) for item in result]
@@ -410,6 +412,11 @@ def _handed_out(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return result
 
 
-def _of_the_standard(values: list[Any]) -> bool:
+def _of_the_standard(values: Iterable[Any]) -> bool:
     """Whether an operand is a 0-d array of the array API standard; then results are such, too."""
-    return any(map(is_number, operands_in(values)))
+    for value in values:
+        if type(value) in _ATOMS:
+            continue
+        if is_number(value) or (isinstance(value, (tuple, list)) and _of_the_standard(value)):
+            return True
+    return False

@@ -202,7 +202,7 @@ class DeviceMesh:
         CuPy would give a 0-d array on the device, which can be changed in place. Each operation on
         it, ``if`` and ``float`` would wait for the device.
         """
-        return devices.scalar(cast("Any", block).get() if devices.on_device(block) else block)
+        return block if isinstance(block, np.generic) else devices.scalar(self.to_host(block))
 
     # -- groups of ranks ----------------------------------------------------------------------
 

@@ -98,7 +98,7 @@ class Rows:
         if len(several) == 1 and several[0][1].step > 0:
             [(array, cut)] = several
             if _ranks_of_parts(cut, self.mesh_dims, self.radix) is None:
-                return contiguous(array), _boundaries(cut)[0]
+                return contiguous(array).astype(np.int64, copy=False), _boundaries(cut)[0]
         return self.owners(indices).astype(np.int64), np.arange(1, self.size)
 
     def linear(self, indices: Sequence[Array]) -> Array:
