@@ -44,11 +44,12 @@ class Outbox:
 
     def __init__(self, group: "Group", board: Board | None = None) -> None:
         self._group, self._board = group, board
-        self._used = _header(group.size).nbytes
+        self._used = 0
 
     def __enter__(self) -> "Outbox":
         if self._board is not None:
             self._board.meet()
+            self._starts, self._used = _starts(self._part(self._group.rank), self._group.size)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -90,9 +91,7 @@ class Outbox:
             remember(group, "send", note)
         if self._board is None:
             return group.alltoall_together(arrays, counts)
-        starts = _header(group.size)
-        starts[1:] = list(accumulate(counts))
-        self._part(group.rank)[: starts.nbytes] = starts.view(np.uint8)
+        self._starts[:] = list(accumulate(counts, initial=0))
         self._board.meet()
         return [self._laid_by(rank, arrays) for rank in range(group.size)]
 
@@ -103,12 +102,12 @@ class Outbox:
     def _laid_by(self, rank: int, arrays: Sequence[Array]) -> list[Array]:
         """The rows for this rank that a rank has laid in its part of the memory."""
         part, me = self._part(rank), self._group.rank
-        at = _header(self._group.size).nbytes
-        starts = part[:at].view(np.int64).tolist()
+        starts, free = _starts(part, self._group.size)
+        first, stop, rows = starts[[me, me + 1, -1]].tolist()
         found = []
         for array in arrays:
-            rows, at = _room(part, at, (starts[-1], *array.shape[1:]), array.dtype)
-            found.append(rows[starts[me] : starts[me + 1]])
+            whole, free = _room(part, free, (rows, *array.shape[1:]), array.dtype)
+            found.append(whole[first:stop])
         return found
 
 
@@ -126,9 +125,12 @@ def _bytes_a_row(array: Array) -> int:
     return prod(array.shape[1:]) * array.itemsize
 
 
-def _header(ranks: int) -> Array:
-    """Where the rows for each rank begin in a part of the memory, and their end; at first zeros."""
-    return np.zeros(-(-(ranks + 1) * 8 // _LINE) * _LINE // 8, np.int64)[: ranks + 1]
+def _starts(part: Array, ranks: int) -> tuple[Array, int]:
+    """Where the rows for each rank begin, and their end: the first array in a part of the memory.
+
+    And the first byte that is free.
+    """
+    return _room(part, 0, (ranks + 1,), np.dtype(np.int64))
 
 
 def _room(part: Array, at: int, shape: Shape, dtype: DType) -> tuple[Array, int]:
