@@ -237,6 +237,6 @@ CASES = [
         everywhere("a.__setitem__(k, v)", heat="", dtensor=""),  # Heat refuses other cuts
         {"n": 8 * MILLION},
         {"n": 512},
-        messages="p + 1",
+        messages="2",
     ),
 ]
