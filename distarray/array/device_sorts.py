@@ -21,15 +21,20 @@ def is_misplaced(block: Array) -> bool:
 def in_order(block: Array, axis: int) -> Array:
     """A copy sorted along an axis; equal elements stay in their order."""
     if is_misplaced(block):
-        return np.take_along_axis(block, order_of(block, axis), axis)
+        return np.take_along_axis(block, _order_by_parts(block, axis), axis)
     return np.sort(block, axis=axis, kind="stable")
 
 
 def order_of(block: Array, axis: int) -> Array:
     """The indices that sort a block along an axis; equal elements stay in their order."""
-    if not is_misplaced(block):
-        return np.argsort(block, axis=axis, kind="stable")
-    lost = np.isnan(block.real) * 2 + np.isnan(block.imag)  # as NumPy's order begins
+    if is_misplaced(block):
+        return _order_by_parts(block, axis)
+    return np.argsort(block, axis=axis, kind="stable")
+
+
+def _order_by_parts(block: Array, axis: int) -> Array:
+    """The order of complex numbers: by which parts are NaN, by the real and the imaginary part."""
+    lost = np.isnan(block.real) * 2 + np.isnan(block.imag)
     order = np.argsort(block.imag, axis=axis, kind="stable")
     for key in (block.real, lost):
         found = np.argsort(np.take_along_axis(key, order, axis), axis=axis, kind="stable")

@@ -140,17 +140,17 @@ def sort_kind(dtype: np.dtype[Any]) -> Any:
 
 def partition(block: Array, places: int | Sequence[int], axis: int = -1) -> Array:
     """``np.partition`` of a block."""
-    kind = sort_kind(block.dtype)
     if not block.size or device_sorts.is_misplaced(block):  # CuPy looks for places of no elements
         return device_sorts.in_order(block, axis)
+    kind = sort_kind(block.dtype)
     return np.sort(block, axis, kind) if kind else np.partition(block, places, axis)
 
 
 def argpartition(block: Array, places: int | Sequence[int], axis: int = -1) -> Array:
     """``np.argpartition`` of a block."""
-    kind = sort_kind(block.dtype)
     if not block.size or device_sorts.is_misplaced(block):
         return device_sorts.order_of(block, axis)
+    kind = sort_kind(block.dtype)
     return np.argsort(block, axis, kind) if kind else np.argpartition(block, places, axis)
 
 

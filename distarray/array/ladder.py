@@ -404,7 +404,7 @@ def _handed_out(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if isinstance(result, Base):
         if not is_number(result) or _of_the_standard(args):
             return result
-        stays = bool(kwargs) and _of_the_standard(kwargs.values())
+        stays = bool(kwargs) and _of_the_standard(kwargs.values())  # rarely any: loops come here
         return result if stays else result.number()
     if isinstance(result, tuple) and any(map(is_number, result)):
         items = [_handed_out(item, args, kwargs) for item in result]

@@ -167,7 +167,7 @@ def _begin_to_talk(
 def _messages(
     plan: Exchange, block: Array, received: Sequence[Array]
 ) -> tuple[list[tuple[int, Array]], list[tuple[int, Array]]]:
-    """What is sent and what is received, each with the other rank."""
+    """The views that go to other ranks, and those that take what comes; each after its rank."""
     return (
         [(t.peer, part_of(block, t.slices)) for t in plan.sends],
         [(t.peer, part) for t, part in zip(plan.receives, received, strict=True)],

@@ -8,7 +8,7 @@ from distarray.comm import outbox as boxes
 
 
 def part(source, target, dtype, width):
-    """What a rank sends to another: one row more for each rank that the target is higher."""
+    """Up to two rows that a rank sends to another, with numbers of their own."""
     rows = (source + 2 * target) % 3
     return np.full((rows, *width), 10 * source + target).astype(dtype)
 

@@ -143,7 +143,9 @@ def _any_nan(function: Any, a: np.ndarray, axis: Any = None, **kwargs: Any) -> A
 
 
 def unsigned(number: Any) -> Any:
-    """A number as CuPy fills memory with it: zero has no sign."""
+    """A number as CuPy fills memory with it: zero has no sign. An array is unchanged."""
+    if np.ndim(number):
+        return number
     dtype = np.asarray(number).dtype
     return dtype.type(0) if dtype.kind in "fc" and number == 0 else number
 

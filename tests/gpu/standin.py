@@ -247,7 +247,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     def __setitem__(self, key: Any, value: Any) -> None:
         if isinstance(value, (list, tuple)):
             raise ValueError("non-scalar numpy.ndarray cannot be used for fill")
-        if not isinstance(value, ndarray) and np.ndim(value) == 0:
+        if not isinstance(value, ndarray):
             value = unsigned(value)
         fill(self._memory, _key(key), _inside(value, "an assignment to a device array"))
 
@@ -347,7 +347,7 @@ def _asarray(x: Any, dtype: Any = None, order: Any = None, **kwargs: Any) -> nda
         cast = x if dtype is None or x.dtype == dtype else x.astype(dtype)
         ordered = np.asarray(cast._memory, order=order)
         return cast if ordered is cast._memory else ndarray._of(ordered)
-    host = np.array(x if np.ndim(x) else unsigned(x), dtype, order=order or "K")
+    host = np.array(unsigned(x), dtype, order=order or "K")
     counts.to_device += 1
     return ndarray._of(host)
 

@@ -23,10 +23,8 @@ from distarray.typing import Array, DType
 __all__ = [
     "fetch",
     "kind_of_positions",
-    "named_rows",
     "part_of_index",
     "placed",
-    "positions_to_send",
     "result_layout",
     "segments",
     "swap",
@@ -170,8 +168,9 @@ def part_of_index(cuts: Sequence[Cut], rank: int) -> tuple[slice, ...]:
 def _ask(rows: Rows, flat: Sequence[Array], target: Array) -> None:
     """Name the wanted rows to their owners, and put their replies where they belong."""
     own, others, counts = grouped_by_others(rows, flat)
-    wanted = positions_to_send(rows, [np.take(array, others) for array in flat])
-    named = named_rows(rows, wanted, counts)
+    positions = rows.linear([np.take(array, others) for array in flat])
+    wanted = segments(positions.astype(kind_of_positions(rows), copy=False), counts)
+    named = rows.group.alltoall_varied(wanted, "positions of rows")
     replies = [rows.take(rows.from_linear(part.astype(np.intp))) for part in named]
     landing = np.empty_like(target, order="C", shape=(len(others), *target.shape[1:]))
     swap(rows.group, replies, landing, counts)
@@ -179,23 +178,10 @@ def _ask(rows: Rows, flat: Sequence[Array], target: Array) -> None:
     target[others] = landing
 
 
-def positions_to_send(rows: Rows, flat: Sequence[Array]) -> Array:
-    """The places of rows, counted in C order over the indexed dimensions, in few bytes each."""
-    return rows.linear(flat).astype(kind_of_positions(rows), copy=False)
-
-
 def kind_of_positions(rows: Rows) -> DType:
-    """The data type of positions that are sent."""
+    """The data type of positions that are sent, counted in C order: few bytes each."""
     few = prod(rows.extents) <= np.iinfo(np.int32).max
     return np.dtype(np.int32 if few else np.int64)
-
-
-def named_rows(rows: Rows, positions: Array, counts: Sequence[int]) -> list[Array]:
-    """Positions of rows of this rank that each rank names, in one all-to-all.
-
-    `positions` are ordered by owner, and `counts` says how many each owns.
-    """
-    return rows.group.alltoall_varied(segments(positions, counts), "positions of rows")
 
 
 def grouped_by_others(rows: Rows, flat: Sequence[Array]) -> tuple[Array, Array, list[int]]:
