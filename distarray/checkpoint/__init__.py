@@ -15,7 +15,9 @@ from distarray.lazy import lazy_names
 if TYPE_CHECKING:
     from distarray.checkpoint.adapters import register
     from distarray.checkpoint.background import Saving
-    from distarray.checkpoint.loading import latest, load, steps, verify
+    from distarray.checkpoint.integrity import verify
+    from distarray.checkpoint.listing import latest, steps
+    from distarray.checkpoint.loading import load
     from distarray.checkpoint.saving import save
     from distarray.errors import CheckpointError
 
@@ -27,12 +29,12 @@ SHOWN_AS = "distarray.checkpoint."
 _HOMES = {
     "CheckpointError": "distarray.errors",
     "Saving": "distarray.checkpoint.background",
-    "latest": "distarray.checkpoint.loading",
+    "latest": "distarray.checkpoint.listing",
     "load": "distarray.checkpoint.loading",
     "register": "distarray.checkpoint.adapters",
     "save": "distarray.checkpoint.saving",
-    "steps": "distarray.checkpoint.loading",
-    "verify": "distarray.checkpoint.loading",
+    "steps": "distarray.checkpoint.listing",
+    "verify": "distarray.checkpoint.integrity",
 }
 
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

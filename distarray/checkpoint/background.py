@@ -10,16 +10,18 @@ import atexit
 import os
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from distarray.checkpoint.catalog import (
+    OLDER,
     directories_of,
     make_directories,
-    step_path,
-    steps,
     write_catalog,
 )
+from distarray.checkpoint.chunk_checksums import Written, as_table, as_texts, table_from
+from distarray.checkpoint.generations import make_room, retire
 from distarray.checkpoint.shard_writing import Shard, write_shards
 from distarray.checkpoint.tree import Node
 from distarray.checkpoint.zarr_metadata import Stored
@@ -30,6 +32,7 @@ from distarray.io import directories
 from distarray.io.atomic_file import with_final_name
 from distarray.io.flushing import Flusher, syncs_at_once
 from distarray.io.rank_zero import on_rank_zero
+from distarray.typing import Array
 
 __all__ = ["Unfinished", "Saving", "finish", "settle", "start"]
 
@@ -62,24 +65,40 @@ class Unfinished(NamedTuple):
         """The file by which a rank that writes in the background says how far it is."""
         return self.directory / f".rank-{rank}.{word}"
 
+    def tell(self, rank: int, written: Written) -> None:
+        """Write into that file which chunks the rank has written."""
+        handle = os.open(self.mark(rank, "writing"), os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            data = as_table(written, self.stored).tobytes()
+            while data:  # not by a file object: under the runner only rank 0's write
+                data = data[os.write(handle, data) :]
+        finally:
+            os.close(handle)
+
     def describe(self, flusher: Flusher, rank: int, ranks: int) -> None:
         """Write a rank's share of the metadata of arrays."""
         make_directories(self.directory, self.stored, flusher, rank, ranks)
 
-    def commit(self) -> None:
+    def make_room(self) -> None:
+        """Remove what no load needs any more. On one rank."""
+        make_room(self.final, self.step, sum(stored.nbytes for stored in self.stored))
+
+    def commit(self, tables: Iterable[Array]) -> None:
         """Give the checkpoint its name, once all files are on disk, and remove old ones.
 
         On one rank.
+
+        Parameters
+        ----------
+        tables : iterable of array
+            The chunks that each rank has written.
         """
         if not syncs_at_once(self.directory):
             directories.flush_up(directories_of(self.directory, self.stored))
-        write_catalog(self.directory, self.step, self.node, self.stored)
-        directories.commit(self.directory, self.final)
-        if self.keep is not None:
-            others = [step for step in steps(self.final.parent) if step != self.step]
-            for step in others[: max(0, len(others) + 1 - self.keep)]:
-                directories.remove(step_path(self.final.parent, step))
-            directories.flush(self.final.parent)
+        texts = as_texts(tables, self.stored)
+        write_catalog(self.directory, self.step, self.node, self.stored, texts)
+        directories.commit(self.directory, self.final, OLDER)
+        retire(self.final, self.step, self.keep)
 
 
 class Saving:
@@ -157,11 +176,14 @@ class _Writer:
     def _run(self) -> None:
         try:
             with Flusher(self.new.directory) as flusher:
+                if self.rank == 0:
+                    self.new.make_room()
                 self.new.describe(flusher, self.rank, self.ranks)
+                written: Written = []
                 while self.shards:  # the memory of each is freed as soon as it is written
-                    write_shards(
-                        self.new.directory, [self.shards.pop(0)], flusher, lambda count: None
-                    )
+                    some = [self.shards.pop(0)]
+                    write_shards(self.new.directory, some, flusher, written, lambda count: None)
+            self.new.tell(self.rank, written)
         except Exception as caught:
             self.error = with_final_name(caught, str(self.new.directory), str(self.new.final))
         self.shards.clear()
@@ -177,10 +199,11 @@ class _Writer:
     def _conclude(self) -> None:
         try:
             if self._all_done() and self.error is None:
-                for name in os.listdir(self.new.directory):
-                    if name.startswith(".rank-"):
-                        os.unlink(self.new.directory / name)
-                self.new.commit()
+                marks = [self.new.mark(rank, "done") for rank in range(self.ranks)]
+                tables = [table_from(mark.read_bytes()) for mark in marks]
+                for mark in marks:
+                    os.unlink(mark)
+                self.new.commit(tables)
                 self.committed = True
         except Exception as caught:
             self.error = caught

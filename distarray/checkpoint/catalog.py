@@ -6,12 +6,12 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from distarray.checkpoint.chunk_files import checksum
+from distarray.checkpoint.chunk_checksums import Checksums, checksum
 from distarray.checkpoint.tree import Node
 from distarray.checkpoint.zarr_metadata import Json, Stored, array_json, parse_array
 from distarray.errors import CheckpointError
@@ -20,22 +20,30 @@ from distarray.io.file_paths import PathLike, absolute_path, local_path
 from distarray.io.flushing import Flusher
 
 __all__ = [
+    "OLDER",
+    "ROOT",
     "Catalog",
-    "check_members",
     "directories_of",
     "find",
     "is_checkpoint",
     "make_directories",
+    "members_of",
     "parse_catalog",
     "place_of",
     "read_catalog",
+    "read_head",
+    "read_plain",
     "sealed",
+    "step_directories",
     "step_path",
     "steps",
     "write_catalog",
 ]
 
 ROOT = "zarr.json"
+#: The directory, within that of a checkpoint, of the one that it has replaced. No array has this
+#: name: keys with a tilde are quoted.
+OLDER = "~older"
 _STEP = re.compile(r"step-(\d{8,18})")
 _KEY = "distarray"
 _FORMAT = 1
@@ -60,12 +68,17 @@ class Catalog(NamedTuple):
     node : dict
         The description of the state.
     arrays : dict of str to Stored
+    checksums : mapping or None
+    head : bytes
+        How the description begins, with its checksum: no other description begins so.
     """
 
     path: Path
     step: int | None
     node: Node
     arrays: dict[str, Stored]
+    checksums: Checksums
+    head: bytes
 
 
 def place_of(path: PathLike) -> tuple[str, Exception | None]:
@@ -90,7 +103,7 @@ def step_path(path: Path, step: int | None) -> Path:
 def is_checkpoint(path: Path) -> bool:
     """Whether there is a checkpoint: a directory gets its name when it is complete."""
     try:
-        return _read(path / ROOT, len(_HEAD)) == _HEAD.encode()
+        return read_plain(path / ROOT, most=len(_HEAD)) == _HEAD.encode()
     except (OSError, CheckpointError):
         return False
 
@@ -103,6 +116,11 @@ def steps(path: Path) -> list[int]:
         return []
     found = [match for match in map(_STEP.fullmatch, names) if match]
     return sorted(int(match[1]) for match in found if is_checkpoint(path / match[0]))
+
+
+def step_directories(path: Path) -> list[Path]:
+    """The directories in a directory that have names of steps."""
+    return [path / name for name in os.listdir(path) if _STEP.fullmatch(name)]
 
 
 def find(path: Path, step: int | None = None) -> Path:
@@ -186,14 +204,22 @@ def directories_of(root: Path, arrays: Iterable[Stored]) -> set[Path]:
     return found
 
 
-def write_catalog(root: Path, step: int | None, node: Node, arrays: Sequence[Stored]) -> None:
+def write_catalog(
+    root: Path,
+    step: int | None,
+    node: Node,
+    arrays: Sequence[Stored],
+    checksums: Mapping[str, str],
+) -> None:
     """Write the description of a checkpoint, its last file."""
-    members = _members(arrays)
+    members = members_of(arrays)
     about = {
         "format": _FORMAT,
         "step": step,
+        "id": os.urandom(8).hex(),  # two saves of one state in one second differ
         "saved": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "state": node,
+        "chunks": checksums,
     }
     listed = ", ".join(f"{json.dumps(name)}: {text}" for name, text in members.items())
     data = (
@@ -207,7 +233,7 @@ def write_catalog(root: Path, step: int | None, node: Node, arrays: Sequence[Sto
         os.fsync(file.fileno())
 
 
-def _members(arrays: Iterable[Stored]) -> dict[str, str]:
+def members_of(arrays: Iterable[Stored]) -> dict[str, str]:
     """Zarr's metadata of the arrays and of the groups they are in, by name."""
     members: dict[str, str] = {}
     for stored in arrays:
@@ -216,18 +242,6 @@ def _members(arrays: Iterable[Stored]) -> dict[str, str]:
             members.setdefault("/".join(parts[:end]), _GROUP_TEXT)
         members[stored.name] = _array_text(stored)
     return members
-
-
-def check_members(root: Path, arrays: Iterable[Stored], rank: int = 0, ranks: int = 1) -> None:
-    """Raise if the metadata beside an array, for other readers of Zarr, are not those saved.
-
-    Loading uses only the checkpoint's own description.
-    """
-    for number, (name, text) in enumerate(_members(arrays).items()):
-        if number % ranks == rank and _read(root / name / ROOT) != text.encode():
-            raise CheckpointError(
-                f"array {name!r}: {root / name / ROOT} is not what was saved; the file is damaged"
-            )
 
 
 def sealed(data: bytes) -> bytes:
@@ -239,7 +253,12 @@ def sealed(data: bytes) -> bytes:
 
 def read_catalog(path: Path) -> bytes:
     """The description of a checkpoint, as it is in the file."""
-    return _read(path / ROOT)
+    return read_plain(path / ROOT)
+
+
+def read_head(path: Path, name: str = "", root: int | None = None) -> bytes:
+    """How a description begins, by which it is known; the file is named as for `read_plain`."""
+    return read_plain(path, name, root, len(_HEAD) + len(_OPEN))
 
 
 def parse_catalog(path: Path, data: bytes) -> Catalog:
@@ -269,7 +288,11 @@ def parse_catalog(path: Path, data: bytes) -> Catalog:
         )
     if step is not None and type(step) is not int:
         raise CheckpointError(f"{path} claims the step {step!r}")
-    return Catalog(path, step, node, _arrays(path, arrays))
+    sums = about.get("chunks")
+    if sums is not None and not isinstance(sums, dict):
+        raise CheckpointError(f"{path / ROOT}: the list of chunks is malformed")
+    head = data[: len(_HEAD) + len(_OPEN)]
+    return Catalog(path, step, node, _arrays(path, arrays), sums, head)
 
 
 def _arrays(path: Path, arrays: Json) -> dict[str, Stored]:
@@ -285,10 +308,21 @@ def _arrays(path: Path, arrays: Json) -> dict[str, Stored]:
     return found
 
 
-def _read(path: Path, most: int = _LARGEST) -> bytes:
-    """The content of an ordinary file of reasonable size, or its first bytes."""
+def read_plain(path: Path, name: str = "", root: int | None = None, most: int = _LARGEST) -> bytes:
+    """The content of an ordinary file of reasonable size, or its first bytes.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    name, root : str and int, optional
+        Its name below a directory that is open, from where it is opened; `path` is for messages.
+    most : int
+        Bytes to read.
+    """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        handle = os.open(name or path, flags, dir_fd=root)
     except FileNotFoundError:
         raise CheckpointError(f"{path.parent} is not a checkpoint: it has no {path.name}") from None
     except OSError as error:

@@ -10,22 +10,21 @@ import stat
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 
+from distarray.checkpoint.chunk_checksums import checksum, parse_text
+from distarray.checkpoint.held_checkpoint import HeldCheckpoint
 from distarray.checkpoint.zarr_metadata import CHECK, Stored
 from distarray.errors import CheckpointError
 from distarray.io.chunk_grids import Index
 from distarray.io.flushing import Flusher
-from distarray.lazy import needs
 from distarray.typing import Array
 
 __all__ = [
     "ChunkFiles",
     "ChunkReading",
     "as_bytes",
-    "checksum",
     "counted",
     "write_shard",
     "wrong_size",
@@ -41,18 +40,15 @@ _counting = threading.Lock()
 _BEGIN = 1 << 25
 
 
-def checksum(data: Array | bytes, before: int = 0) -> int:
-    """CRC32C of a contiguous array or of bytes; `before` is that of preceding bytes."""
-    return int(needs("google_crc32c").extend(before, data))
-
-
 def as_bytes(view: Array) -> Array:
     """The bytes of a C-contiguous array, as a view."""
     return view.reshape(-1).view(np.uint8)
 
 
-def write_shard(path: str, stored: Stored, chunks: Iterator[Array | None], flusher: Flusher) -> int:
-    """Write the file of a shard; returns the number of its bytes.
+def write_shard(
+    path: str, stored: Stored, chunks: Iterator[Array | None], flusher: Flusher
+) -> tuple[int, list[int]]:
+    """Write the file of a shard; returns the number of its bytes, and its chunks' checksums.
 
     Parameters
     ----------
@@ -68,10 +64,12 @@ def write_shard(path: str, stored: Stored, chunks: Iterator[Array | None], flush
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
         at, begun, index = 0, 0, np.full((stored.chunks_a_file, 2), _ABSENT, "<u8")
+        sums = []
         for number, chunk in enumerate(chunks):
             if chunk is not None:
                 data = as_bytes(chunk)
-                _write_all(handle, [data, _check_bytes(checksum(data))])
+                sums.append(checksum(data))
+                _write_all(handle, [data, _check_bytes(sums[-1])])
                 index[number] = at, data.size + CHECK
                 at += data.size + CHECK
                 if at - begun >= _BEGIN:
@@ -85,7 +83,7 @@ def write_shard(path: str, stored: Stored, chunks: Iterator[Array | None], flush
         os.close(handle)
         raise
     flusher.put(handle)
-    return at
+    return at, sums
 
 
 def _check_bytes(value: int) -> Array:
@@ -108,22 +106,22 @@ class ChunkFiles:
 
     Parameters
     ----------
-    root : Path
-        The checkpoint's directory.
+    held : HeldCheckpoint
 
     Attributes
     ----------
-    root : Path
+    held : HeldCheckpoint
     bytes : int
         Bytes read so far.
     """
 
     _MOST = 32
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, held: HeldCheckpoint) -> None:
         self.bytes = 0
-        self.root = root
+        self.held = held
         self._open: OrderedDict[str, tuple[int, Array | None]] = OrderedDict()
+        self._listed: dict[str, Array] = {}
 
     def __enter__(self) -> "ChunkFiles":
         return self
@@ -138,9 +136,18 @@ class ChunkFiles:
         """Read a whole chunk and check its checksum; see :class:`ChunkReading`."""
         ChunkReading(self, stored, chunk).read(out)
 
+    def listed(self, stored: Stored) -> Array | None:
+        """The checksums of an array's chunks in the description; None if it lists none."""
+        if self.held.checksums is None:
+            return None
+        if stored.name not in self._listed:
+            text = self.held.checksums.get(stored.name)
+            self._listed[stored.name] = parse_text(text, stored)
+        return self._listed[stored.name]
+
     def read_at(self, place: "ChunkReading", buffers: list[Array]) -> None:
         """Fill buffers with the next bytes of a chunk."""
-        handle, index = self._shard(place.path, place.stored, place.shard)
+        handle, index = self._shard(place.name, place.stored, place.shard)
         start = 0
         if index is not None:
             start, length = int(index[place.number, 0]), int(index[place.number, 1])
@@ -149,27 +156,27 @@ class ChunkFiles:
                 raise CheckpointError(f"{place}: the file's index is wrong; the file is damaged")
         self.bytes += _read_all(handle, buffers, start + place.at, place)
 
-    def _shard(self, path: str, stored: Stored, shard: Index) -> tuple[int, Array | None]:
-        known = self._open.get(path)
+    def _shard(self, name: str, stored: Stored, shard: Index) -> tuple[int, Array | None]:
+        known = self._open.get(name)
         if known is not None:
-            self._open.move_to_end(path)
+            self._open.move_to_end(name)
             return known
         if len(self._open) >= self._MOST:
             os.close(self._open.popitem(last=False)[1][0])
         size = stored.file_bytes(shard)
-        handle = _open_plain(path, size, stored.name)
+        handle = _open_plain(self.held, name, size, stored.name)
         try:
-            index = self._index(handle, path, stored, size) if stored.index_bytes else None
+            index = self._index(handle, name, stored, size) if stored.index_bytes else None
         except BaseException:
             os.close(handle)
             raise
-        self._open[path] = handle, index
+        self._open[name] = handle, index
         return handle, index
 
-    def _index(self, handle: int, path: str, stored: Stored, size: int) -> Array:
+    def _index(self, handle: int, name: str, stored: Stored, size: int) -> Array:
         index = np.empty((stored.chunks_a_file, 2), "<u8")
         found = np.empty(CHECK, np.uint8)
-        where = f"array {stored.name!r}: the index of {path}"
+        where = f"array {stored.name!r}: the index of {self.held.path}/{name}"
         self.bytes += _read_all(handle, [as_bytes(index), found], size - stored.index_bytes, where)
         if int(found.view("<u4")[0]) != checksum(as_bytes(index)):
             raise CheckpointError(f"{where} is not the one that was saved; the file is damaged")
@@ -190,12 +197,13 @@ class ChunkReading:
     def __init__(self, files: ChunkFiles, stored: Stored, chunk: Index) -> None:
         self.stored = stored
         self.shard, self.number = stored.grid.place(chunk)
-        self.path = f"{files.root}/{stored.name}/{stored.file_name(self.shard)}"
+        self.name = f"{stored.name}/{stored.file_name(self.shard)}"
         self.at = 0
         self._files, self._chunk, self._sum = files, chunk, 0
 
     def __str__(self) -> str:
-        return f"array {self.stored.name!r}, chunk {self._chunk}, in {self.path}"
+        path = f"{self._files.held.path}/{self.name}"
+        return f"array {self.stored.name!r}, chunk {self._chunk}, in {path}"
 
     def read(self, out: Array) -> None:
         """Read the next bytes; after the last byte the checksum is compared.
@@ -208,7 +216,8 @@ class ChunkReading:
         Raises
         ------
         CheckpointError
-            If the file is not complete, or its bytes are not those that were saved.
+            If the file is not complete, its bytes are not those that were saved, or they are those
+            of another checkpoint or of another chunk.
         """
         last = self.at + out.size == self.stored.chunk_bytes
         found = np.empty(CHECK, np.uint8)
@@ -220,12 +229,28 @@ class ChunkReading:
                 f"{self}: the bytes are not those that were saved (their checksum differs); "
                 "the file is damaged"
             )
+        if last:
+            self._check_place()
+
+    def _check_place(self) -> None:
+        """Raise if the chunk is not the one that the description of the checkpoint lists."""
+        listed = self._files.listed(self.stored)
+        if listed is None:
+            return
+        saved = int(listed[self.stored.grid.number(self._chunk)])
+        if saved != self._sum:
+            raise CheckpointError(
+                f"{self}: this is a whole chunk, but of another checkpoint or from another place "
+                f"(its checksum is {self._sum:08x}, that of the chunk that was saved here is "
+                f"{saved:08x}); put the right file back, or load another step"
+            )
 
 
-def _open_plain(path: str, size: int, name: str) -> int:
+def _open_plain(held: HeldCheckpoint, file: str, size: int, name: str) -> int:
     """Open an ordinary file of a given size; anything else is refused."""
+    path = f"{held.path}/{file}"
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = held.open(file)
     except OSError as error:
         raise _cannot_open(path, name, error) from None
     found = os.fstat(handle)

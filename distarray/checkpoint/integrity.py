@@ -1,45 +1,114 @@
-"""Integrity checks: the files of a checkpoint, their kinds, sizes and checksums.
+"""Integrity checks: the files of a checkpoint, their kinds, sizes, checksums and places.
 
 The ranks share the work: each checks some of the arrays.
 """
 
-import os
 import re
 import stat
 from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 
+from distarray.checkpoint import background
+from distarray.checkpoint.catalog import ROOT, Catalog, members_of
 from distarray.checkpoint.chunk_files import ChunkFiles, wrong_size
+from distarray.checkpoint.generations import of_one_generation
+from distarray.checkpoint.held_checkpoint import HeldCheckpoint
+from distarray.checkpoint.matching import Match
 from distarray.checkpoint.zarr_metadata import Stored
+from distarray.comm import DeviceMesh, default_mesh
+from distarray.comm.agree import agreed
 from distarray.comm.group import Group
+from distarray.comm.user_lines import warn_program
 from distarray.errors import CheckpointError
+from distarray.io.file_paths import PathLike
 
-__all__ = ["check_chunks", "check_files"]
+__all__ = ["check_files", "verify"]
 
 _FILE = re.compile(r"c(\.\d{1,18})+")
+_UNLISTED = (
+    "was saved by an early distarray 0.1, which kept no list of chunks: damage is found, but not "
+    "whether a whole chunk is of another checkpoint or place; load it, and save it again"
+)
 
 
-def check_files(root: Path, arrays: Sequence[Stored], group: Group) -> None:
+def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None = None) -> int:
+    """Read a whole checkpoint and check all checksums, without loading it; collective.
+
+    Parameters
+    ----------
+    path, step, mesh
+        As for :func:`load`.
+
+    Returns
+    -------
+    int
+        Bytes of the arrays.
+
+    Raises
+    ------
+    CheckpointError
+        As for :func:`load`.
+
+    Cost
+    ----
+    Each rank reads its share of the chunks; 8 MiB of memory.
+
+    Examples
+    --------
+    >>> import tempfile, distarray
+    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
+    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/run")
+    ...     saving = distarray.checkpoint.save(path, {"x": distarray.numpy.arange(6.0)})
+    ...     print(verify(path), "bytes are what they were")
+    48 bytes are what they were
+    """
+    mesh = default_mesh() if mesh is None else mesh
+    background.settle(mesh)
+    group = mesh.group
+
+    def act(catalog: Catalog) -> int:
+        match = Match(catalog.arrays, lambda whole, kind: None)
+        agreed(group, lambda: match.value(catalog.node, None, "state"))
+        _check(catalog, group)
+        if catalog.checksums is None:
+            warn_program(f"{catalog.path} {_UNLISTED}", UserWarning)
+        return sum(stored.nbytes for stored in catalog.arrays.values())
+
+    return of_one_generation(group, path, step, "checkpoint.verify", act)
+
+
+def _check(catalog: Catalog, group: Group) -> None:
+    """Raise if the files are not what was saved; collective."""
+    arrays = list(catalog.arrays.values())
+    with ExitStack() as stack:
+        held = agreed(group, lambda: stack.enter_context(HeldCheckpoint(catalog)))
+        for check in (check_files, _check_members, _check_chunks):  # each goes by the one before
+            agreed(group, partial(check, held, arrays, group))
+
+
+def check_files(held: HeldCheckpoint, arrays: Sequence[Stored], group: Group) -> None:
     """Raise if the files of some arrays are not exactly those that were saved.
 
     The cost depends on the files that exist, not on those that the metadata claim.
     """
     for number, stored in enumerate(arrays):
         if number % group.size == group.rank:
-            _check_directories(root, stored.name)
-            _check_array(root / stored.name, stored)
+            _check_directories(held, stored.name)
+            _check_array(held, stored)
 
 
-def _check_directories(root: Path, name: str) -> None:
+def _check_directories(held: HeldCheckpoint, name: str) -> None:
     """Raise if a directory on the way to an array is not a directory, such as a link."""
-    directory = root
-    for part in name.split("/"):
-        directory = directory / part
+    parts = name.split("/")
+    for end in range(1, len(parts) + 1):
+        part = "/".join(parts[:end])
+        directory = held.path / part
         try:
-            found = os.lstat(directory)
+            found = held.stat(part)
         except FileNotFoundError:
             raise CheckpointError(f"array {name!r}: {directory} is missing") from None
         if not stat.S_ISDIR(found.st_mode):
@@ -47,25 +116,23 @@ def _check_directories(root: Path, name: str) -> None:
             raise CheckpointError(f"array {name!r}: {directory} is {kind}, which no save makes")
 
 
-def _check_array(directory: Path, stored: Stored) -> None:
-    found = 0
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            if not _FILE.fullmatch(entry.name):
-                continue
-            shard = tuple([int(part) for part in entry.name.split(".")[1:]])
-            inside = len(shard) == len(stored.shape) and all(
-                at < count for at, count in zip(shard, stored.grid.shards)
+def _check_array(held: HeldCheckpoint, stored: Stored) -> None:
+    found, directory = 0, held.path / stored.name
+    for name, status in held.entries(stored.name):
+        if not _FILE.fullmatch(name):
+            continue
+        shard = tuple([int(part) for part in name.split(".")[1:]])
+        inside = len(shard) == len(stored.shape) and all(
+            at < count for at, count in zip(shard, stored.grid.shards)
+        )
+        if not inside or name != stored.file_name(shard):
+            raise CheckpointError(
+                f"array {stored.name!r}: {directory / name} belongs to no part of the array"
             )
-            if not inside or entry.name != stored.file_name(shard):
-                raise CheckpointError(
-                    f"array {stored.name!r}: {entry.path} belongs to no part of the array"
-                )
-            size = stored.file_bytes(shard)
-            status = entry.stat(follow_symlinks=False)
-            if not stat.S_ISREG(status.st_mode) or status.st_size != size:
-                raise CheckpointError(wrong_size(entry.path, stored.name, status, size))
-            found += 1
+        size = stored.file_bytes(shard)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != size:
+            raise CheckpointError(wrong_size(f"{directory / name}", stored.name, status, size))
+        found += 1
     if found != stored.files:
         raise CheckpointError(
             f"array {stored.name!r}: {found} of its {stored.files} files are in {directory}; the "
@@ -73,10 +140,23 @@ def _check_array(directory: Path, stored: Stored) -> None:
         )
 
 
-def check_chunks(root: Path, arrays: Sequence[Stored], group: Group) -> None:
+def _check_members(held: HeldCheckpoint, arrays: Sequence[Stored], group: Group) -> None:
+    """Raise if the metadata beside an array, for other readers of Zarr, are not those saved.
+
+    Loading uses only the checkpoint's own description.
+    """
+    for number, (name, text) in enumerate(members_of(arrays).items()):
+        file = f"{name}/{ROOT}"
+        if number % group.size == group.rank and held.read(file) != text.encode():
+            raise CheckpointError(
+                f"array {name!r}: {held.path / file} is not what was saved; the file is damaged"
+            )
+
+
+def _check_chunks(held: HeldCheckpoint, arrays: Sequence[Stored], group: Group) -> None:
     """Raise if a chunk is not the one that was saved; each rank reads some of the files."""
     number = 0
-    with ChunkFiles(root) as files:
+    with ChunkFiles(held) as files:
         for stored in arrays:
             out = np.empty(stored.chunk_bytes if stored.nbytes else 0, np.uint8)
             for shard in product(*map(range, stored.grid.shards)) if stored.nbytes else ():

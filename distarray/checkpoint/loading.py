@@ -1,13 +1,12 @@
-"""Loading a state on any number of ranks, verifying checkpoints, and listing them."""
+"""Loading a state on any number of ranks."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from fnmatch import fnmatchcase
 from math import prod
-from os.path import realpath
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,18 +15,12 @@ from distarray.array import DistArray, wrap
 from distarray.array.creation import as_distarray, placed_layout
 from distarray.array.ladder import passed
 from distarray.checkpoint import background
-from distarray.checkpoint.catalog import (
-    Catalog,
-    check_members,
-    find,
-    parse_catalog,
-    place_of,
-    read_catalog,
-)
-from distarray.checkpoint.catalog import steps as steps_of
+from distarray.checkpoint.catalog import Catalog
 from distarray.checkpoint.chunk_files import ChunkFiles
 from distarray.checkpoint.chunk_reader import Wanted
-from distarray.checkpoint.integrity import check_chunks, check_files
+from distarray.checkpoint.generations import of_one_generation
+from distarray.checkpoint.held_checkpoint import HeldCheckpoint
+from distarray.checkpoint.integrity import check_files
 from distarray.checkpoint.matching import Fresh, Match
 from distarray.checkpoint.progress import bar, shows
 from distarray.checkpoint.reading import read_arrays
@@ -37,14 +30,11 @@ from distarray.checkpoint.zarr_metadata import Stored
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree, agreed
 from distarray.comm.files import landing
-from distarray.comm.group import Group
-from distarray.io.directories import recover_all
 from distarray.io.file_paths import PathLike
-from distarray.io.rank_zero import on_rank_zero
 from distarray.layout import Layout, Replicate, Shard
 from distarray.typing import Array, Placements, Shape
 
-__all__ = ["latest", "load", "steps", "verify"]
+__all__ = ["load"]
 
 #: Placements for all arrays, by patterns of names, or by a function of name and shape.
 ManyPlacements: TypeAlias = (
@@ -120,36 +110,42 @@ def load(
         mesh = _mesh_of(into)
     if mesh.coords is None:
         return into
-    home, group = mesh, mesh.group  # bound for the functions below
+    home = mesh  # bound for the function below
     passed.number += 1  # arrays of `into` are written to
     background.settle(mesh)
-    catalog = _catalog(path, step, group, "checkpoint.load")
-    match = Match(catalog.arrays, lambda whole, kind: _item(whole, kind, home))
+
+    def act(catalog: Catalog) -> Any:
+        return _loaded(catalog, into, home, placements, progress)
+
+    return of_one_generation(mesh.group, path, step, "checkpoint.load", act)
+
+
+def _loaded(
+    catalog: Catalog,
+    into: Any,
+    mesh: DeviceMesh,
+    placements: ManyPlacements | None,
+    progress: bool | None,
+) -> Any:
+    """The state of a catalog; collective."""
+    group = mesh.group
+    match = Match(catalog.arrays, lambda whole, kind: _item(whole, kind, mesh))
     result = agreed(group, lambda: match.value(catalog.node, into, "state"))
-    agreed(group, lambda: check_files(catalog.path, _needed(catalog, match), group))
-    arrays, shown = agreed(
-        group, lambda: (_Loading(catalog, match, home, placements), shows(home, progress))
-    )
-    check_same_text(group, arrays.described, "what is loaded")
-    agree(group, arrays.read(shown))
+    with ExitStack() as stack:
+
+        def hold() -> HeldCheckpoint:
+            held = stack.enter_context(HeldCheckpoint(catalog))
+            check_files(held, _needed(catalog, match), group)
+            return held
+
+        held = agreed(group, hold)
+        arrays, shown = agreed(
+            group, lambda: (_Loading(catalog, match, mesh, placements), shows(mesh, progress))
+        )
+        check_same_text(group, arrays.described, "what is loaded")
+        agree(group, arrays.read(held, shown))
     arrays.assemble()
     return agreed(group, result)
-
-
-def _absolute(path: str) -> Path:
-    return Path(realpath(path))
-
-
-def _catalog(given: PathLike, step: int | None, group: Group, call: str) -> Catalog:
-    """The description of a checkpoint: read by rank 0, checked by all ranks."""
-    place, error = place_of(given)
-
-    def look() -> tuple[Path, bytes]:
-        path = find(_absolute(place), step)
-        return path, read_catalog(path)
-
-    path, data = on_rank_zero(group, look, f"{call}: {place}, step={step}", error)
-    return agreed(group, lambda: parse_catalog(path, data))
 
 
 def _mesh_of(into: Any) -> DeviceMesh:
@@ -237,7 +233,7 @@ class _Loading:
 
         self._after.append(keep)
 
-    def read(self, shown: bool) -> Exception | None:
+    def read(self, held: HeldCheckpoint, shown: bool) -> Exception | None:
         """Fill the blocks of this rank; returns its error, if there is one."""
         total = sum(
             prod(w.layout.local_shape(on.coords)) * w.stored.dtype.itemsize
@@ -248,7 +244,7 @@ class _Loading:
         words = f"loading {self._catalog.path.name}"
         with (
             bar(words, total, self._mesh, shown) as progress,
-            ChunkFiles(self._catalog.path) as files,
+            ChunkFiles(held) as files,
         ):
             for mesh, wanted in self._wanted.items():
                 if mesh.coords is not None:
@@ -279,111 +275,3 @@ def _placements(
     if any(found and int(found[1]) >= len(stored.shape) for found in dims):
         return None
     return [Shard(int(found[1])) if found else Replicate() for found in dims]
-
-
-def latest(path: PathLike, *, mesh: DeviceMesh | None = None) -> Path | None:
-    """The checkpoint of the last step in a directory, or the checkpoint at a path; collective.
-
-    Parameters
-    ----------
-    path : str or path-like
-        As for :func:`save`.
-    mesh : DeviceMesh, optional
-        Its ranks call this; the default mesh if not given.
-
-    Returns
-    -------
-    Path or None
-        None if there is no checkpoint; the same on all ranks.
-
-    Examples
-    --------
-    >>> import tempfile, distarray
-    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
-    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/run")
-    ...     print(latest(path))
-    ...     for step in (10, 20):
-    ...         saving = distarray.checkpoint.save(path, {"time": 0.1 * step}, step=step)
-    ...     print(latest(path).name)
-    None
-    step-00000020
-    """
-    mesh = default_mesh() if mesh is None else mesh
-    background.settle(mesh)
-    place, error = place_of(path)
-
-    def look() -> Path | None:
-        try:
-            return find(_absolute(place))
-        except (FileNotFoundError, ValueError):
-            return None
-
-    return on_rank_zero(mesh.group, look, f"checkpoint.latest: {place}", error)
-
-
-def steps(path: PathLike, *, mesh: DeviceMesh | None = None) -> list[int]:
-    """The steps that have checkpoints in a directory, ascending; collective.
-
-    Examples
-    --------
-    >>> import tempfile, distarray
-    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
-    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/run")
-    ...     for step in (10, 20):
-    ...         saving = distarray.checkpoint.save(path, {"time": 0.1 * step}, step=step)
-    ...     print(steps(path))
-    [10, 20]
-    """
-    mesh = default_mesh() if mesh is None else mesh
-    background.settle(mesh)
-    place, error = place_of(path)
-
-    def look() -> list[int]:
-        recover_all(_absolute(place))
-        return steps_of(_absolute(place))
-
-    return on_rank_zero(mesh.group, look, f"checkpoint.steps: {place}", error)
-
-
-def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None = None) -> int:
-    """Read a whole checkpoint and check all checksums, without loading it; collective.
-
-    Parameters
-    ----------
-    path, step, mesh
-        As for :func:`load`.
-
-    Returns
-    -------
-    int
-        Bytes of the arrays.
-
-    Raises
-    ------
-    CheckpointError
-        As for :func:`load`.
-
-    Cost
-    ----
-    Each rank reads its share of the chunks; 8 MiB of memory.
-
-    Examples
-    --------
-    >>> import tempfile, distarray
-    >>> with tempfile.TemporaryDirectory() as mine:  # of which all ranks take rank 0's
-    ...     path = distarray.default_mesh().group.broadcast_object(mine + "/run")
-    ...     saving = distarray.checkpoint.save(path, {"x": distarray.numpy.arange(6.0)})
-    ...     print(verify(path), "bytes are what they were")
-    48 bytes are what they were
-    """
-    mesh = default_mesh() if mesh is None else mesh
-    background.settle(mesh)
-    group = mesh.group
-    catalog = _catalog(path, step, group, "checkpoint.verify")
-    match = Match(catalog.arrays, lambda whole, kind: None)
-    agreed(group, lambda: match.value(catalog.node, None, "state"))
-    arrays = list(catalog.arrays.values())
-    agreed(group, lambda: check_files(catalog.path, arrays, group))
-    agreed(group, lambda: check_members(catalog.path, arrays, group.rank, group.size))
-    agreed(group, lambda: check_chunks(catalog.path, arrays, group))
-    return sum(stored.nbytes for stored in arrays)

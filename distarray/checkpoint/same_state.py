@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray
-from distarray.checkpoint.chunk_files import as_bytes, checksum
+from distarray.checkpoint.chunk_checksums import checksum
+from distarray.checkpoint.chunk_files import as_bytes
 from distarray.checkpoint.tree import Flat, Leaf, Node
 from distarray.comm.group import Group
 from distarray.comm.same_call import Argument, same_call

@@ -11,6 +11,7 @@ from distarray.array import DistArray
 from distarray.checkpoint import background
 from distarray.checkpoint.background import Saving, Unfinished
 from distarray.checkpoint.catalog import is_checkpoint, place_of, step_path, steps
+from distarray.checkpoint.chunk_checksums import Written, as_table
 from distarray.checkpoint.progress import bar, shows
 from distarray.checkpoint.same_state import check_same_state
 from distarray.checkpoint.shard_writing import Item, plan_items, shard_of, staged, write_shards
@@ -94,6 +95,9 @@ def save(
     renamed when all ranks are done. Whenever the job is killed, there is the old checkpoint or the
     whole new one.
 
+    What has been replaced stays, in the directory ``~older`` of the checkpoint, until the next
+    save: another job may be loading it. It needs as much room on the disk again.
+
     Examples
     --------
     >>> import tempfile, numpy, distarray
@@ -126,8 +130,11 @@ def save(
             found = [shard_of(item) for item in items]
             mine = [shard for shard in found if shard is not None]
             return background.start(new, agreed(mesh.group, lambda: staged(mine)), mesh)
-        agree(mesh.group, _write(new, items, mesh, progress))
-        on_rank_zero(mesh.group, new.commit)
+        written: Written = []
+        agree(mesh.group, _write(new, items, mesh, progress, written))
+        table = as_table(written, new.stored)
+        tables = mesh.group.gather_varied(table, 0, "checksums of a checkpoint")
+        on_rank_zero(mesh.group, lambda: new.commit(tables or []))
     return Saving(new.final, mesh)
 
 
@@ -189,16 +196,23 @@ def _check_target(path: Path, final: Path) -> None:
 
 
 def _write(
-    new: Unfinished, items: Sequence[Item], mesh: DeviceMesh, progress: bool | None
+    new: Unfinished,
+    items: Sequence[Item],
+    mesh: DeviceMesh,
+    progress: bool | None,
+    written: Written,
 ) -> Exception | None:
     """Write this rank's files; returns the error, if there is one.
 
-    After an error the rank goes on sending the others what they lack.
+    Their chunks are added to `written`. After an error the rank goes on sending the others what
+    they lack.
     """
     failure: Exception | None = None
     total = sum(bytes_of(item) for item in items)
     left = iter(items)
     try:
+        if mesh.rank == 0:
+            new.make_room()
         shown = shows(mesh, progress)
         with (
             bar(f"saving {new.final.name}", total, mesh, shown) as done,
@@ -207,7 +221,7 @@ def _write(
             for item in left:
                 shard = shard_of(item)
                 if shard is not None and failure is None:
-                    failure = tried(write_shards, new.directory, [shard], flusher, done)
+                    failure = tried(write_shards, new.directory, [shard], flusher, written, done)
             if failure is None:
                 failure = tried(new.describe, flusher, mesh.rank, mesh.size())
     except Exception as caught:

@@ -10,6 +10,7 @@ import numpy as np
 
 from distarray.array import DistArray
 from distarray.array.movement import Piece, pieces, starts
+from distarray.checkpoint.chunk_checksums import Written
 from distarray.checkpoint.chunk_files import as_bytes, write_shard
 from distarray.checkpoint.chunk_reader import Progress
 from distarray.checkpoint.tree import Leaf
@@ -137,13 +138,23 @@ def _copied(shard: Shard, memory: Array) -> Shard:
     return Shard(shard.stored, shard.place, [(tuple([slice(0, n) for n in lengths]), whole)])
 
 
-def write_shards(root: Path, shards: Iterable[Shard], flusher: Flusher, progress: Progress) -> None:
-    """Write files below a checkpoint's directory; `progress` is called with their bytes."""
-    for shard in shards:
-        directory = f"{root}/{shard.stored.name}"
+def write_shards(
+    root: Path, shards: Iterable[Shard], flusher: Flusher, written: Written, progress: Progress
+) -> None:
+    """Write files below a checkpoint's directory; `progress` is called with their bytes.
+
+    Their chunks are added to `written`.
+    """
+    for stored, place, parts in shards:
+        directory = f"{root}/{stored.name}"
         os.makedirs(directory, exist_ok=True)  # the rank that writes metadata may be behind
-        path = f"{directory}/{shard.stored.file_name(shard.place)}"
-        progress(write_shard(path, shard.stored, _chunks(shard), flusher))
+        path = f"{directory}/{stored.file_name(place)}"
+        chunks = _chunks(Shard(stored, place, parts))
+        count, sums = write_shard(path, stored, chunks, flusher)
+        inside = [chunk for chunk in stored.grid.chunks_of(place) if chunk is not None]
+        for chunk, value in zip(inside, sums, strict=True):
+            written.append((stored.name, stored.grid.number(chunk), value))
+        progress(count)
 
 
 def _chunks(shard: Shard) -> Iterator[Array | None]:

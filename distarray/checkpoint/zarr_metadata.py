@@ -86,6 +86,12 @@ class Stored(NamedTuple):
         return prod(self.grid.shards) if self.nbytes else 0
 
     @property
+    def chunk_count(self) -> int:
+        """Number of chunks."""
+        counts = [-(-n // c) for n, c in zip(self.grid.shape, self.grid.chunk)]
+        return prod(counts) if self.nbytes else 0
+
+    @property
     def index_bytes(self) -> int:
         """Bytes of the index at the end of a file; 0 if it has a single chunk."""
         return 16 * self.chunks_a_file + CHECK if self.grid.chunked else 0

@@ -34,6 +34,7 @@ __all__ = [
     "flush",
     "flush_all",
     "flush_up",
+    "keep",
     "recover",
     "recover_all",
     "remove",
@@ -102,8 +103,16 @@ def _renamed(old: Path, new: Path) -> Path:
     return new
 
 
-def commit(aside: Path, final: Path) -> None:
-    """Give a directory, whose files are on disk, its final name; an old entry is replaced."""
+def commit(aside: Path, final: Path, older: str = "") -> None:
+    """Give a directory, whose files are on disk, its final name; an old entry is replaced.
+
+    Parameters
+    ----------
+    aside, final : Path
+    older : str, optional
+        The name within the new directory under which the old one is kept; it is removed if not
+        given.
+    """
     if not os.path.lexists(aside):
         raise FileNotFoundError(
             f"{final} is not saved: another job has removed {aside}, where it was written"
@@ -118,8 +127,22 @@ def commit(aside: Path, final: Path) -> None:
         old = _exchange(aside, final)
     flush(final.parent)
     active.discard(aside)
-    if old is not None:
+    if old is not None and older:
+        keep(old, final / older)
+    elif old is not None:
         remove(old)
+
+
+def keep(old: Path, place: Path) -> None:
+    """Move a directory into its successor; what it has kept so itself is removed."""
+    gone = beside(place.parent, "removed")
+    try:
+        with suppress(FileNotFoundError):
+            os.rename(old / place.name, gone)
+        os.rename(old, place)
+    except OSError:  # at the border of a quota, for example, directories cannot be moved
+        remove(old)
+    _delete(gone)
 
 
 def _exchange(aside: Path, final: Path) -> Path:
@@ -186,10 +209,13 @@ def discard(aside: Path) -> None:
     _delete(aside)
 
 
-def remove(directory: Path) -> None:
-    """Remove a directory; first its name, so that half of it is not taken for the whole."""
+def remove(directory: Path, near: Path | None = None) -> None:
+    """Remove a directory; first its name, so that half of it is not taken for the whole.
+
+    Its name in the meantime is beside `near`, by default beside its own.
+    """
     with suppress(FileNotFoundError):  # another job was first
-        _delete(_renamed(directory, beside(directory, "removed")))
+        _delete(_renamed(directory, beside(near or directory, "removed")))
 
 
 def _delete(entry: Path) -> None:

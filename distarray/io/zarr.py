@@ -62,6 +62,8 @@ class _Stored:
             self._held.check()
         try:
             self._decode(section, out)
+            if self._held is not None:  # not chunks of two stores
+                self._held.check()
         except (MemoryError, DistArrayError):
             raise
         except Exception as error:
@@ -154,7 +156,7 @@ def _lost(root: str, groups: Iterable[str], members: Container[str]) -> dict[str
     lost = {}
     for group in groups:
         with os.scandir(os.path.join(root, group)) as entries:
-            names = [e.name for e in entries if e.is_dir() and not e.name.startswith(".")]
+            names = [e.name for e in entries if e.is_dir() and not e.name.startswith((".", "~"))]
         for name in sorted(names):
             full = f"{group}/{name}" if group else name
             if full not in members and _is_stored(os.path.join(root, full)):
