@@ -44,7 +44,10 @@ ROOT = "zarr.json"
 #: The directory, within that of a checkpoint, of the one that it has replaced. No array has this
 #: name: keys with a tilde are quoted.
 OLDER = "~older"
-_STEP = re.compile(r"step-(\d{8,18})")
+_PREFIX = "step-"
+_STEP = re.compile(rf"{_PREFIX}\d{{8,18}}")
+#: How often a directory is looked into that others change meanwhile.
+_LOOKS = 5
 _KEY = "distarray"
 _FORMAT = 1
 _LARGEST = 1 << 30
@@ -97,7 +100,7 @@ def place_of(path: PathLike) -> tuple[str, Exception | None]:
 
 def step_path(path: Path, step: int | None) -> Path:
     """The directory of the checkpoint of a step."""
-    return path if step is None else path / f"step-{step:08d}"
+    return path if step is None else path / f"{_PREFIX}{step:08d}"
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -110,12 +113,16 @@ def is_checkpoint(path: Path) -> bool:
 
 def steps(path: Path) -> list[int]:
     """The steps that have checkpoints, ascending."""
-    try:
-        names = os.listdir(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    found = [match for match in map(_STEP.fullmatch, names) if match]
-    return sorted(int(match[1]) for match in found if is_checkpoint(path / match[0]))
+    found: list[int] = []
+    for _ in range(_LOOKS):
+        try:
+            places = step_directories(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        found = sorted(int(place.name[len(_PREFIX) :]) for place in places if is_checkpoint(place))
+        if all(map(os.path.lexists, places)):
+            break  # otherwise a save has removed one, and its own may not have been listed
+    return found
 
 
 def step_directories(path: Path) -> list[Path]:
@@ -137,13 +144,14 @@ def find(path: Path, step: int | None = None) -> Path:
             have = ", ".join(map(str, steps(path)[-5:])) or "none"
             raise FileNotFoundError(f"no checkpoint of step {step} in {path} (the last: {have})")
         return step_path(path, step)
-    directories.recover(path)
-    directories.recover_all(path)
-    if os.path.lexists(path / ROOT):
-        return path
-    known = steps(path)
-    if known:
-        return step_path(path, known[-1])
+    for _ in range(_LOOKS):  # names may be exchanged in two steps at any time
+        directories.recover(path)
+        directories.recover_all(path)
+        if os.path.lexists(path / ROOT):
+            return path
+        known = steps(path)
+        if known:
+            return step_path(path, known[-1])
     if not os.path.lexists(path):
         raise FileNotFoundError(f"no checkpoint: {path} does not exist")
     if not path.is_dir():

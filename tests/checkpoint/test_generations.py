@@ -272,6 +272,50 @@ def test_the_last_step_goes_while_it_is_loaded(
         loaded(path, ranks=1, step=4)
 
 
+@pytest.mark.parametrize("two_steps", [False, True])
+def test_there_is_always_a_latest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_steps: bool
+) -> None:
+    """Whenever another job takes away the name that has just been seen, a look is taken again."""
+    path = tmp_path / "run"
+    if two_steps:
+        saved(path, 1)
+        saved(tmp_path / "later", 2)
+        aside, seen = tmp_path / ".run~elsewhere~1~7.previous", catalog.steps
+
+        def moved(place: Path) -> list[int]:
+            """As if the job that exchanges were between its two steps."""
+            monkeypatch.setattr(catalog, "steps", seen)
+            path.rename(aside)
+            found = seen(place)
+            (tmp_path / "later").rename(path)
+            return found
+
+        monkeypatch.setattr(catalog, "steps", moved)
+        lexists = os.path.lexists
+        monkeypatch.setattr(
+            os.path,
+            "lexists",
+            lambda p: lexists(p) and (catalog.steps is seen or p != path / "zarr.json"),
+        )
+    else:
+        saved(path, 1, step=1, keep=1)
+        listed, left = catalog.step_directories, [2, 3]
+
+        def replaced(place: Path) -> list[Path]:
+            found = listed(place)
+            if left:
+                step = left.pop(0)
+                with monkeypatch.context() as patched:
+                    patched.setattr(catalog, "step_directories", listed)
+                    saved(path, step, step=step, keep=1)
+            return found
+
+        monkeypatch.setattr(catalog, "step_directories", replaced)
+    (found,) = run_threads(1, lambda group: checkpoint.latest(path, mesh=line_of(group)))
+    assert found == (path if two_steps else path / "step-00000003")
+
+
 def kept(path: Path) -> list[str]:
     """The older checkpoints below a directory."""
     return sorted(str(found.relative_to(path)) for found in path.rglob(OLDER))

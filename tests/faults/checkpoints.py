@@ -107,7 +107,7 @@ def _counted(output: str, count: int) -> str:
     assert int(found[3]) == count
     assert found[2] == "0", f"{found[2]} of {count} loads are of two saves"
     assert int(found[1]) >= 0.975 * count, f"{found[1]} of {count} loads succeeded:{found[4]}"
-    return f"{found[1]} of {count} loads whole, none mixed"
+    return f"{found[1]} of {count} loads whole, none mixed{found[4]}"
 
 
 def _beside(
