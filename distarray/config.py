@@ -72,6 +72,9 @@ class Settings:
     #: Answer calls on small arrays in C, where the package was built with a compiler. It is read
     #: when the package is imported.
     speedups: bool = True
+    #: Let the ranks of a node share memory for large blocks; if off, they send messages. It is read
+    #: when a group's first large block is folded.
+    shared_memory: bool = True
     #: Write shared files by MPI-IO; if off, every rank writes by itself, with ``pwrite``.
     mpi_io: bool = True
     #: Bytes from which arrays are cut: lines, and those of two or more dimensions (`_WIDER`).

@@ -10,7 +10,10 @@ from weakref import WeakSet
 
 import numpy as np
 
+from distarray.comm import shm_size
+
 try:
+    shm_size.tell_if_small()
     from mpi4py import MPI
 except (ImportError, RuntimeError) as error:
     error.add_note(

@@ -8,17 +8,21 @@ shared memory to stay in the caches: main memory is read and written once. Each 
 one rank, in rank order, so all ranks get the same bits.
 """
 
+import errno
 import os
 import time
-from contextlib import suppress
 from itertools import pairwise
-from mmap import PAGESIZE
+from mmap import PAGESIZE, mmap
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
-from distarray.comm import calls
+from distarray.comm import calls, hooks
+from distarray.comm.describing import ranks_in_words
+from distarray.comm.nameless_file import open_together
+from distarray.config import config
 from distarray.errors import DivergenceError
 from distarray.typing import Array
 
@@ -42,6 +46,15 @@ _PATIENCE = 1000
 _PAUSE = 1e-4
 #: A turn and a number of elements are packed into one integer, written and read atomically.
 _COUNTS, _TURNS = 1 << 40, 1 << 20
+#: The cure, by the error that keeps a rank from sharing memory.
+_CURES = {
+    errno.ENOSPC: "a larger /dev/shm (docker run --shm-size=1g)",
+    errno.ENOMEM: "more memory for the job (ulimit -v, docker run --memory)",
+    errno.EFBIG: "larger files (ulimit -f)",
+    errno.EMFILE: "more open files (ulimit -n)",
+}
+_ONE_CONTAINER = "all ranks of a node in one container (docker run --ipc=host --pid=host)"
+_told = False
 
 
 class SharedMemory:
@@ -58,17 +71,16 @@ class SharedMemory:
         before writing to it (:meth:`begin`), and again when all have read it (:meth:`meet`).
     """
 
-    def __init__(self, comm: MPI.Intracomm, window: MPI.Win, segment: int) -> None:
-        self._comm, self._window, self._segment = comm, window, segment
-        window.Lock_all(MPI.MODE_NOCHECK)
-        buffers: list[Any] = [window.Shared_query(rank)[0] for rank in range(comm.size)]
-        parts = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
+    def __init__(self, comm: MPI.Intracomm, memory: mmap, segment: int) -> None:
+        self._comm, self._segment = comm, segment
+        parts = np.frombuffer(memory, np.uint8).reshape(comm.size, -1)
         self.slots = [part[: 2 * segment].reshape(2, segment) for part in parts]
         # One mark per cache line, so that writing one does not slow down reading another.
         marks = [part[2 * segment :].view(np.int64)[:: LINE // 8] for part in parts]
         self._marks = [mark[1:] for mark in marks]
         self._said: list[Any] = [mark.data for mark in marks]
         self._turn = 0
+        self._lock = Lock()
 
     def allreduce(self, block: Array, total: Array, ufunc: np.ufunc) -> None:
         """Fold the ranks' blocks; collective.
@@ -124,9 +136,7 @@ class SharedMemory:
         """
         brought = block.size, block.dtype.num
         most = np.array([*brought, *[-number for number in brought]])
-        self._window.Sync()
         self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
-        self._window.Sync()
         largest, _, least, _ = np.abs(most).tolist()
         if (most[:2] != -most[2:]).any():
             raise DivergenceError(
@@ -156,7 +166,7 @@ class SharedMemory:
         self._turn = (self._turn + 1) % _TURNS
         rank, mine = self._comm.rank, self._turn * _COUNTS + count
         self._said[rank][0] = mine
-        self._window.Sync()
+        self._fence()
         for other, said in enumerate(self._said):
             turn, theirs = divmod(said[0], _COUNTS)
             if turn == self._turn and theirs != count and min(theirs, count) * itemsize < FROM:
@@ -169,9 +179,7 @@ class SharedMemory:
     def meet(self) -> None:
         """Wait for all ranks; afterwards each sees what the others wrote before."""
         calls.waiting()
-        self._window.Sync()
-        self._comm.Barrier()
-        self._window.Sync()
+        self._comm.Barrier()  # whose messages order what came before them and what comes after
 
     def begin(self) -> None:
         """Meet, and set the marks of all ranks to zero."""
@@ -181,7 +189,7 @@ class SharedMemory:
 
     def mark(self, number: int, count: int) -> None:
         """Set a mark of this rank; a rank that sees it also sees everything written before it."""
-        self._window.Sync()
+        self._fence()
         self._marks[self._comm.rank][number] = count
 
     def wait_for(self, rank: int, number: int, count: int) -> None:
@@ -194,29 +202,76 @@ class SharedMemory:
                 os.sched_yield()
             else:
                 time.sleep(_PAUSE)
-        self._window.Sync()
+        self._fence()
+
+    def _fence(self) -> None:
+        """Order all accesses to memory before this before all after it, on every processor.
+
+        No rank waits: earlier accesses do not move past a lock's release, nor later ones before
+        the next time it is taken.
+        """
+        with self._lock:
+            pass
+        with self._lock:
+            pass
 
     def free(self) -> None:
-        """Release the memory; collective."""
+        """Release the memory."""
         self.slots.clear()
         self._marks.clear()
         self._said.clear()
-        self._window.Unlock_all()
-        self._window.Free()
 
 
 def shared_by(comm: MPI.Intracomm) -> SharedMemory | None:
     """Memory shared by the ranks of a communicator, all of one node; collective.
 
-    None on all ranks if MPI cannot provide it.
+    None on all ranks if one of them cannot have it; that is said once, with the cure.
     """
     pages = TOGETHER // (4 * PAGESIZE * comm.size) * 2  # whole pages in each half, too
     segment = max(LEAST, min(SEGMENT, pages * PAGESIZE))
-    window = MPI.WIN_NULL
-    with suppress(MPI.Exception):  # the allreduce tells the others
-        window = MPI.Win.Allocate_shared(2 * segment + PAGESIZE, 1, comm=comm)
-    got = comm.allreduce(window != MPI.WIN_NULL, MPI.LAND)
-    return SharedMemory(comm, window, segment) if got else None
+    if not comm.allreduce(config.shared_memory, MPI.LAND):
+        return None
+    memory, obstacle = _mapped(comm, 2 * segment + PAGESIZE)
+    obstacles = comm.allgather(obstacle)
+    if memory is not None and not any(obstacles):
+        return SharedMemory(comm, memory, segment)
+    _tell(comm, obstacles)
+    return None
+
+
+def _mapped(comm: MPI.Intracomm, part: int) -> tuple[mmap | None, OSError | None]:
+    """Memory with so many bytes for each rank, of which each reserves its own; or the obstacle.
+
+    A process that writes to memory which is not there is killed. And what a rank reserves is in the
+    memory next to its processor.
+    """
+    descriptor = open_together(comm)
+    if descriptor < 0:
+        return None, OSError(errno.EACCES, "the ranks do not see the same files in memory")
+    try:
+        os.ftruncate(descriptor, comm.size * part)
+        os.posix_fallocate(descriptor, comm.rank * part, part)
+        return mmap(descriptor, comm.size * part), None
+    except OSError as error:
+        return None, error
+    finally:
+        os.close(descriptor)
+
+
+def _tell(comm: MPI.Intracomm, obstacles: list[OSError | None]) -> None:
+    """Say on one rank, once, that memory cannot be shared, and the cure."""
+    global _told
+    if comm.rank or _told:
+        return
+    _told = True
+    ranks = [rank for rank, obstacle in enumerate(obstacles) if obstacle is not None]
+    error = next(obstacle for obstacle in obstacles if obstacle is not None)
+    cure = _CURES.get(error.errno or 0, _ONE_CONTAINER)
+    hooks.say(
+        f"{ranks_in_words(ranks)} of {comm.size} on this node cannot share memory with the others: "
+        f"{error.strerror}. Large blocks go as messages, which takes longer. The cure: {cure}. "
+        "(DISTARRAY_SHARED_MEMORY=0 asks for messages.)"
+    )
 
 
 def _lay(place: Array, piece: Array) -> None:

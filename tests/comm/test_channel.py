@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from distarray.comm.waits import channel as channels
-from distarray.comm.waits.channel import SLOT, Channel, create_file
+from distarray.comm.nameless_file import create_file
+from distarray.comm.waits.channel import SLOT, Channel
 from distarray.comm.waits.wire import Node, Wire, listener
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,15 +28,9 @@ pytestmark = pytest.mark.usefixtures("own_processes")
 
 
 @pytest.fixture
-def directory(tmp_path, monkeypatch):
-    monkeypatch.setattr(channels, "_directory", lambda: str(tmp_path))
-    return tmp_path
-
-
-@pytest.fixture
-def two(directory):
+def two(tmp_path):
     """The channel of this process, and another process that has the file, too."""
-    descriptor, path = create_file()
+    descriptor, path = create_file(str(tmp_path))
     here = Channel(descriptor, (0, 1), 0)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     other = subprocess.Popen(
@@ -47,14 +41,14 @@ def two(directory):
         text=True,
     )
     assert other.stdout.readline() == "ready\n"
-    yield here, other, Path(path)
+    yield here, other
     other.kill()
     other.communicate()
     here.close()
 
 
 def test_ranks_read_what_others_write(two):
-    here, _, _ = two
+    here, _ = two
     found = here.read()[1]
     assert (found["doing"], found["moves"], found["still"]) == ("waits", 7, True)
     assert found["age"] > 0
@@ -68,7 +62,7 @@ def test_ranks_read_what_others_write(two):
 
 
 def test_a_killed_process_is_gone(two):
-    here, other, _ = two
+    here, other = two
     other.kill()
     other.wait()
     found = here.read()[1]
@@ -77,7 +71,7 @@ def test_a_killed_process_is_gone(two):
 
 
 def test_what_is_too_long_is_cut(two):
-    here, _, _ = two
+    here, _ = two
     book = [["group", n, True, "allreduce", "np.sum", "x" * 300] for n in range(64)]
     here.write(1, {"moves": 1, "recent": book, "counts": {}})
     kept = here.read()[0]["recent"]
@@ -88,7 +82,7 @@ def test_what_is_too_long_is_cut(two):
 
 
 def test_all_are_asked(two):
-    here, _, _ = two
+    here, _ = two
     assert here.asked() == (0.0, 0.0)
     here.ask()
     first, late = here.asked()
@@ -102,7 +96,7 @@ def test_all_are_asked(two):
 
 def test_a_descriptor_that_belongs_to_another_file_is_left_alone(two, tmp_path):
     """A program may close all descriptors that it knows nothing of."""
-    here, _, _ = two
+    here, _ = two
     mine = tmp_path / "mine"
     mine.write_bytes(b"the user's")
     file = os.open(mine, os.O_RDWR)
@@ -110,20 +104,6 @@ def test_a_descriptor_that_belongs_to_another_file_is_left_alone(two, tmp_path):
     os.close(file)
     here.write(5, {"moves": 5})
     assert mine.read_bytes() == b"the user's"
-
-
-def test_what_killed_jobs_have_left_is_removed(two, directory):
-    _, _, held = two
-    old, new = directory / "distarray-waits-old", directory / "distarray-waits-new"
-    foreign = directory / "something-else"
-    for path in (old, new, foreign):
-        path.touch()
-    for path in (old, held, foreign):
-        os.utime(path, (0, 0))
-    descriptor, path = create_file()
-    os.close(descriptor)
-    left = {name.name for name in directory.iterdir()}
-    assert left == {held.name, "distarray-waits-new", "something-else", Path(path).name}
 
 
 @pytest.fixture
@@ -171,7 +151,7 @@ def test_last_words_are_sent_before_the_door_is_closed(wires):
 
 
 def test_last_words_of_other_nodes_are_kept(two):
-    here, _, _ = two
+    here, _ = two
     assert here.words_of(3) == b""
     here.keep_words(3, b'["sys.exit(0)", ["a.py:3"], null]')
     assert here.words_of(3) == b'["sys.exit(0)", ["a.py:3"], null]'

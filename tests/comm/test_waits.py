@@ -197,10 +197,10 @@ def left_in_shared_memory(jobs: Jobs) -> set[Path]:
     for job in jobs.values():
         job.result()
     shared = Path("/dev/shm")
-    left = set(shared.glob("distarray-waits-*"))
+    left = set(shared.glob("distarray-node-*"))
     for _ in range(20):  # a job that starts just now has a name there for a moment
         time.sleep(0.1 if left else 0)
-        left &= set(shared.glob("distarray-waits-*"))
+        left &= set(shared.glob("distarray-node-*"))
     return left
 
 

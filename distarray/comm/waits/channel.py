@@ -1,8 +1,7 @@
 """The channel between the ranks of a node without MPI: a file in memory with a slot for each.
 
-The file's name is removed before its first use, so that nothing is left of it however the job
-ends. Each rank writes its own slot and reads all. A lock on one byte, which the kernel releases
-with the process, shows that a rank is alive.
+Each rank writes its own slot and reads all. A lock on one byte, which the kernel releases with the
+process, shows that a rank is alive.
 """
 
 import contextlib
@@ -10,18 +9,17 @@ import fcntl
 import json
 import os
 import struct
-import tempfile
 import time
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from distarray.comm.nameless_file import open_together
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 __all__ = ["Channel", "open_channel"]
 
-_PREFIX = "distarray-waits-"
 #: Bytes of a slot; only bytes that are written take memory. The first slot belongs to all ranks.
 SLOT = 1 << 14
 #: The time of the last sign of life, the rank's moves, and length and checksum of its report.
@@ -32,8 +30,6 @@ _CALL = struct.Struct("<dd")
 _FAREWELLS, _FAREWELL = 1 << 36, 512
 #: The offset of the locks, beyond all contents: the lock to report, and each rank's own.
 _LOCKS = 1 << 40
-#: Seconds after which a file that no process holds must be left over from a killed job.
-_OLD = 60.0
 
 _now = time.monotonic
 
@@ -181,19 +177,6 @@ def _packed(report: dict[str, Any]) -> bytes:
     return data if len(data) <= SLOT - _HEAD.size else b""
 
 
-def _directory() -> str:
-    shared = "/dev/shm"
-    return shared if os.access(shared, os.W_OK | os.X_OK) else tempfile.gettempdir()
-
-
-def create_file() -> tuple[int, str]:
-    """A new file: its descriptor, and its path, to be removed when all ranks have opened it."""
-    _clear()
-    descriptor, path = tempfile.mkstemp(prefix=_PREFIX, dir=_directory())
-    fcntl.lockf(descriptor, fcntl.LOCK_EX, 1, _LOCKS + 1)
-    return descriptor, path
-
-
 def open_channel(near: "MPI.Intracomm", rank: int) -> Channel | None:
     """The channel of the ranks of a node; collective over them.
 
@@ -209,38 +192,7 @@ def open_channel(near: "MPI.Intracomm", rank: int) -> Channel | None:
     Channel or None
         None on all ranks if one cannot open the file.
     """
-    descriptor, path = -1, ""
-    if near.Get_rank() == 0:
-        with contextlib.suppress(OSError):
-            descriptor, path = create_file()
-    path = near.bcast(path)
-    if near.Get_rank() and path:
-        with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    found = near.allgather((rank, descriptor >= 0))
-    if near.Get_rank() == 0 and path:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
-    if not all(opened for _, opened in found):
-        if descriptor >= 0:
-            os.close(descriptor)
+    descriptor = open_together(near, on_disk=True)
+    if descriptor < 0:
         return None
-    return Channel(descriptor, tuple([number for number, _ in found]), near.Get_rank())
-
-
-def _clear() -> None:
-    """Remove files of jobs that were killed while their file still had a name."""
-    for path in Path(_directory()).glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            old = time.time() - path.stat().st_mtime > _OLD
-            if path.stat().st_uid == os.getuid() and old:
-                _remove_unless_held(path)
-
-
-def _remove_unless_held(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 0, _LOCKS)
-        path.unlink()
-    finally:
-        os.close(descriptor)
+    return Channel(descriptor, tuple(near.allgather(rank)), near.Get_rank())

@@ -1,0 +1,107 @@
+"""Files without a name, which the ranks of a node share.
+
+The first rank makes the file in memory, and the others open it by way of ``/proc``: no file system
+limits its size, and nothing is left of it however the job ends. Where they do not find it there, as
+in PID or user namespaces of their own, the file is in a directory that they share, and its name is
+removed before its first use.
+"""
+
+import os
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["create_file", "open_together"]
+
+#: Linux's directory of files in memory.
+_SHM = "/dev/shm"
+_PREFIX = "distarray-node-"
+#: Seconds after which a file that still has its name must be left over from a killed job.
+_OLD = 60.0
+
+
+def open_together(near: "MPI.Intracomm", on_disk: bool = False) -> int:
+    """Open a new file on all ranks of a node; collective over them.
+
+    Parameters
+    ----------
+    near : mpi4py.MPI.Intracomm
+        The ranks of the node.
+    on_disk : bool, default False
+        A file on disk will do where there is none in memory.
+
+    Returns
+    -------
+    int
+        A descriptor; -1 on all ranks if one of them cannot open the file.
+    """
+    descriptor = _in_memory(near)
+    return descriptor if descriptor >= 0 else _by_name(near, on_disk)
+
+
+def _in_memory(near: "MPI.Intracomm") -> int:
+    """A file in memory, which the first rank has open; -1 on all ranks if not all find it."""
+    descriptor, place = -1, ("", "")
+    if near.Get_rank() == 0:
+        name = f"{_PREFIX}{os.urandom(16).hex()}"
+        with suppress(OSError, AttributeError):  # some systems have no such call
+            descriptor = os.memfd_create(name)
+            place = f"/proc/{os.getpid()}/fd/{descriptor}", f"/memfd:{name} (deleted)"
+    path, target = near.bcast(place)
+    if near.Get_rank() and path:
+        with suppress(OSError):
+            # In another PID namespace the path is that of another process's file.
+            if os.readlink(path) == target:
+                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    return _on_all(near, descriptor)
+
+
+def _by_name(near: "MPI.Intracomm", on_disk: bool) -> int:
+    """A file that had a name; -1 on all ranks if not all can open it."""
+    descriptor, path = -1, ""
+    if near.Get_rank() == 0:
+        with suppress(OSError):
+            descriptor, path = create_file(_directory(on_disk))
+    path = near.bcast(path)
+    if near.Get_rank() and path:
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    descriptor = _on_all(near, descriptor)
+    if near.Get_rank() == 0 and path:
+        with suppress(OSError):
+            os.unlink(path)
+    return descriptor
+
+
+def _on_all(near: "MPI.Intracomm", descriptor: int) -> int:
+    """The descriptor if all ranks have one; otherwise it is closed, and -1."""
+    if all(near.allgather(descriptor >= 0)):
+        return descriptor
+    if descriptor >= 0:
+        os.close(descriptor)
+    return -1
+
+
+def _directory(on_disk: bool) -> str:
+    usable = os.access(_SHM, os.W_OK | os.X_OK)
+    return tempfile.gettempdir() if on_disk and not usable else _SHM
+
+
+def create_file(directory: str) -> tuple[int, str]:
+    """A new file: its descriptor, and its path, to be removed when all ranks have opened it."""
+    _clear(directory)
+    return tempfile.mkstemp(prefix=_PREFIX, dir=directory)
+
+
+def _clear(directory: str) -> None:
+    """Remove files of jobs that were killed while their file still had a name."""
+    for path in Path(directory).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            found = path.stat()
+            if found.st_uid == os.getuid() and time.time() - found.st_mtime > _OLD:
+                path.unlink()
