@@ -140,9 +140,10 @@ def _modules() -> Iterator[tuple[str, str]]:
     home = os.path.dirname(os.path.abspath(script)) + os.sep
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__dict__", {}).get("__file__")  # a lazy module stays so
-        if isinstance(path, str) and path.startswith(home) and name != "__main__":
-            if path.endswith(".py") and not is_installed(path) and not is_ours(path):
-                yield name, _module(path)
+        if not isinstance(path, str) or not path.startswith(home) or name == "__main__":
+            continue
+        if path.endswith(".py") and not is_installed(path) and not is_ours(path):
+            yield name, _module(path)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The handshake: who differs from rank 0, in what; and threads, which are the fewest of any rank."""
+"""The handshake: who differs from rank 0, in what; and threads, the fewest of any rank."""
 
 import sys
 
