@@ -9,6 +9,7 @@ Names are loaded on first use, and importing starts no MPI.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from distarray.comm.hooks import install_early
 from distarray.lazy import load_operations, loader, warn_of_old_project
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+install_early()
 warn_of_old_project(__file__)
 
 __all__ = [

@@ -93,19 +93,33 @@ class Settings:
 _NAMES = tuple([entry.name for entry in fields(Settings) if entry.init])
 
 
+_WORDS = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off", ""), False),
+}
+
+
 def _parse(kind: type, text: str) -> Any:
+    """The value that a variable's text stands for."""
     if kind is bool:
-        return text.strip().lower() in ("1", "true", "yes", "on")
+        found = _WORDS.get(text.strip().lower())
+        if found is None:
+            raise ValueError(f"it is 1 or 0 (true, yes, on, false, no, off), not {text!r}")
+        return found
     return kind(text)
 
 
 def _from_environment() -> Settings:
     values = {}
     for name in _NAMES:
-        text = os.environ.get(f"DISTARRAY_{name.upper()}")
-        if text is not None:
-            values[name] = _parse(type(getattr(Settings(), name)), text)
-    _check(values)
+        variable = f"DISTARRAY_{name.upper()}"
+        text = os.environ.get(variable)
+        try:
+            if text is not None:
+                values[name] = _parse(type(getattr(Settings(), name)), text)
+            _check(values)
+        except ValueError as error:
+            raise ValueError(f"the environment variable {variable}={text}: {error}") from None
     return Settings(**values)
 
 

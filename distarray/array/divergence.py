@@ -16,7 +16,7 @@ from distarray.array.base import Base
 from distarray.comm import DeviceMesh
 from distarray.comm.describing import described, named
 from distarray.comm.group import Group
-from distarray.comm.same_call import grouped
+from distarray.comm.same_call import grouped, same_settings
 from distarray.comm.user_lines import user_line
 from distarray.config import in_force
 from distarray.errors import DivergenceError
@@ -55,15 +55,18 @@ def verify_text(text: str, mesh: DeviceMesh) -> None:
 
 
 def verify_among(group: Group, text: str) -> None:
-    """Raise on every rank of a group if their descriptions of the call differ.
+    """Raise on every rank of a group if their descriptions of the call, or settings, differ.
 
     A thread that may not communicate does not check: it can do what needs no other rank.
     """
     if not group.answers:
         return
-    brought = group.allgather_object((text, user_line(short=True)), "check")
-    if any(words != text for words, _ in brought):
-        calls = [f"{words}  at {line}" for words, line in brought]
+    here = in_force()
+    brought = group.allgather_object((text, here, user_line(short=True)), "check")
+    if any(theirs != here for _, theirs, _ in brought):
+        same_settings([theirs for _, theirs, _ in brought])
+    if any(words != text for words, _, _ in brought):
+        calls = [f"{words}  at {line}" for words, _, line in brought]
         raise DivergenceError(
             "the ranks are not making the same call (checked because config.check is on):"
             + "".join([f"\n    {ranks}  {call}" for ranks, call in grouped(calls)])

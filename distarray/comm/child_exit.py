@@ -18,6 +18,8 @@ __all__ = ["note_status"]
 
 #: The exit status of the process so far, set by `note_status`.
 _status = [0]
+#: As it is before `distarray.comm.hooks` replaces it by a function that needs modules.
+_exit = os._exit
 
 
 class _Last:
@@ -26,7 +28,7 @@ class _Last:
     def __init__(self) -> None:
         self._streams = [sys.__stdout__, sys.__stderr__]
         # The globals of this module are gone by then.
-        self._status, self._suppress, self._exit = _status, suppress, os._exit
+        self._status, self._suppress, self._exit = _status, suppress, _exit
 
     def __del__(self) -> None:
         for stream in self._streams:

@@ -10,6 +10,8 @@ MPI has the calls with large counts.
 """
 
 from collections import OrderedDict
+from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -73,6 +75,7 @@ class _Carrier(NamedTuple):
 
 _carriers: dict[np.dtype[Any], _Carrier] = {}
 _strided: OrderedDict[tuple[Any, ...], MPI.Datatype | None] = OrderedDict()
+_remembering = Lock()
 
 
 def carrier(dtype: np.dtype[Any]) -> _Carrier:
@@ -174,15 +177,20 @@ def strided_datatype(view: Array) -> MPI.Datatype | None:
         found = _strided[key]
     except KeyError:
         return _remember(key, _build(view))
-    _strided.move_to_end(key)
+    with suppress(KeyError):  # another thread has just taken it out
+        _strided.move_to_end(key)
     return found
 
 
 def _remember(key: tuple[Any, ...], made: MPI.Datatype | None) -> MPI.Datatype | None:
-    while len(_strided) >= CACHE_SIZE:
-        _free(_strided.popitem(last=False)[1])
-    _strided[key] = made
-    return made
+    with _remembering:
+        if key in _strided:  # another thread was faster
+            _free(made)
+            return _strided[key]
+        while len(_strided) >= CACHE_SIZE:
+            _free(_strided.popitem(last=False)[1])
+        _strided[key] = made
+        return made
 
 
 def _build(view: Array) -> MPI.Datatype | None:

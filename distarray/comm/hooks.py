@@ -2,9 +2,11 @@
 
 Without them the other ranks would wait for the lost one until the batch system's limit. They cover
 exceptions that reach the top of any thread, and an exit with a nonzero status (``sys.exit(1)``,
-``raise SystemExit(1)``). The launcher notices a killed process, and the kernel a killed launcher.
+``raise SystemExit(1)``), from the import of the package on: before MPI has started by the
+launcher's own means. The launcher notices a killed process, and the kernel a killed launcher.
 """
 
+import atexit
 import contextlib
 import ctypes
 import gc
@@ -20,13 +22,13 @@ from pathlib import Path
 from types import MemberDescriptorType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from distarray.comm import calls, child_exit
+from distarray.comm import calls, child_exit, launcher, processes
 from distarray.comm.user_lines import place
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["AgreedExit", "abort", "end_all", "install", "last_exit", "say"]
+__all__ = ["AgreedExit", "abort", "end_all", "install", "install_early", "last_exit", "say"]
 
 _TAG = 32001
 #: Seconds that ranks wait before they print an error, longer for higher ranks: so an error that all
@@ -66,23 +68,39 @@ written: Callable[[BaseException, TracebackType | None], str] = _whole
 Status: TypeAlias = int | str | None
 
 _installed = False
+#: Whether the hook that was there before prints an error.
+_showing = False
 _process = 0
 _ending = threading.Lock()
+_real_exit = os._exit
 _plain_hook: Callable[..., Any] = sys.__excepthook__
 _plain_thread_hook: Callable[..., Any] = threading.__excepthook__
 
 
 def install() -> None:
-    """Put the hooks in place; once, when the first MPI group is made."""
+    """Put the hooks in place: at the import of the package in a rank of a job, else with MPI.
+
+    And again when the first MPI group is made, around hooks that the program has put there since.
+    """
     global _installed, _process, _plain_hook, _plain_thread_hook
+    if sys.excepthook is not _on_exception:
+        _plain_hook, sys.excepthook = sys.excepthook, _on_exception
+    if threading.excepthook is not _on_thread_exception:
+        _plain_thread_hook, threading.excepthook = threading.excepthook, _on_thread_exception
     if _installed:
         return
     _installed, _process = True, os.getpid()
-    _plain_hook, sys.excepthook = sys.excepthook, _on_exception
-    _plain_thread_hook, threading.excepthook = threading.excepthook, _on_thread_exception
+    atexit.register(_at_exit, getattr(sys, "last_value", None))
     if _watch_exits():
         sys.exit = _exit
     _end_with_daemon()
+
+
+def install_early() -> None:
+    """Put the hooks in place if a launcher has started this process as one of several ranks."""
+    if launcher.size > 1 and not processes.is_child():
+        install()
+        os._exit = _exit_at_once
 
 
 def say(text: str) -> None:
@@ -116,8 +134,10 @@ def end_all(text: str) -> None:
 def _on_exception(
     kind: type[BaseException], error: BaseException, tb: TracebackType | None
 ) -> None:
-    if _alone():
-        _plain_hook(kind, error, tb)
+    if _showing:  # by a hook around ours, which calls the one before it
+        sys.__excepthook__(kind, error, tb)
+    elif _alone():
+        _shown(kind, error, tb)
     elif issubclass(kind, KeyboardInterrupt):
         _end(130, lambda: "interrupted")
     elif _plain_hook is sys.__excepthook__:
@@ -202,6 +222,13 @@ def _exit(status: Status = None, /) -> NoReturn:
     raise SystemExit(status)
 
 
+def _exit_at_once(status: int) -> NoReturn:
+    """An `os._exit` that also ends the others if they would wait for this rank to start MPI."""
+    if status and _mpi() is None and not _alone():
+        _end(status, lambda: f"os._exit({status})")
+    _real_exit(status)
+
+
 def _is_good(status: object) -> bool:
     return status is None or (isinstance(status, int) and status == 0)
 
@@ -212,7 +239,12 @@ def _told(error: BaseException, tb: TracebackType | None) -> str:
 
 def _shown(kind: type[BaseException], error: BaseException, tb: TracebackType | None) -> str:
     """Let the hook that was installed before print the error."""
-    _plain_hook(kind, error, tb)
+    global _showing
+    _showing = True
+    try:
+        _plain_hook(kind, error, tb)
+    finally:
+        _showing = False
     return ""
 
 
@@ -223,28 +255,50 @@ def _alone() -> bool:
     """
     if os.getpid() != _process:
         return True
-    from mpi4py import MPI
+    mpi = _mpi()
+    if mpi is None:
+        return launcher.size == 1
+    return bool(mpi.Is_finalized() or mpi.COMM_WORLD.Get_size() == 1)
 
-    running = MPI.Is_initialized() and not MPI.Is_finalized()
-    return not running or MPI.COMM_WORLD.Get_size() == 1
+
+def _mpi() -> Any:
+    """The module MPI of mpi4py, if MPI has been started; also when it has ended."""
+    module = sys.modules.get("mpi4py.MPI")
+    started = getattr(module, "Is_initialized", None)  # absent while the module is being imported
+    return module if started is not None and started() else None
+
+
+def _at_exit(known: BaseException | None) -> None:
+    """End the job if an error of the program has been printed by a hook in the place of ours."""
+    error = getattr(sys, "last_value", None)
+    if error is not None and error is not known and _mpi() is None and not _alone():
+        _end(1, lambda: f"{type(error).__name__}: {error}")
 
 
 def _end(code: int, text: Callable[[], str]) -> None:
     """Print a text, unless another rank prints its own, and end all ranks."""
-    from mpi4py import MPI
-
     if not _ending.acquire(blocking=False):
         time.sleep(10)  # another thread of this rank is ending the job
     if isinstance(sys.stderr, io.StringIO):  # torch.distributed's hook, around ours, buffers it
         sys.stderr = sys.__stderr__ or sys.stderr
-    world = MPI.COMM_WORLD
-    rank, size = world.Get_rank(), world.Get_size()
-    if MPI.Query_thread() == MPI.THREAD_MULTIPLE or MPI.Is_thread_main():
+    mpi = _mpi()
+    if mpi is None:
+        time.sleep(_turn(launcher.rank))  # the lowest of several that fail ends all before theirs
+        _write(launcher.rank, launcher.size, code, text)
+        launcher.end_job(code & 0xFF or 1)
+    world = mpi.COMM_WORLD
+    if mpi.Query_thread() == mpi.THREAD_MULTIPLE or mpi.Is_thread_main():
         if _another_tells(world):
             time.sleep(5)  # its abort ends this process, too
             abort(world, code)
         with contextlib.suppress(Exception):
             _claim(world)
+    _write(world.Get_rank(), world.Get_size(), code, text)
+    abort(world, code)
+
+
+def _write(rank: int, size: int, code: int, text: Callable[[], str]) -> None:
+    """Write the last words of the job, and give the launcher time to read them."""
     _flush()
     words = text().rstrip("\n")
     if words or code != 1:
@@ -252,7 +306,11 @@ def _end(code: int, text: Callable[[], str]) -> None:
         sys.stderr.write(f"\ndistarray: rank {rank} of {size} ends the job: {_separated(words)}\n")
     _flush()
     time.sleep(_DRAIN)
-    abort(world, code)
+
+
+def _turn(rank: int) -> float:
+    """Seconds until a rank may print its error, longer for higher ranks."""
+    return _WORD_AFTER + _RANK_STEP * min(rank, _LAST_RANK) if rank else 0.0
 
 
 def _separated(words: str) -> str:
@@ -262,9 +320,7 @@ def _separated(words: str) -> str:
 
 def _another_tells(world: "MPI.Comm") -> bool:
     """Whether another rank prints its error; lower ranks have time to do so first."""
-    rank = world.Get_rank()
-    wait = _WORD_AFTER + _RANK_STEP * min(rank, _LAST_RANK) if rank else 0.0
-    until = time.monotonic() + wait
+    until = time.monotonic() + _turn(world.Get_rank())
     while True:
         if world.Iprobe(tag=_TAG):
             return True

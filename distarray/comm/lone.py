@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from threading import Lock
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +14,7 @@ __all__ = ["LoneGroup", "lone_group"]
 
 T = TypeVar("T")
 _lone: "LoneGroup | None" = None
+_making = Lock()
 
 
 class LoneGroup(Group):
@@ -63,9 +65,10 @@ class LoneGroup(Group):
 def lone_group() -> LoneGroup:
     """The lone group of this process."""
     global _lone
-    if _lone is None:
-        _lone = LoneGroup()
-    return _lone
+    with _making:
+        if _lone is None:
+            _lone = LoneGroup()
+        return _lone
 
 
 def become_lone(group: Group, *, world: bool = False) -> None:
@@ -74,3 +77,11 @@ def become_lone(group: Group, *, world: bool = False) -> None:
     group.__class__ = LoneGroup
     if world and isinstance(group, LoneGroup):
         _lone = group
+
+
+def _in_forked_child() -> None:
+    global _making
+    _making = Lock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_in_forked_child)

@@ -233,7 +233,7 @@ class DeviceMesh:
             found = self._subgroups.get(numbers)
             if found is None:
                 found = self._group_over(self._fiber(numbers))
-                self._subgroups[numbers] = found
+                found = self._subgroups.setdefault(numbers, found)
         return found
 
     def comm(self, mesh_dim: int | str | None = None) -> Any:
@@ -421,7 +421,8 @@ def default_mesh() -> DeviceMesh:
         return _line(world)
     found = defaults.get(in_force().device)
     if found is None:
-        found = defaults[config.device] = _line(world_group())
+        # Several threads may need it first, in a job of one rank: all get one mesh.
+        found = defaults.setdefault(config.device, _line(world_group()))
     return found
 
 
@@ -445,5 +446,4 @@ def _interned(root: Group | None, wanted: Definition) -> DeviceMesh:
     mesh.coords = mesh.coords_of(mesh.rank) if inside else None
     mesh._root, mesh._group, mesh._subgroups, mesh._xp = root, None, {}, None
     mesh._hash = hash((shape, names, device_type, None if root is None else root.place))
-    store[wanted] = mesh
-    return mesh
+    return store.setdefault(wanted, mesh)  # another thread's, if that was faster

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from distarray.comm.group import Group
+from distarray.comm.same_call import same_settings
+from distarray.config import in_force
 from distarray.errors import DivergenceError, MeshError
 from distarray.layout import Coords, Fold
 from distarray.typing import ShapeLike
@@ -41,15 +43,16 @@ def compare(group: Group, wanted: Definition | MeshError) -> None:
     """Raise on all ranks of a group if they do not make the same mesh, or the same mistake.
 
     Meshes that this rank has already made are compared, too: another rank may be making one for the
-    first time, and would wait.
+    first time, and would wait. So are the settings, which every rank must have alike.
     """
     if group.size == 1:
         return
     text = str(wanted)
-    digest = crc32(text.encode())
+    digest = crc32(f"{text} {in_force()}".encode())
     high, low = group._allreduce(np.array([digest, -digest]), Fold.MAX).tolist()
     if high == -low:
         return
+    same_settings(group._allgather_object(in_force()))
     if not isinstance(wanted, MeshError):
         lengths, names, _, device_type = wanted
         text = f"shape {lengths}, names {names}, on {device_type!r}"

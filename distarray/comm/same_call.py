@@ -6,6 +6,7 @@ it does anything else.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from hashlib import blake2b
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,13 +15,14 @@ import numpy as np
 
 from distarray.comm.agree import agree
 from distarray.comm.describing import ranks_in_words
-from distarray.errors import ArgumentsDiffer
+from distarray.config import Settings
+from distarray.errors import ArgumentsDiffer, DivergenceError
 from distarray.layout.placement import Fold
 
 if TYPE_CHECKING:
     from distarray.comm.group import Group
 
-__all__ = ["Argument", "SameCall", "same_on_all", "grouped", "same_call"]
+__all__ = ["Argument", "SameCall", "same_on_all", "grouped", "same_call", "same_settings"]
 
 #: Characters of a rank's text in a message.
 _SHOWN = 200
@@ -130,6 +132,20 @@ def same_call(
     agree(group, error)
     _compare(call, found)
     return SameCall([name for name, _ in found[0][1]], one)
+
+
+def same_settings(found: Sequence[Settings]) -> None:
+    """Raise if the settings of the ranks differ; given those of all, so that all raise."""
+    lines = []
+    for name in [each.name for each in fields(Settings) if each.init]:
+        texts = [repr(getattr(theirs, name)) for theirs in found]
+        if len(set(texts)) > 1:
+            lines += [f"\n    {ranks}  config.{name} = {text}" for ranks, text in grouped(texts)]
+    if lines:
+        raise DivergenceError(
+            f"settings differ between the ranks:{''.join(lines)}\n"
+            "  change them on all ranks, at the same place of the program"
+        )
 
 
 def _compare(call: str, found: Sequence[tuple[list[Argument], list[tuple[str, str]]]]) -> None:

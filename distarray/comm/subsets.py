@@ -56,7 +56,8 @@ class Subsets(Transport):
             whole = key == tuple(range(self.size))
             if self.watched and not whole:
                 remember(self, "subset", key, 0)
-            self._children[key] = cast("Group", self) if whole else self._subset(key)
+            made = cast("Group", self) if whole else self._subset(key)
+            self._children.setdefault(key, made)
         return self._children[key]
 
     def free(self) -> None:

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 __all__ = [
+    "USER_CHOICES",
     "Node",
+    "allowed_cores",
     "blas_threads",
     "keep_freed_memory",
+    "libraries",
     "one_blas_thread",
     "own_threads",
     "share_of_cores",
@@ -32,7 +35,7 @@ _GIB = 1 << 30
 _LARGEST = (1 << 31) - 1
 
 #: If the user has set one of these, the number of threads is not changed.
-_USER_CHOICES = (
+USER_CHOICES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -49,6 +52,7 @@ _started = False
 _node_rank = 0
 _node_size = 1
 _share = 0
+_threads = 0
 
 
 class Node(NamedTuple):
@@ -67,36 +71,44 @@ class Node(NamedTuple):
     cores: int
 
 
-def start(comm: "MPI.Intracomm") -> None:
-    """Tune this process when a program's communicator is first used; collective over it.
+def start(share: int, least: int) -> None:
+    """Tune this process when a program's communicator is first used.
 
     Parameters
     ----------
-    comm : mpi4py.MPI.Intracomm
-        Its ranks on this node share the cores.
+    share : int
+        This rank's :func:`share_of_cores`.
+    least : int
+        The smallest share of its ranks. BLAS gets so many threads on all of them, since its
+        rounding depends on their number, and never more for a communicator of fewer ranks.
 
     Notes
     -----
     ``config.arena`` and ``config.blas_threads`` switch the two parts off.
     """
-    global _started, _share
+    global _started, _share, _threads
     if not _started and config.arena:
         keep_freed_memory()
     _started = True
-    share = share_of_cores(comm)
     _share = min(_share, share) if _share else share
+    _threads = min(_threads, least) if _threads else least
     if own_threads():
-        blas_threads(share)
+        blas_threads(_threads)
 
 
 def own_threads() -> bool:
     """Whether the ranks of a node divide its cores: yes, unless the user has chosen otherwise."""
-    return config.blas_threads and not any(name in os.environ for name in _USER_CHOICES)
+    return config.blas_threads and not any(name in os.environ for name in USER_CHOICES)
 
 
 def this_node() -> Node:
     """This rank's part of its node; complete once a group has been made."""
-    return Node(_node_rank, _node_size, _share or len(_allowed_cores()))
+    return Node(_node_rank, _node_size, _share or allowed_cores())
+
+
+def allowed_cores() -> int:
+    """How many cores this process may run on."""
+    return len(_allowed_cores())
 
 
 def keep_freed_memory() -> bool:
@@ -151,8 +163,8 @@ def blas_threads(count: int) -> None:
         import threadpoolctl
     except ImportError:
         return
-    libraries = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
-    _set_threads([(library, count) for library in libraries])
+    loaded = threadpoolctl.ThreadpoolController().select(user_api="blas").lib_controllers
+    _set_threads([(library, count) for library in loaded])
 
 
 def _set_threads(counts: Sequence[tuple[Any, int]]) -> None:
@@ -181,7 +193,7 @@ def one_blas_thread() -> Iterator[None]:
     with _limiting:
         _limited += 1
         if _limited == 1:
-            _before = [(library, library.num_threads) for library in _libraries()]
+            _before = [(library, library.num_threads) for library in libraries()]
         _set_threads([(library, 1) for library, _ in _before])
     try:
         yield
@@ -193,7 +205,7 @@ def one_blas_thread() -> Iterator[None]:
             _set_threads(own if _limited else _before)
 
 
-def _libraries() -> Sequence[Any]:
+def libraries() -> Sequence[Any]:
     """The loaded BLAS libraries; none without threadpoolctl."""
     global _controller
     try:

@@ -62,8 +62,13 @@ def conclude(line: Line, answers: Answers, outcome: Outcome) -> int:
     meet : has the parameters, and what comes of a rank that fails alone.
     """
     outcomes = meet(line, answers, outcome)
+    code = next((o.code for o in outcomes if o.code), 0)
+    # Whoever has set or imported something else may have computed something else.
+    problem = line.differences() if code == 0 and line.size > 1 else ""
+    if problem and line.rank == 0:
+        _say(f"distarray: {problem}\n")
     line.barrier()  # a launcher may end the job as soon as one rank has left with a status
-    return next((o.code for o in outcomes if o.code), 0)
+    return code or int(bool(problem))
 
 
 def meet(line: Line, answers: Answers, outcome: Outcome) -> list[Outcome]:

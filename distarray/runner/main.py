@@ -13,10 +13,12 @@ from types import CodeType, ModuleType
 from typing import Any, NoReturn, TextIO
 
 import distarray
+from distarray.comm import process_traits
 from distarray.comm.hooks import AgreedExit
 from distarray.comm.processes import mpi_is_the_parents
 from distarray.comm.talkers import threads_take_turns
 from distarray.config import config
+from distarray.errors import DivergenceError
 from distarray.lazy import RANK_VARIABLES
 from distarray.runner import (
     alarms,
@@ -230,7 +232,7 @@ def run(program: Program) -> int:
     int
         The exit status, the same on all ranks.
     """
-    ending = open_line()
+    ending = _meet(program)
     line, answers = open_line(), open_answers()
     outcome = Outcome()
     try:
@@ -248,6 +250,16 @@ def run(program: Program) -> int:
         _leave(outcome)
     with turns.TURNS.kept():  # threads of pools must not go on before all ranks have met
         return conclude(ending, answers, replace(outcome, warned=tuple(output.WARNED)))
+
+
+def _meet(program: Program) -> Line:
+    """Meet the other ranks; end as they do if they run something else."""
+    options = f"{program.kind} prompts={program.prompts} include={','.join(program.included)}"
+    process_traits.introduce(program.kind, program.target, program.arguments, options)
+    try:
+        return open_line()
+    except DivergenceError as error:
+        raise SystemExit(f"{type(error).__name__}: {error}") from None
 
 
 def _share(line: Line, answers: Answers) -> None:

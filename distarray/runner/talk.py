@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from distarray.comm import calls, hooks
+from distarray.comm import calls, handshake, hooks
 from distarray.comm.mesh import default_mesh
 from distarray.comm.waits import watch
 from distarray.runner.answers import Answers, Communicator
@@ -52,6 +52,11 @@ class Line:
         calls.note(self, "allgather_object", None)
         gathered: list[T] = self._comm.allgather(obj)
         return gathered
+
+    def differences(self) -> str:
+        """Settings and modules of the program that differ between the ranks by now, in words."""
+        calls.note(self, "differences", None)
+        return handshake.part(self._comm)
 
     def send_object(self, obj: object, rank: int) -> None:
         """Send a small object to a rank, which need not be waiting for it."""

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import subprocess
 import sys
 
 import numpy as np
@@ -336,3 +337,28 @@ def test_new_arrays_go_to_the_mesh_of_a_with_block(world, ranks):
         assert default_mesh() is not grid
 
     world.run(ranks, program)
+
+
+FIRST = """
+import sys, threading
+import distarray
+sys.setswitchinterval(1e-6)
+found, start = [], threading.Barrier(6)
+def work():
+    start.wait()
+    mesh = distarray.default_mesh()
+    named = distarray.DeviceMesh(None, 1, ("x",))
+    found.append(tuple(map(id, (mesh, mesh.group, mesh.subgroup((0,)), named, named.group))))
+threads = [threading.Thread(target=work) for _ in range(6)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+print(len(found), len(set(found)))
+"""
+
+
+@pytest.mark.usefixtures("own_processes")
+def test_threads_that_need_the_first_mesh_get_one():
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST], capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout.split() == ["6", "1"], done.stderr

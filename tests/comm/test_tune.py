@@ -99,11 +99,11 @@ def test_the_user_decides_about_threads(monkeypatch):
     monkeypatch.setattr(tune, "blas_threads", called.append)
     monkeypatch.setattr(tune, "keep_freed_memory", lambda: called.append("arena"))
     monkeypatch.setattr(tune, "_started", False)
-    for name in tune._USER_CHOICES:
+    for name in tune.USER_CHOICES:
         monkeypatch.delenv(name, raising=False)
-    tune.start(Node([(0, 1)]))
+    tune.start(2, 2)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    tune.start(Node([(0, 1)]))
+    tune.start(2, 2)
     assert called[0] == "arena"
     assert len(called) == 2
 
