@@ -14,6 +14,7 @@ import numpy as np
 from distarray.array.base import Base
 from distarray.array.printing import summary
 from distarray.array.retyping import whole_block
+from distarray.array.storage import stored_walk
 from distarray.comm import devices, ledger
 from distarray.comm.user_lines import program_frame, user_frames, warn_program
 from distarray.config import config
@@ -209,7 +210,26 @@ def gathered(x: Base, what: str, instead: str = "Work on", aloud: bool = True) -
             )
         if aloud and x.nbytes > QUIET:
             _say(x, what)
-    return x.full()
+    return _as_stored(x)
+
+
+def _as_stored(x: Base) -> Array:
+    """The whole array, with strides in the order and of the signs of the blocks' strides.
+
+    NumPy's iterators walk an array as it lies in memory.
+
+    Cost
+    ----
+    As :func:`~distarray.array.storage.stored_walk`, and the gather.
+    """
+    turned: Any = x
+    order, reverse = stored_walk(x) if x.layout.size > 1 else ((), ())
+    if order == tuple(range(len(order))) and not any(reverse):
+        return turned.full()  # type: ignore[no-any-return]
+    forward = tuple([slice(None, None, -1 if back else None) for back in reverse])
+    places = sorted(range(x.ndim), key=order.__getitem__)
+    whole: Array = turned[forward].transpose(order).full()
+    return whole.transpose(places)[forward]
 
 
 def lent(x: Base, what: str) -> Array:

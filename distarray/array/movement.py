@@ -106,8 +106,16 @@ def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
     if kept and not plan.receives and not plan.sends and block[kept[0]].shape == shape:
         return part_of(block, kept[0])
     target: Array = mesh.xp.empty(shape, block.dtype)
-    _run(plan, block, target, mesh, Route(src, dst))
+    _run(plan, _bare(block), _bare(target), mesh, Route(src, dst))
     return target
+
+
+def _bare(block: Array) -> Array:
+    """Records as bytes: NumPy copies fields, and leaves between them what was in memory before."""
+    dtype = block.dtype
+    if dtype.names is None or dtype.hasobject or not dtype.itemsize:
+        return block
+    return block.view(f"V{dtype.itemsize}")
 
 
 def _collected(

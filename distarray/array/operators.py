@@ -148,6 +148,8 @@ def answer_to(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Binary | None:
     """
     if len(inputs) != 2 or type(inputs[0]) not in SCALARS or not isinstance(inputs[1], Base):
         return None
+    if ufunc is _POWER and inputs[1].dtype.kind == "i":  # as in `Operators.__rpow__`
+        return None
     return _answers.get(ufunc) if is_free(ufunc, inputs[1].layout) else None
 
 
@@ -301,7 +303,7 @@ def _power(x: Base, other: ArrayLike) -> Any:
     exponent = _short_exponent(x, other)
     if exponent is not None:
         return x.computed(x.block**exponent)
-    if x.block.dtype.kind in "iu":  # a single rank may not see a negative exponent
+    if x.block.dtype.kind in "biu":  # a single rank may not see a negative exponent
         return NotImplemented if _yields(other) else _POWER(x, other)
     return _power_of_arrays(x, other)
 

@@ -34,6 +34,7 @@ __all__ = [
     "natural",
     "owns_memory",
     "stored_order",
+    "stored_walk",
     "suits",
     "vacant",
 ]
@@ -331,6 +332,29 @@ def common_order(arrays: Sequence[Base]) -> tuple[int, ...]:
     known = {int(vote) for vote in votes if vote >= 0}
     orders = {tuple([vote // ndim**place % ndim for place in natural]) for vote in known}
     return orders.pop() if len(orders) == 1 else natural
+
+
+def stored_walk(x: Base) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """The order of :func:`stored_order`, and for each dimension whether memory runs against it.
+
+    Cost
+    ----
+    One allreduce of ``1 + ndim`` integers, unless every rank has everything, or is known to have it
+    in C order.
+    """
+    natural = tuple(range(x.ndim))
+    if is_natural(x) or not x.ndim:
+        return natural, (False,) * x.ndim
+    block = x.to_local()
+    pairs = zip(block.strides, x.layout.shape, strict=True)
+    back = [bool(block.size) and extent > 1 and step < 0 for step, extent in pairs]
+    several = sum([extent > 1 for extent in x.layout.shape]) > 1
+    votes = np.array([_vote_on_order(x) if several else -1, *back])
+    if not x.layout.is_replicated:
+        votes = x.mesh.group.allreduce(votes, Fold.MAX, "storage order")
+    vote = int(votes[0])
+    order = tuple([vote // x.ndim**place % x.ndim for place in natural]) if vote >= 0 else natural
+    return order, tuple([bool(found) for found in votes[1:]])
 
 
 def _vote_on_order(x: Base) -> int:

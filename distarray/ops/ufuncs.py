@@ -135,9 +135,10 @@ def _refuse_negative_powers(
     (given,) = out if isinstance(out, tuple) else (out,)
     outs = [given] if hasattr(given, "dtype") else []
     operands = [np.asarray(x) if isinstance(x, (list, tuple)) else x for x in inputs[:2]]
-    # NumPy's errors about types come first; and with `dtype` it may compute in another type.
-    (kind,) = result_types(np.power, operands, outs, keywords)
-    if kind.kind != "i" and asked is not None:
+    # NumPy's errors about types come first. It may compute in floats: with `dtype`, and of uint64.
+    result_types(np.power, operands, outs, keywords)
+    (kind,) = result_types(np.power, operands, [], keywords)
+    if kind.kind != "i":
         return
     if 0 in broadcast_shapes(np.shape(inputs[0]), np.shape(exponent)):
         return

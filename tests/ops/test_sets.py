@@ -223,3 +223,20 @@ def test_errors_are_numpys_on_every_rank(world, ranks, number):
         group.barrier()
 
     world.run(ranks, program)
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("kind", ["M8[s]", "m8[s]", ">M8[D]"])
+@pytest.mark.parametrize("counts", [False, True])
+def test_times_that_are_none_are_listed_as_often_as_numpy_lists_them(world, ranks, kind, counts):
+    values = np.array(["NaT", 5, "NaT", 3, "NaT", 5, 3], "m8[s]").view(kind)
+    wanted = np.unique(values, return_counts=counts, equal_nan=False)
+    wanted = wanted if counts else np.sort(wanted)
+
+    def program(group):
+        for below in (0, 1 << 18):
+            with config.override(replicate_below=below):
+                x = distribute(values, DeviceMesh(group), [Shard(0)], src=None)
+                assert_matches(np.unique(x, return_counts=counts, equal_nan=False), wanted)
+
+    world.run(ranks, program)

@@ -31,6 +31,7 @@ from distarray.engines.indexing.advanced_keys import AdvancedKey, advanced_key, 
 from distarray.engines.indexing.gather import fetch
 from distarray.engines.indexing.located import locate
 from distarray.engines.indexing.owners import Rows
+from distarray.engines.indexing.partial_results import folded
 from distarray.engines.indexing.scatter import Apply, assign, in_c_order, store
 from distarray.engines.indexing.values import MISMATCH, Values, as_values, is_scalar, plain
 from distarray.layout import Cut
@@ -193,7 +194,9 @@ def ufunc_at(
 
     Cost
     ----
-    As ``a[indices] = b``; one allreduce of a truth value more for powers of integers.
+    As ``a[indices] = b``; one allreduce of a truth value more for powers of integers. Onto an array
+    that every rank has, with more bytes of indices and values than it has itself: see
+    :func:`~distarray.engines.indexing.partial_results.folded`.
 
     Notes
     -----
@@ -201,9 +204,16 @@ def ufunc_at(
     """
     _check_at(ufunc, a, b)
     target: Any = a
-    if ufunc is np.power and a.dtype.kind in "bui" and _has_negative(b) and target[indices].size:
+    if ufunc is np.power and _in_integers(a, b) and _has_negative(b) and target[indices].size:
         raise ValueError("Integers to negative integer powers are not allowed.")
     _AT.answer(ufunc, (ufunc, a, indices, plain(b)), {})
+
+
+def _in_integers(a: DistArray | Array, b: ArrayLike | None) -> bool:
+    """Whether powers are computed in integers; NumPy computes those of uint64 in floats."""
+    given: Any = b
+    dtype = given.dtype if hasattr(given, "dtype") else np.asarray(given).dtype
+    return np.result_type(a.dtype, dtype).kind in "biu"
 
 
 def _has_negative(given: ArrayLike | None) -> bool:
@@ -238,8 +248,10 @@ def _at(ufunc: np.ufunc, a: DistArray | Array, indices: Key, b: ArrayLike | None
         view = x.sliced(entries)
         everything = AdvancedKey((), (), (), (), 0)
         _store(view, everything, b, apply, text)
-    else:
-        _write(x, _read(x, indices), b, apply, text)
+        return
+    key = _read(x, indices)
+    if not folded(ufunc, x.sliced(key.entries), key, b, text):
+        _write(x, key, b, apply, text)
 
 
 _AT = Row(_at, alone=Alone(lambda ufunc, a, key, b: _reads_faster(a, key), function=_at_once))

@@ -1,5 +1,6 @@
 """unique and its relatives of the array API."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from distarray.config import config
 from distarray.engines.reshaping import in_line
 from distarray.engines.sorting.distinct import Merged, merge
 from distarray.engines.sorting.distinct_in_block import Distinct, distinct
+from distarray.engines.sorting.packed_records import packed, packed_type, unpacked
 from distarray.engines.sorting.parallel_sort import lengths_of
 from distarray.layout import Cut, Layout
 from distarray.typing import Array, ArrayLike, Axis
@@ -82,8 +84,16 @@ def unique(
     if axis is not None:
         axis = normalize_axis_index(axis, x.ndim)
     if axis is None or x.ndim == 1:
-        return _listed(_elements(x, asked, equal_nan))
+        once = equal_nan or (x.dtype.kind in "mM" and _hashes_nat(x.dtype.kind, asked))
+        return _listed(_elements(x, asked, once))
     return _listed(_slices(x, asked, axis))
+
+
+@cache
+def _hashes_nat(kind: str, asked: _Asked) -> bool:
+    """Whether NumPy lists NaT once in any case: some versions do, for dates, where they hash."""
+    found = _unique(np.array(["NaT", "NaT"], f"{kind}8[s]"), *asked, equal_nan=False)
+    return len(found[0] if any(asked) else found) == 1
 
 
 def _listed(found: list[DistArray]) -> Any:
@@ -106,8 +116,8 @@ def _elements(x: DistArray, asked: _Asked, equal_nan: bool) -> list[DistArray]:
     if not equal_nan and x.dtype.kind in "fcmM" and bool(np.isnan(x).any()):
         return _with_every_nan(x, asked)
     kind = x.dtype
-    if not kind.isnative:
-        x = x.like(x.block.astype(kind.newbyteorder("=")))
+    if packed_type(kind) != kind:
+        x = x.like(packed(x.block))
     by_flat_position = x.dtype.kind in "fcV" and not _in_order(x.layout)
     block = devices.to_host(x.mesh.asarray(x.block))
     flat = block.reshape(-1)
@@ -116,7 +126,7 @@ def _elements(x: DistArray, asked: _Asked, equal_nan: bool) -> list[DistArray]:
         own.first = _global(own.first, block.shape, x)
     merged = _merged(x.layout, x.mesh, own, equal_nan)
     values, first, count = _placed(merged, x)
-    result = [values if kind == values.dtype else values.like(values.block.astype(kind))]
+    result = [values if kind == values.dtype else values.like(unpacked(values.block, kind))]
     if asked[0]:
         result.append(first)
     if asked[1]:
@@ -205,8 +215,10 @@ def _with_every_nan(x: DistArray, asked: _Asked) -> list[DistArray]:
 
 def _slices(x: DistArray, asked: _Asked, axis: int) -> list[DistArray]:
     """The distinct slices along an axis, compared as NumPy compares them: element by element."""
-    mesh = x.mesh
+    mesh, kind = x.mesh, x.dtype
     y: Any = call(np.moveaxis, x, axis, 0)
+    if packed_type(kind) != kind:
+        y = y.like(packed(y.block))
     mesh_dims = _cutting(x.layout)
     radix = tuple([mesh.shape[m] for m in mesh_dims])
     cuts = [Cut.chunked(y.shape[0], mesh_dims, radix), *[Cut.whole(n) for n in y.shape[1:]]]
@@ -220,9 +232,9 @@ def _slices(x: DistArray, asked: _Asked, axis: int) -> list[DistArray]:
         own.first = first + sum(lengths[: cuts[0].part(mesh.coords)])
     merged = _merged(y.layout, mesh, own, False)
     values, first, count = _placed(merged, y)
-    found = merged.found.keys.astype(keys.dtype, copy=False)  # joining made the byte order native
-    block = found.view(x.dtype) if found.dtype.itemsize else np.empty(0, x.dtype)
-    block = mesh.asarray(block.reshape(len(found), *y.shape[1:]))
+    found = merged.found.keys
+    block = found.view(y.dtype) if found.dtype.itemsize else np.empty(0, y.dtype)
+    block = mesh.asarray(unpacked(block.reshape(len(found), *y.shape[1:]), kind))
     shaped = [*values.layout.cuts, *cuts[1:]]
     rows_of = wrap(block, Layout.from_cuts(shaped, mesh.shape), mesh)
     result = [call(np.moveaxis, rows_of, 0, axis)]

@@ -23,6 +23,7 @@ from distarray.comm import devices
 from distarray.engines.blockwise import prepare
 from distarray.engines.reshaping import in_line
 from distarray.engines.sorting.along_axis import Line, Work, along_axis
+from distarray.engines.sorting.packed_records import packed, packed_type, unpacked
 from distarray.engines.sorting.parallel_sort import order_line, sort_line
 from distarray.engines.sorting.sort_in_block import sort_block, sorted_values, stable_order
 from distarray.layout import Layout
@@ -201,22 +202,20 @@ def _by_numpy(
 def comparable(x: DistArray, order: Fields = None) -> DistArray:
     """The array in a data type whose elements compare as wanted: by the fields in `order` first."""
     dtype = x.dtype
-    if order is not None and dtype.names is not None:
-        first = [order] if isinstance(order, str) else list(order)
-        names = [*first, *[name for name in dtype.names if name not in first]]
-        fields: Any = dtype.fields
-        described: Any = {
-            "names": names,
-            "formats": [fields[name][0] for name in names],
-            "offsets": [fields[name][1] for name in names],
-            "itemsize": dtype.itemsize,
-        }
-        return viewed(x, np.dtype(described))
+    if dtype.names is not None:
+        keys = packed(x.block, _in_turn(dtype.names, order))
+        return x if keys is x.block else x.like(keys)
     if not dtype.isnative:
         x = x.like(x.block.astype(dtype.newbyteorder("=")))
     if dtype.kind in "mM":  # NumPy sorts integers several times faster; NaT becomes the greatest
         return x.like((x.block.view(np.uint64) ^ _SIGN) - _ONE)
     return x
+
+
+def _in_turn(names: tuple[str, ...], order: Fields) -> tuple[str, ...]:
+    """The fields in the order in which they are compared."""
+    first = [order] if isinstance(order, str) else list(order or ())
+    return (*first, *[name for name in names if name not in first])
 
 
 def viewed(x: DistArray, dtype: DType) -> DistArray:
@@ -226,7 +225,7 @@ def viewed(x: DistArray, dtype: DType) -> DistArray:
     if dtype.kind in "mM":
         native = ((x.block + _ONE) ^ _SIGN).view(dtype.newbyteorder("="))
         return x.like(native.astype(dtype, copy=False))
-    return x.like(x.block.view(dtype) if dtype.names is not None else x.block.astype(dtype))
+    return x.like(unpacked(x.block, dtype))
 
 
 @implements(np.sort_complex, objects=Objects.GATHER)
@@ -304,7 +303,7 @@ def _lex_line(parts: Sequence[Array], line: Line) -> Array:
 def _lex_spread(parts: Sequence[Array], line: Line) -> Array:
     """The keys as one structured key, the most important field first."""
     # In records NumPy sorts a NaN of half precision before all numbers, but not one of single.
-    kinds = [np.dtype("f4") if part.dtype == np.float16 else part.dtype for part in parts]
+    kinds = [np.dtype("f4") if p.dtype.char == "e" else packed_type(p.dtype) for p in parts]
     fields = [(f"f{number}", kind) for number, kind in enumerate(reversed(kinds))]
     joint = np.empty(len(parts[0]), fields)
     for (name, _), part in zip(fields, reversed(parts), strict=True):
