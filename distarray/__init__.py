@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     )
     from distarray.comm.progress import progress
     from distarray.config import config
+    from distarray.engines.mapping.effects import pure
     from distarray.engines.mapping.local_map import local_map
     from distarray.engines.mapping.map_blocks import map_blocks
     from distarray.engines.mapping.map_overlap import map_overlap
@@ -73,6 +74,7 @@ __all__ = [
     "map_overlap",
     "profile",
     "progress",
+    "pure",
     "register_function",
     "register_ufunc",
     "trace",
@@ -101,6 +103,7 @@ _HOMES = {
     "map_overlap": "distarray.engines.mapping.map_overlap",
     "profile": "distarray.profiling",
     "progress": "distarray.comm.progress",
+    "pure": "distarray.engines.mapping.effects",
     "register_function": "distarray.array",
     "register_ufunc": "distarray.array",
     "trace": "distarray.comm",

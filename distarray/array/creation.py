@@ -46,8 +46,9 @@ def default_layout(shape: Sequence[int], itemsize: int, mesh: DeviceMesh) -> Lay
     """The layout of a new array for which no placements are given.
 
     Small arrays (below `config.replicate_below` bytes, twice as many if they have two or more
-    dimensions) are replicated. Others are cut along their first dimension, or along the longest one
-    if the first is too short to give every rank a part.
+    dimensions) are replicated, and so are those of `itemsize` 0, by which callers mean Python's
+    objects. Others are cut along their first dimension, or along the longest one if the first is
+    too short to give every rank a part.
     """
     return _default_layout(tuple(shape), itemsize, mesh.shape, config.settings.cut_from)
 
@@ -69,7 +70,7 @@ def grown_layout(
 def _default_layout(
     shape: tuple[int, ...], itemsize: int, mesh_shape: tuple[int, ...], limits: tuple[int, int]
 ) -> Layout:
-    if not shape or itemsize * prod(shape) < limits[len(shape) > 1]:
+    if not shape or not itemsize or itemsize * prod(shape) < limits[len(shape) > 1]:
         return Layout.replicated(shape, mesh_shape)
     dim = 0 if shape[0] >= prod(mesh_shape) else shape.index(max(shape))
     return Layout.chunked(shape, mesh_shape, [Shard(dim)] * len(mesh_shape))

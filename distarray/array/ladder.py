@@ -35,6 +35,7 @@ from distarray.array import at_hand, registry
 from distarray.array.base import Base, check_out, is_number, operands_in, sequence_like
 from distarray.array.divergence import verify
 from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
+from distarray.array.immutable import holds_changeable
 from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, Objects, Row, is_overridden
 from distarray.array.speedups import quick
 from distarray.config import in_force, on_check
@@ -332,7 +333,11 @@ def _server_of_objects(
     here = mesh.coords is not None and mesh.device_type == "cpu"  # objects never lie on a device
     if not here or not str(function.__module__).startswith("numpy"):
         return None
-    return on_objects[0] if all(x.layout.is_replicated for x in operands) else None
+    if all(x.layout.is_replicated for x in operands):
+        return on_objects[0]
+    # Methods of such objects may have effects, and every rank has the objects themselves.
+    changing = any(x.layout.is_replicated and holds_changeable(x.block) for x in objects)
+    return registry.fallback[0] if changing else None
 
 
 def _as_they_are(values: Iterable[Any], lists: bool = False) -> bool:

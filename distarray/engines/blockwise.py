@@ -17,6 +17,7 @@ from distarray.array import (
     DistArray,
     as_distarray,
     common_mesh,
+    fall_back,
     faults,
     floaterrors,
     movement,
@@ -24,6 +25,7 @@ from distarray.array import (
     temporaries,
     wrap,
 )
+from distarray.array.immutable import holds_changeable
 from distarray.array.pieces import Part, Pieces
 from distarray.array.portable import Adapted
 from distarray.comm import DeviceMesh
@@ -85,6 +87,8 @@ def apply_blockwise(
             return _wrapped(function(*found[0], **keywords), found[1], found[2])
     request = Request(function, inputs, outs, where, keywords)
     layout, grown = working_layout(request, whole)
+    if _has_effects(request, layout):
+        return fall_back(function, tuple(inputs), _given(keywords, where, outs))
     if request.is_bare and temporaries.is_late(function, request.arrays, layout):
         call, later = _put_off(request, layout)
         if later is not None:
@@ -205,6 +209,25 @@ def _evaluated(call: Call, request: Request, grown: bool) -> Any:
     if grown and floaterrors.raises():
         return floaterrors.agreed(request.mesh, evaluate, call)
     return evaluate(call)
+
+
+def _given(
+    keywords: dict[str, Any], where: ArrayLike | bool, outs: Sequence[DistArray | None]
+) -> dict[str, Any]:
+    """The keywords of a call as a program gives them."""
+    mask = {} if where is True else {"where": where}
+    return {**keywords, **mask, **({"out": tuple(outs)} if outs else {})}
+
+
+def _has_effects(request: Request, layout: Layout) -> bool:
+    """Whether methods of objects are to be called whose effects all ranks have to see.
+
+    Every rank has such objects themselves; their methods may change them, or others.
+    """
+    for x in request.arrays:
+        if x.dtype.hasobject and x.layout.is_replicated and not layout.is_replicated:
+            return holds_changeable(x.block)
+    return False
 
 
 def _depends(request: Request) -> bool:

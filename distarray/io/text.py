@@ -20,6 +20,7 @@ from distarray.array.like import obeys_like
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
 from distarray.comm.files import open_file
+from distarray.engines.mapping.every_rank import have_effects
 from distarray.io.file_errors import tried
 from distarray.io.file_paths import FileLike
 from distarray.io.input_files import InputFile, origin_of, read_by_each
@@ -278,13 +279,20 @@ def loadtxt(
     }  # fmt: skip
     call, own = "numpy.loadtxt", None
     origin = origin_of(call, fname, mesh, {**words, **rest, "placements": placements})
-    if max_rows is None and quotechar is None and not _is_open_kind(kind):
+    alike = max_rows is None and quotechar is None and not _is_open_kind(kind)
+    if alike and not _has_effects(converters, mesh):
         shape = {"ndmin": 1 if kind.names else 2}
         own = parsed(origin, _loadtxt, words | shape, int(skiprows), mesh)
     if own is None:
         values = read_by_each(call, lambda: _loadtxt(fname, **words, **rest), mesh)
         return spread(values, mesh, placements)
     return spread(_shaped(own, ndmin, unpack), mesh, placements)
+
+
+def _has_effects(converters: Any, mesh: DeviceMesh) -> bool:
+    """Whether converters may leave something behind: every rank then reads all lines."""
+    listed = list(converters.values()) if isinstance(converters, Mapping) else [converters]
+    return have_effects([function for function in listed if callable(function)], mesh)
 
 
 def _is_open_kind(kind: DType) -> bool:
@@ -361,6 +369,7 @@ def genfromtxt(
     }  # fmt: skip
     whole = names is True or skip_footer or usemask or max_rows is not None or not invalid_raise
     piecewise = not whole and _has_known_columns(_known_type(dtype), usecols)
+    piecewise = piecewise and not _has_effects(converters, mesh)
     call = "numpy.genfromtxt"
     origin = origin_of(call, fname, mesh, {**words, **rest, "placements": placements})
     if piecewise:

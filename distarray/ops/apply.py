@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, implements
 from distarray.array.one_rank import Alone
-from distarray.engines.mapping.loops import by_all_if_drawn, looped, make_loop, placed, unlooped
+from distarray.engines.mapping.every_rank import divided_or_not, giving_arrays, spread, writing
+from distarray.engines.mapping.loops import looped, make_loop, placed, unlooped
 from distarray.typing import ArrayLike, Axes
 
 __all__ = ["apply_along_axis", "apply_over_axes"]
@@ -25,9 +27,9 @@ def apply_along_axis(
     Parameters
     ----------
     func1d : callable
-        Called once for each line, on one rank, with the line as a NumPy (or CuPy) array. It must
-        not communicate; it may use a replicated array from outside. If it draws from a random
-        generator from outside, every rank makes all calls, on a copy of `arr`.
+        Called for each line with a NumPy (or CuPy) array: on one rank if it is pure (see
+        :func:`distarray.pure`), and it must not communicate then; else by every rank for all lines,
+        in NumPy's order.
     axis : int
         The axis along which the lines run.
     arr : DistArray
@@ -52,28 +54,41 @@ def apply_along_axis(
     ----
     If the axis is cut, one all-to-all makes it whole. The only line of a 1-d array goes to one
     rank. Then one broadcast and two allreduces of a few bytes, and an exchange that gives a small
-    result the layout of `arr`.
+    result the layout of `arr`. A function that is not pure costs a gather of `arr` instead.
     """
     x = as_distarray(arr)
     axis = normalize_axis_index(axis, x.ndim)
-    return by_all_if_drawn(lambda by_all: _along(by_all, func1d, axis, x, args, kwargs))
+    if 0 in (*x.shape[:axis], *x.shape[axis + 1 :]):
+        raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
+
+    def by_all(operands: list[Any]) -> DistArray:
+        (values,) = operands
+        called: Any = giving_arrays(func1d)
+        act = partial(np.apply_along_axis, called, axis, values, *args, **kwargs)
+        result: DistArray = spread(writing(x, values, act), x)
+        return result
+
+    return divided_or_not(
+        func1d,
+        [*args, *kwargs.values()],
+        [x],
+        lambda: _along(func1d, axis, x, args, kwargs),
+        by_all,
+    )
 
 
 def _along(
-    by_all: bool,
     func1d: Callable[..., Any],
     axis: int,
     x: DistArray,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> DistArray:
-    """The function of each line, called on one rank or on all."""
-    if 0 in (*x.shape[:axis], *x.shape[axis + 1 :]):
-        raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
+    """The function of each line, called on one rank."""
     move: Any = np.moveaxis
     lines = move(x, axis, -1)
     alone = lines.ndim == 1
-    loop = make_loop([lines[None] if alone else lines], [1], by_all=by_all)
+    loop = make_loop([lines[None] if alone else lines], [1])
 
     def call(index: tuple[int, ...]) -> Sequence[Any]:
         return (func1d(loop.blocks[0][index], *args, **kwargs),)

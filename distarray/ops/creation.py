@@ -198,10 +198,14 @@ def _alike(
     x = prototype
     wanted = x.shape if shape is None else as_shape(shape)
     own = mesh in (None, x.mesh) and placements is None and device is None
-    if own and wanted == x.shape:
+    if own and wanted == x.shape and not _are_objects(dtype):  # which every rank has
         return follow(x), x.mesh, x.block
     layout, mesh = place(wanted, x.dtype if dtype is None else dtype, mesh, placements, device, x)
     return layout, mesh, x.block
+
+
+def _are_objects(dtype: DTypeLike) -> bool:
+    return dtype is not None and np.dtype(dtype).hasobject
 
 
 def _of_other_shape(*args: Any, shape: Any = None, **_: Any) -> int:

@@ -8,6 +8,7 @@ made from.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,10 @@ import numpy as np
 from distarray.array import DistArray, as_distarray, empty, implements, to_layout, wrap
 from distarray.array.one_rank import Alone
 from distarray.array.storage import is_fortran_alone
+from distarray.comm import alone
+from distarray.comm.agree import agreed
 from distarray.engines.assembling import fill_parts, placed_by_size
+from distarray.engines.mapping.every_rank import divided_or_not, spread
 from distarray.layout import Cut, Fold, Layout, stretched_cut
 from distarray.ops.rearranging import is_balanced
 from distarray.typing import Array, ArrayLike
@@ -91,10 +95,7 @@ def pad(
     array = as_distarray(array)
     widths = _as_pairs(_given_widths(pad_width, array.ndim), array.ndim, as_index=True)
     if callable(mode):
-        padded = _grown(array, widths)
-        padded.block[...] = 0
-        _place(padded, array, widths)
-        return _by_function(padded, mode, widths, kwargs)
+        return _by_function(array, mode, widths, kwargs)
     _check_keywords(mode, kwargs)
     if not array.size and mode not in ("constant", "empty"):
         _check_nonempty(array.shape, widths)
@@ -391,16 +392,42 @@ _FILLS: dict[str, Callable[..., None]] = {
 
 
 def _by_function(
-    padded: DistArray, function: Callable[..., Any], widths: Sequence[Pair], kwargs: dict[str, Any]
+    array: DistArray, function: Callable[..., Any], widths: Sequence[Pair], kwargs: dict[str, Any]
 ) -> DistArray:
-    """Let a function change every vector in place, axis by axis; each is whole on some rank."""
+    """Let a function change every vector in place, axis by axis."""
+    call: Any = np.pad
+
+    def by_all(arrays: list[Any]) -> DistArray:
+        padded: DistArray = spread(call(arrays[0], widths, function, **kwargs), array)
+        return padded
+
+    return divided_or_not(
+        function,
+        kwargs.values(),
+        [array],
+        lambda: _divided_by_function(array, function, widths, kwargs),
+        by_all,
+    )
+
+
+def _divided_by_function(
+    array: DistArray, function: Callable[..., Any], widths: Sequence[Pair], kwargs: dict[str, Any]
+) -> DistArray:
+    """The same by the ranks that have a vector as a whole."""
+    padded = _grown(array, widths)
+    padded.block[...] = 0
+    _place(padded, array, widths)
     final = padded.layout
+
+    def change(vectors: Array, axis: int) -> None:
+        with alone(array.mesh):
+            for place in np.ndindex(vectors.shape[:-1]):
+                function(vectors[(*place, ...)], widths[axis], axis, kwargs)
+
     for axis in range(padded.ndim):
         layout = _whole_along(padded.layout, axis)
         padded = to_layout(padded, layout)
-        vectors = np.moveaxis(padded.block, axis, -1)
-        for place in np.ndindex(vectors.shape[:-1]):
-            function(vectors[(*place, ...)], widths[axis], axis, kwargs)
+        agreed(array.mesh.group, partial(change, np.moveaxis(padded.block, axis, -1), axis))
     return to_layout(padded, final)
 
 

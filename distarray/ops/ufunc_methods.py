@@ -10,6 +10,7 @@ from distarray.array.portable import ufunc_method
 from distarray.array.probes import tiny
 from distarray.engines.chains import whole_along
 from distarray.engines.folds import neutral
+from distarray.engines.mapping.every_rank import in_numpys_order
 from distarray.engines.reducing import check_target, finish, loop_dtype, reduce, write
 from distarray.layout import Cut
 from distarray.ops.scans import AxisOfUfunc, accumulate, from_front, one_axis, order_matters
@@ -52,6 +53,7 @@ _MOST_DIMENSIONS = 64
 
 
 @implements_method("reduceat")
+@in_numpys_order("reduceat")
 def reduceat(
     ufunc: np.ufunc,
     a: ArrayLike,
@@ -195,4 +197,4 @@ def _pieces(
 
 
 implements_method("reduce")(reduce)
-implements_method("accumulate")(accumulate)
+implements_method("accumulate")(in_numpys_order("accumulate")(accumulate))

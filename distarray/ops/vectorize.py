@@ -9,15 +9,13 @@ from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.array.divergence import verify
 from distarray.comm import DeviceMesh, alone
 from distarray.comm.agree import agree
-from distarray.engines.mapping.loops import (
-    Loop,
-    attempted,
-    by_all_if_drawn,
-    looped,
-    make_loop,
-    placed,
-    unlooped,
+from distarray.engines.mapping.every_rank import (
+    divided_or_not,
+    giving_arrays,
+    refuse_changeable,
+    spread,
 )
+from distarray.engines.mapping.loops import Loop, attempted, looped, make_loop, placed, unlooped
 from distarray.plan import broadcast_shapes
 from distarray.typing import Array, DType
 
@@ -32,9 +30,9 @@ _EMPTY = "cannot call `vectorize` on size 0 inputs unless `otypes` is set"
 class vectorize(np.vectorize):
     """A Python function made to work element by element; see :class:`numpy.vectorize`.
 
-    With a DistArray among the arguments the calls are divided among the ranks, and each is made
-    on one rank: the function must not communicate, and arrays that it makes are local to the rank.
-    If it draws from a random generator from outside, every rank makes all calls instead.
+    With a DistArray among the arguments the calls are divided among the ranks if the function is
+    pure (see :func:`distarray.pure`), and each is made on one rank: it must not communicate then,
+    and arrays that it makes are local to the rank. Otherwise every rank makes all calls.
 
     Parameters
     ----------
@@ -46,7 +44,7 @@ class vectorize(np.vectorize):
     Arguments with another layout than the rest are moved, and so are those that are cut along a
     dimension of `signature`. Then one broadcast and two allreduces of a few bytes. Small
     results of replicated arguments are gathered. For results that are text or dates, an allgather
-    of their types.
+    of their types. If the function is not pure, a gather of the arguments instead.
     """
 
     def _vectorize_call(self, func: Function, args: Sequence[Any]) -> Any:
@@ -55,19 +53,40 @@ class vectorize(np.vectorize):
         verify(vectorize, args, {})
         mesh = common_mesh(*args)
         operands = [as_distarray(arg, mesh).plain() for arg in args]
-        if self.signature is not None:
-            return by_all_if_drawn(lambda by_all: self._with_cores(func, operands, by_all))
-        return by_all_if_drawn(
-            lambda by_all: _elementwise(func, operands, self.otypes, self.cache, by_all)
+        if self.signature is not None and len(args) != len(self._in_and_out_core_dims[0]):  # type: ignore[attr-defined]
+            return super()._vectorize_call(func, [0] * len(args))  # type: ignore[misc] # raises
+
+        def by_all(arrays: list[Any]) -> Any:
+            called = func if self.signature is None else giving_arrays(func)
+            whole = [x if x.ndim else x[()] for x in arrays]
+            return spread(super(vectorize, self)._vectorize_call(called, whole), operands[0])  # type: ignore[misc]
+
+        return divided_or_not(
+            self.pyfunc,
+            self._excluded_values(func),
+            operands,
+            lambda: self._divided(func, operands),
+            by_all,
         )
 
-    def _with_cores(self, func: Function, operands: list[DistArray], by_all: bool) -> Any:
+    def _excluded_values(self, func: Function) -> list[Any]:
+        """The arguments that the function gets as they are, from the closure NumPy makes."""
+        if func is self.pyfunc:
+            return []
+        cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
+        held = {name: cell.cell_contents for name, cell in cells}
+        chosen = self.excluded
+        args, kwargs = held.get("the_args", ()), held.get("kwargs", {})
+        listed = [value for place, value in enumerate(args) if place in chosen]
+        return [*listed, *[value for name, value in kwargs.items() if name in chosen]]
+
+    def _divided(self, func: Function, operands: list[DistArray]) -> Any:
+        if self.signature is not None:
+            return self._with_cores(func, operands)
+        return _elementwise(func, operands, self.otypes, self.cache)
+
+    def _with_cores(self, func: Function, operands: list[DistArray]) -> Any:
         inputs, outputs = self._in_and_out_core_dims  # type: ignore[attr-defined]
-        if len(operands) != len(inputs):
-            raise TypeError(
-                "wrong number of positional arguments: "
-                f"expected {len(inputs)!r}, got {len(operands)!r}"
-            )
         sizes: dict[str, int] = {}
         for x, names in zip(operands, inputs, strict=True):
             _note_sizes(sizes, x.shape, x.ndim, names)
@@ -79,7 +98,7 @@ class vectorize(np.vectorize):
             return _replicated(super()._vectorize_call_with_signature(func, empty), operands[0])  # type: ignore[misc]
         if not shape:
             operands = [x[None] for x in operands]
-        loop = make_loop(operands, [len(names) for names in inputs], by_all=by_all)
+        loop = make_loop(operands, [len(names) for names in inputs])
         loop = loop._replace(blocks=[loop.mesh.to_host(block) for block in loop.blocks])
         call = _Checked(func, loop, outputs, sizes)
         found = [placed(loop, block) for block in looped(loop, call, self.otypes or ())]
@@ -141,24 +160,26 @@ def _elementwise(
     operands: list[DistArray],
     otypes: Sequence[str | DType] | None,
     cache: bool,
-    by_all: bool,
 ) -> Any:
     shape = broadcast_shapes(*[x.shape for x in operands])
     if otypes is None and any(x.size == 0 for x in operands):
         raise ValueError(_EMPTY)
     if not shape:
         operands = [x[None] for x in operands]
-    loop = make_loop(operands, [0] * len(operands), by_all=by_all)
+    loop = make_loop(operands, [0] * len(operands))
     blocks = [loop.mesh.to_host(block) for block in loop.blocks]
     if otypes is None:
         otypes, func = _types(func, blocks, loop, cache)
     ufunc = np.frompyfunc(func, len(blocks), len(otypes))
 
     def call() -> list[Array]:
-        with alone(loop.mesh, by_all):
+        with alone(loop.mesh):
             values: Any = ufunc(*blocks)
         listed = values if isinstance(values, tuple) else (values,)
-        return [np.asanyarray(v, kind) for v, kind in zip(listed, otypes, strict=True)]
+        typed = [np.asanyarray(v, kind) for v, kind in zip(listed, otypes, strict=True)]
+        for block in typed:
+            refuse_changeable(block, loop.mesh)
+        return typed
 
     found, error = attempted(call)
     agree(loop.mesh.group, error)
@@ -175,14 +196,13 @@ def _types(func: Function, blocks: list[Array], loop: Loop, cache: bool) -> tupl
     mesh, kept = loop.mesh, []
 
     def call() -> str:
-        with alone(mesh, loop.by_all):
+        with alone(mesh):
             outputs = func(*[block.flat[0] for block in blocks])
         kept.append(outputs)
         listed = outputs if isinstance(outputs, tuple) else (outputs,)
         return "".join([np.asarray(output).dtype.char for output in listed])
 
-    calls = mesh.rank == loop.root or loop.by_all
-    mine, error = attempted(call) if calls else ("", None)
+    mine, error = attempted(call) if mesh.rank == loop.root else ("", None)
     agree(mesh.group, error)
     types = mesh.group.broadcast_object(mine, loop.root) or "d"  # outside of the mesh
     if not cache:

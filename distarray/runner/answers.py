@@ -88,11 +88,15 @@ class Answers:
         self._posted = 0
         self._taken = 0
 
-    def ask(self, act: Callable[[], Any]) -> Any:
-        """The result of `act` on rank 0, or its exception."""
+    def ask(self, act: Callable[[], Any], about: str = "") -> Any:
+        """The result of `act` on rank 0, or its exception.
+
+        `about` tells questions apart that are asked at one place of the program.
+        """
         if self.size == 1:
             return act()
-        key = self._key(place(sys._getframe(1)))
+        where = place(sys._getframe(1))
+        key = self._key((about, *where) if about else where)
         if self.rank:
             self._note(self, "ask", None, 0)
             value, error = pickle.loads(self._find(key))

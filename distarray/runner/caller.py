@@ -1,8 +1,9 @@
 """The caller that touches a file: the program, a library, or the machinery.
 
 This decides whether the other ranks take part. All ranks execute the program's own lines in step,
-so those may communicate. A library may do something on one rank alone (build a cache, take a
-lock), so for libraries nothing is sent.
+and libraries that these call, so that both may communicate. What threads and functions do that
+ranks call by themselves concerns one rank alone, and so does what libraries keep between runs
+(`Paths.is_private`), which they lock and check themselves.
 """
 
 import enum
@@ -20,10 +21,12 @@ class Caller(enum.Enum):
 
     PROGRAM = enum.auto()
     LIBRARY = enum.auto()
+    #: A thread, or a function, that this rank runs by itself.
+    BY_ITSELF = enum.auto()
     #: The interpreter, MPI, the library's own I/O: left alone.
     MACHINERY = enum.auto()
-    #: A temporary file, whose random name is this rank's own.
-    TEMPORARY = enum.auto()
+    #: The end of an object, which comes when it comes.
+    FINALIZER = enum.auto()
 
 
 #: Standard modules that touch files for reasons of their own, on one rank and not on another.
@@ -54,13 +57,13 @@ def caller(depth: int = 2) -> Caller:
 def _classify(frame: FrameType) -> Caller | None:
     """The class of one frame; None for NumPy, distarray and most of the standard library."""
     if belongs_to_program(frame):
-        return Caller.PROGRAM if in_step() else Caller.LIBRARY
+        return Caller.PROGRAM if in_step() else Caller.BY_ITSELF
     name: str = frame.f_globals.get("__name__") or ""
     top = name.partition(".")[0]
-    if top == "tempfile":
-        return Caller.TEMPORARY
+    if top == "weakref":
+        return Caller.FINALIZER
     if top in _MACHINERY or name.startswith(_OURS):
         return Caller.MACHINERY
     if top in ("numpy", "distarray") or top in sys.stdlib_module_names:
         return None
-    return Caller.LIBRARY
+    return Caller.LIBRARY if in_step() else Caller.BY_ITSELF

@@ -1,10 +1,12 @@
 """The file system besides ``open``: rank 0 acts, and every rank gets its result.
 
-Changes by the program (``os.mkdir``, ``os.remove``, ``shutil.copy``, a command it runs) are made by
-rank 0, and all ranks get the result or the exception. Questions (``os.stat`` and so
-``os.path.exists``, ``os.listdir``, ``glob``) are answered by rank 0 as well: another rank might
-already see a later change of rank 0's, and take another branch. Libraries are left alone, but on
-the other ranks they do not remove or rename files that rank 0 alone has written.
+Changes by the program, and by libraries that it calls (``os.mkdir``, ``os.remove``,
+``shutil.copy``, a command that the program runs), are made by rank 0, and all ranks get the result
+or the exception. Questions (``os.stat`` and so ``os.path.exists``, ``os.listdir``, ``glob``) are
+answered by rank 0 as well: another rank might already see a later change of rank 0's, and take
+another branch. What a rank does by itself (in threads, say) is left alone, but on the other ranks
+it does not remove or rename files that rank 0 alone has written. Names of temporary files and
+directories are rank 0's.
 """
 
 import os
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from types import ModuleType, TracebackType
 from typing import Any, ParamSpec
 
+from distarray.runner import temporary
 from distarray.runner.caller import Caller, caller
 from distarray.runner.paths import File, Paths, absolute
 from distarray.runner.standing import put_in_place
@@ -37,7 +40,7 @@ COMMANDS = ("call", "check_call", "check_output", "getoutput", "getstatusoutput"
 _SUPPORTS: tuple[set[Any], ...] = (
     os.supports_dir_fd, os.supports_effective_ids, os.supports_fd, os.supports_follow_symlinks,
 )  # fmt: skip
-_ALONE = (Caller.MACHINERY, Caller.TEMPORARY)
+_TOGETHER = (Caller.PROGRAM, Caller.LIBRARY)
 P = ParamSpec("P")
 Function = Callable[..., Any]
 Args = tuple[Any, ...]
@@ -60,6 +63,7 @@ class Disk:
         self._replace(shutil, SHUTIL_AT_ONE, self.whole, 0)
         self._replace(shutil, SHUTIL_TO_ANOTHER, self.whole, 1)
         self._replace(subprocess, COMMANDS, self.command)
+        temporary.install(self.paths)
 
     def _replace(
         self, module: ModuleType, names: tuple[str, ...], method: Function, *rest: int
@@ -73,14 +77,16 @@ class Disk:
                 if real in supporting:
                     supporting.add(getattr(module, name))
 
-    def on_root(self, act: Callable[[], Any]) -> Any:
+    def on_root(
+        self, act: Callable[[], Any], who: Caller = Caller.PROGRAM, path: str | None = None
+    ) -> Any:
         """Let rank 0 act; its result or exception is everybody's."""
 
         def alone() -> Any:
             with self.paths.alone():
                 return act()
 
-        return self.paths.ask(alone)
+        return self.paths.ask_about(path, who, alone)
 
     def change(
         self, real: Callable[P, Any], target: int, /, *args: P.args, **kwargs: P.kwargs
@@ -90,19 +96,16 @@ class Disk:
         who = caller(3)
         if path is None or self.paths.busy:
             return real(*args, **kwargs)
-        if who is Caller.TEMPORARY and real.__name__ == "mkdir":
-            real(*args, **kwargs)
-            self.paths.private.add(path)
-            return None
-        if who in _ALONE or self.paths.is_private(path, who):
+        if who is Caller.MACHINERY or self.paths.is_private(path, who):
             return real(*args, **kwargs)
-        if who is Caller.PROGRAM:
+        if who in _TOGETHER:
             self.paths.meet_readers(path, _source(args), below=target == 1)
-            return self.on_root(lambda: real(*args, **kwargs))
-        return self._change_by_library(real, path, args, kwargs)
+            self.paths.note_written(path)
+            return self.on_root(lambda: real(*args, **kwargs), who, path)
+        return self._change_by_itself(real, path, args, kwargs)
 
-    def _change_by_library(self, real: Function, path: str, args: Args, kwargs: Kwargs) -> Any:
-        """A library's change; the other ranks skip it for files that rank 0 alone has written."""
+    def _change_by_itself(self, real: Function, path: str, args: Args, kwargs: Kwargs) -> Any:
+        """A rank's own change; not rank 0 skips it for files that rank 0 alone has written."""
         source = absolute(args[0]) if args else path
         if source not in self.paths.written:
             return real(*args, **kwargs)
@@ -115,34 +118,33 @@ class Disk:
         if path is None or self.paths.busy:
             return real(*args, **kwargs)
         who = caller(3)
-        if who in _ALONE or self.paths.is_private(path, who):
+        if who not in _TOGETHER or self.paths.is_private(path, who):
             return real(*args, **kwargs)
-        if who is Caller.PROGRAM:
-            return self.on_root(lambda: real(*args, **kwargs))
-        if path in self.paths.written:
-            self.paths.settle(path)
-        return real(*args, **kwargs)
+        return self.on_root(lambda: real(*args, **kwargs), who, path)
 
     def scan(self, real: Function, /, path: File | None = None) -> Any:
         """``os.scandir``: the entries as rank 0 sees them."""
         where = self._path((path,), {}, 0)
-        if where is None or self.paths.busy or caller(3) is not Caller.PROGRAM:
+        who = caller(3)
+        if where is None or self.paths.busy or who not in _TOGETHER:
             return real(path)
-        if self.paths.is_private(where, Caller.PROGRAM):
+        if self.paths.is_private(where, who):
             return real(path)
-        return Entries(self.on_root(lambda: [Entry.of(entry) for entry in real(path)]))
+        return Entries(self.on_root(lambda: [Entry.of(entry) for entry in real(path)], who, where))
 
     def whole(
         self, real: Callable[P, Any], target: int, /, *args: P.args, **kwargs: P.kwargs
     ) -> Any:
         """A function of `shutil`, as one act of rank 0."""
-        path = self._path(args, kwargs, target)
-        if self.paths.busy or caller(3) is not Caller.PROGRAM:
+        path, who = self._path(args, kwargs, target), caller(3)
+        if who is Caller.FINALIZER and not (self.paths.busy or self.paths.is_root):
+            return None  # rank 0 removes it, at the end of its object
+        if self.paths.busy or who not in _TOGETHER:
             return real(*args, **kwargs)
-        if path is not None and self.paths.is_private(path, Caller.PROGRAM):
+        if path is not None and self.paths.is_private(path, who):
             return real(*args, **kwargs)
         self.paths.meet_readers(path, _source(args), below=True)
-        return self.on_root(lambda: real(*args, **kwargs))
+        return self.on_root(lambda: real(*args, **kwargs), who, path)
 
     def command(self, real: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """A command that the program runs and waits for."""

@@ -1,9 +1,9 @@
 """``open``: rank 0 writes, the others write into a sink that behaves the same.
 
 Every rank reads by itself, except a path that the job has written: all ranks then wait until rank 0
-has written it. Opening for writing by the program itself is collective: rank 0 opens when all have
-arrived, so that nobody still reads the old content, and all ranks get its exception if there is
-one. When a library opens a file nothing is sent, unless the job has touched that path before.
+has written it. Opening for writing, by the program or by a library that it calls, is collective:
+rank 0 opens when nobody still reads the old content, and all ranks get its exception if there is
+one. For threads, and functions that a rank calls by itself, nothing is sent.
 """
 
 import builtins
@@ -22,7 +22,9 @@ __all__ = ["FILES", "Files"]
 _real_open: Any = builtins.open
 _real_os_open = os.open
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-_ALONE = (Caller.MACHINERY, Caller.TEMPORARY)
+#: Of files without a name, of which each rank has its own.
+_NAMELESS: int = getattr(os, "O_TMPFILE", -1)
+_TOGETHER = (Caller.PROGRAM, Caller.LIBRARY)
 
 
 class Files:
@@ -77,13 +79,13 @@ class Files:
         if path is None or opener is not None or not isinstance(mode, str):
             return _real_open(file, mode, *rest, closefd, opener)
         who = caller()
-        if who in _ALONE or self.paths.is_private(path, who):
+        if who is Caller.MACHINERY or self.paths.is_private(path, who):
             return _real_open(file, mode, *rest, closefd)
         if not set(mode) & set("wax+"):
             self._before_reading(path)
             return _real_open(file, mode, *rest, closefd)
-        if who is Caller.PROGRAM:
-            return self._open_together(path, file, mode, rest)
+        if who in _TOGETHER:
+            return self._open_together(who, path, file, mode, rest)
         return self._open_quietly(path, file, mode, rest)
 
     def os_open(
@@ -91,12 +93,10 @@ class Files:
     ) -> int:
         """Open a file for low level I/O (see `os.open`); only rank 0's writing reaches the disk."""
         where = None if self._alone else absolute(path)
-        if where is None or dir_fd is not None:
+        if where is None or dir_fd is not None or flags & _NAMELESS == _NAMELESS:
             return _real_os_open(path, flags, mode, dir_fd=dir_fd)
         who = caller()
-        if who is Caller.TEMPORARY and flags & os.O_EXCL and flags & os.O_CREAT:
-            self.paths.private.add(where)
-        if who in _ALONE or self.paths.is_private(where, who):
+        if who is Caller.MACHINERY or self.paths.is_private(where, who):
             return _real_os_open(path, flags, mode)
         if not flags & _WRITING:
             self._before_reading(where)
@@ -104,23 +104,34 @@ class Files:
         return self._os_open_to_write(who, where, path, flags, mode)
 
     def _os_open_to_write(self, who: Caller, where: str, path: Path, flags: int, mode: int) -> int:
-        descriptor = -1
-        if who is Caller.PROGRAM:
-            descriptor, _ = self._root_first(where, lambda: (_real_os_open(path, flags, mode), 0))
+        def act() -> tuple[int, int]:
+            descriptor = _real_os_open(path, flags, mode)
+            return descriptor, os.fstat(descriptor).st_size
+
+        descriptor, size = -1, 0
+        if who in _TOGETHER:
+            descriptor, size = self._root_first(who, where, act)
         elif self.paths.is_root:
             descriptor = _real_os_open(path, flags, mode)
         self.paths.note_written(where)
-        if self.paths.is_root:
-            return descriptor
-        with self.paths.alone():
-            return scratch_descriptor(flags)
+        copied = flags & os.O_RDWR and size and who in _TOGETHER
+        if not self.paths.is_root:
+            with self.paths.alone():
+                descriptor = scratch_descriptor(flags, where if copied else None)
+            if size and not copied:
+                os.truncate(descriptor, size)
+        if copied:
+            self.paths.talk.barrier()  # rank 0 must not change the file before all have a copy
+        return descriptor
 
     def _before_reading(self, path: str) -> None:
         if path in self.paths.written:
             self.paths.settle(path)
         self.paths.read.add(path)
 
-    def _root_first(self, path: str, act: Callable[[], tuple[Any, int]]) -> tuple[Any, int]:
+    def _root_first(
+        self, who: Caller, path: str, act: Callable[[], tuple[Any, int]]
+    ) -> tuple[Any, int]:
         """Let rank 0 open when nobody reads the path any more; all ranks get its exception.
 
         `act` returns what it opened and the length of the file; only the length is shared.
@@ -133,18 +144,20 @@ class Files:
             opened, size = act()
             return int(size)
 
-        size = self.paths.ask(open_it)
+        size = self.paths.ask_about(path, who, open_it)
         return opened, size
 
-    def _open_together(self, path: str, file: File, mode: str, rest: tuple[Any, ...]) -> Any:
-        """The program opens for writing."""
+    def _open_together(
+        self, who: Caller, path: str, file: File, mode: str, rest: tuple[Any, ...]
+    ) -> Any:
+        """All ranks open for writing."""
 
         def act() -> tuple[Any, int]:
             opened = _real_open(file, mode, *rest)
             return opened, os.fstat(opened.fileno()).st_size
 
         self.paths.flush(path)
-        opened, size = self._root_first(path, act)
+        opened, size = self._root_first(who, path, act)
         self.paths.note_written(path)
         if not self.paths.is_root:
             opened = self._sink(path, file, mode, rest, size)
@@ -153,8 +166,7 @@ class Files:
         return self.paths.note_writer(path, opened)
 
     def _open_quietly(self, path: str, file: File, mode: str, rest: tuple[Any, ...]) -> Any:
-        """A library opens for writing: nothing is sent, unless the job has read the path."""
-        self.paths.meet_readers(path)
+        """A rank opens for writing by itself: nothing is sent."""
         if self.paths.is_root:
             opened = _real_open(file, mode, *rest)
         else:

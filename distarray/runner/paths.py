@@ -5,7 +5,7 @@ import re
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -22,6 +22,10 @@ File = Path | int
 #: A path in a directory to which all ranks write files of their own, before it is renamed
 #: (`distarray.io.directories`). Libraries write there from threads, whose caller is not visible.
 _ASIDE = re.compile(r"/\.[^/]+\.partial(/|$)")
+
+
+#: Process numbers, identifiers and the like, which differ between ranks.
+_NUMBER = re.compile(r"[0-9a-f]{8,}|[0-9]{3,}")
 
 
 def absolute(path: File) -> str | None:
@@ -45,8 +49,6 @@ class Paths:
         #: the ranks last met; other ranks may still have to read these.
         self.written: set[str] = set()
         self.read: set[str] = set()
-        #: Temporary files and directories: each rank has its own, with a different name.
-        self.private: set[str] = set()
         #: The number of `alone` blocks that this rank is in.
         self.busy = 0
         self._writers: dict[str, list[weakref.ref[Any]]] = {}
@@ -70,9 +72,18 @@ class Paths:
         """Whether every rank touches a path for itself, as if it ran alone."""
         if path.startswith(("/dev/", "/proc/", "/sys/")) or _ASIDE.search(path):
             return True
-        if self.private and any(_below(path, own) for own in self.private):
-            return True
-        return who is Caller.LIBRARY and self._is_cache(path)
+        return who is not Caller.PROGRAM and self._is_cache(path)
+
+    def ask_about(self, path: str | None, who: Caller, act: Callable[[], Any]) -> Any:
+        """The result of `act` on rank 0, or its exception.
+
+        The program asks in one order on all ranks. A library may have asked more on a rank, whose
+        caches are others, so that its questions are told apart by their paths; names may contain
+        numbers that are a process's own.
+        """
+        if who is Caller.PROGRAM or path is None:
+            return self.ask(act)
+        return self.ask(act, _NUMBER.sub("#", path))
 
     def settle(self, path: str) -> None:
         """Wait until rank 0 has written all that the program has written to a path so far."""

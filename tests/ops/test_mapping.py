@@ -19,6 +19,7 @@ from distarray.testing import (
     shapes,
 )
 
+pytestmark = pytest.mark.filterwarnings("ignore::distarray.errors.PerformanceWarning")
 KINDS = ("plain", "view", "transposed", "ragged", "partial")
 LINE_FUNCTIONS = {
     "sum": np.sum,
@@ -169,14 +170,16 @@ def test_vectorize_with_a_signature(world, ranks, data):
     world.run(ranks, program)
 
 
-def test_vectorize_calls_once_for_each_element(world, ranks):
+def test_pure_functions_are_called_once_for_each_element(world, ranks):
     def program(group):
         for placement in (Shard(0), Replicate()):
             calls = []
             x = distarray.distribute(
                 np.arange(7), DeviceMesh(group, (ranks,)), [placement], src=None
             )
-            dnp.vectorize(calls.append, otypes=[object])(x)
+            dnp.vectorize(distarray.pure(lambda n, calls=calls: calls.append(n)), otypes=[object])(
+                x
+            )
             everyone = sorted([n for each in group.allgather_object(calls) for n in each])
             assert everyone == list(range(7))
 
@@ -336,11 +339,12 @@ def test_functions_run_on_each_rank_by_itself(world):
         x = distarray.distribute(np.arange(24.0).reshape(12, 2), mesh, [Shard(0)], src=None)
         small = dnp.array([1.0, 2.0], mesh=mesh)
         # Arrays made inside are this rank's own, replicated ones from outside are at hand.
-        found = np.apply_along_axis(lambda line: line + dnp.ones(2) * small, 1, x)
+        function = distarray.pure(lambda line: line + dnp.ones(2) * small)
+        found = np.apply_along_axis(function, 1, x)
         assert_matches(found, x.full() + [1.0, 2.0])
         if ranks > 1:
             with pytest.raises(CommunicationForbidden):
-                np.apply_along_axis(lambda line: x.sum(), 1, x)
+                np.apply_along_axis(distarray.pure(lambda line: x.sum()), 1, x)
         group.barrier()
 
     world.run(ranks, program)

@@ -15,7 +15,8 @@ from distarray.comm import alone
 from distarray.comm.agree import agreed
 from distarray.engines.blockwise import prepare
 from distarray.engines.folds import calls_python
-from distarray.engines.mapping.loops import by_all_if_drawn, make_loop, placed, replicated, unlooped
+from distarray.engines.mapping.every_rank import divided_or_not, refuse_changeable, spread
+from distarray.engines.mapping.loops import make_loop, placed, unlooped
 from distarray.plan import broadcast_shapes
 from distarray.typing import Array, ArrayLike, Casting
 
@@ -45,8 +46,21 @@ def call_foreign(
         return _generalized(ufunc, inputs, outs, keywords)
     if not calls_python(ufunc):
         return NotImplemented
-    return by_all_if_drawn(
-        lambda by_all: _of_python(ufunc, inputs, outs, where, dict(keywords), by_all)
+    masked = where is not True
+
+    def by_all(arrays: list[Any]) -> Any:
+        mask = {"where": arrays[len(inputs)]} if masked else {}
+        out = {"out": None} if masked and outs else {}
+        value = ufunc(*arrays[: len(inputs)], **keywords, **mask, **out)
+        like = next(x for x in (*inputs, where, *outs) if isinstance(x, DistArray))
+        made = spread(value if isinstance(value, tuple) else (value,), like)
+        return _given(ufunc, _written(made, outs, keywords.get("casting", "same_kind"), where))
+
+    operands = [*inputs, *([where] if masked else [])]
+    if not any(isinstance(x, DistArray) for x in operands):
+        return _of_python(ufunc, inputs, outs, where, dict(keywords))
+    return divided_or_not(
+        ufunc, (), operands, lambda: _of_python(ufunc, inputs, outs, where, dict(keywords)), by_all
     )
 
 
@@ -56,15 +70,11 @@ def _of_python(
     outs: Sequence[DistArray | Array | None],
     where: ArrayLike | bool,
     keywords: dict[str, Any],
-    by_all: bool,
 ) -> Any:
-    """Calls for each element, on the ranks that hold the elements, or on every rank."""
+    """Calls for each element, on the ranks that hold the elements."""
     masked = where is not True
     # A 0-d array with a pending fold, or on one rank alone, has other elements on other ranks.
     inputs = [x if np.ndim(x) or not isinstance(x, DistArray) else x.plain() for x in inputs]
-    if by_all:
-        inputs = [replicated(x.plain()) if isinstance(x, DistArray) else x for x in inputs]
-        where = replicated(where.plain()) if isinstance(where, DistArray) else where
     blocks, layout, mesh = prepare(*inputs, *([where] if masked else []))
     blocks = [mesh.to_host(block) for block in blocks]
     if masked:
@@ -73,14 +83,22 @@ def _of_python(
             keywords["out"] = None  # without it NumPy warns of elements that stay unset
 
     def call() -> Any:
-        with alone(mesh, by_all):
-            return ufunc(*blocks, **keywords)
+        with alone(mesh):
+            value = ufunc(*blocks, **keywords)
+        if not layout.is_replicated:
+            for found in value if isinstance(value, tuple) else (value,):
+                refuse_changeable(np.asanyarray(found), mesh)
+        return value
 
     value = agreed(mesh.group, call)
     values = value if ufunc.nout > 1 else (value,)
     if layout.shape:
         values = [wrap(block, layout, mesh) for block in values]
-    found = _written(values, outs, keywords.get("casting", "same_kind"), where)
+    return _given(ufunc, _written(values, outs, keywords.get("casting", "same_kind"), where))
+
+
+def _given(ufunc: np.ufunc, found: list[Any]) -> Any:
+    """The results of a call as NumPy returns them."""
     return tuple(found) if ufunc.nout > 1 else found[0]
 
 

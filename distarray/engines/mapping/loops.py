@@ -3,8 +3,8 @@
 The calls are divided among all ranks, also those that hold replicas: a Python call costs more than
 sending its result. The result of the first call decides data type and shape of all, as in NumPy;
 the rank that makes it broadcasts them. Every rank runs its calls by itself, and only then do the
-ranks agree on errors. A function that draws random numbers from outside is an exception: they are
-NumPy's where every rank makes all calls.
+ranks agree on errors. Functions that may leave something behind are called otherwise:
+:mod:`distarray.engines.mapping.every_rank`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +17,8 @@ import numpy as np
 from distarray.array import DistArray, default_layout, to_layout, wrap
 from distarray.comm import DeviceMesh, alone
 from distarray.comm.agree import agreed
-from distarray.comm.user_lines import warn_program
 from distarray.config import config
-from distarray.errors import ChanceError, NotDistributedError, PerformanceWarning
+from distarray.engines.mapping.every_rank import refuse_changeable
 from distarray.layout import Cut, Layout
 from distarray.plan import propagate, rank_of, restrict
 from distarray.typing import Array, DTypeLike
@@ -27,12 +26,10 @@ from distarray.typing import Array, DTypeLike
 __all__ = [
     "Loop",
     "attempted",
-    "by_all_if_drawn",
     "looped",
     "make_loop",
     "own_block",
     "placed",
-    "replicated",
     "unlooped",
 ]
 
@@ -53,15 +50,12 @@ class Loop(NamedTuple):
         This rank's part of each operand, broadcast to its part of the loop.
     mesh : DeviceMesh
         The operands'.
-    by_all : bool
-        Whether every rank makes all calls.
     """
 
     layout: Layout
     follow: Layout
     blocks: list[Array]
     mesh: DeviceMesh
-    by_all: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -74,55 +68,10 @@ class Loop(NamedTuple):
         return _first_rank(self.layout)
 
 
-def by_all_if_drawn(compute: Callable[[bool], T]) -> T:
-    """`compute(False)`; `compute(True)`, where every rank makes all calls, if those draw numbers.
-
-    Numbers are drawn then from generators that were made outside of the function, in NumPy's order.
-    What the function has done before its first draw is done again.
-    """
-    try:
-        return compute(False)
-    except ChanceError as error:
-        if not error.shared:
-            raise
-    return compute(True)
-
-
-def replicated(x: DistArray) -> DistArray:
-    """An operand for calls that every rank makes.
-
-    Raises
-    ------
-    NotDistributedError
-        If `config.fallback` is "error", or the operand exceeds `config.fallback_limit`.
-
-    Cost
-    ----
-    A gather, of which a PerformanceWarning tells.
-    """
-    if x.layout.is_replicated:
-        return x
-    if config.fallback == "error" or x.nbytes > config.fallback_limit:
-        raise NotDistributedError(
-            "the function draws from a random generator that all ranks share. Each rank would have "
-            f"to make all calls with a copy of {x.summary()}, which config.fallback (or "
-            "fallback_limit) does not allow: draw before, and hand the numbers in as an array"
-        )
-    if config.fallback == "warn":
-        warn_program(
-            "the function draws from a random generator that all ranks share: every rank makes "
-            f"all calls ({x.nbytes} bytes are gathered). Numbers that are drawn before, and "
-            "handed in as an array, leave the calls divided",
-            PerformanceWarning,
-        )
-    return to_layout(x, Layout.replicated(x.shape, x.mesh.shape))
-
-
 def make_loop(
     operands: Sequence[DistArray],
     core_ndims: Sequence[int],
     divide: bool = True,
-    by_all: bool = False,
 ) -> Loop:
     """Bring operands together for calls on slices of them.
 
@@ -135,8 +84,6 @@ def make_loop(
     divide : bool
         Whether ranks that hold replicas divide the calls. Without it only those do whose mesh
         dimensions cut dimensions that a call takes whole.
-    by_all : bool
-        Whether every rank makes all calls.
 
     Cost
     ----
@@ -150,11 +97,7 @@ def make_loop(
         outer.append(Layout.from_cuts(kept, mesh.shape))
         sizes.append(x.itemsize * prod(x.shape[x.ndim - ndim :]))
     follow = propagate(tuple(outer), tuple(sizes)).result
-    if by_all:
-        layout = Layout.replicated(follow.shape, mesh.shape)
-        operands = [replicated(x) for x in operands]
-    else:
-        layout = divided(follow, None if divide else _inner_mesh_dims(operands, core_ndims))
+    layout = divided(follow, None if divide else _inner_mesh_dims(operands, core_ndims))
     blocks = []
     for x, ndim in zip(operands, core_ndims, strict=True):
         core = x.shape[x.ndim - ndim :]
@@ -162,7 +105,7 @@ def make_loop(
         cuts = (*wanted.cuts, *[Cut.whole(extent) for extent in core])
         block = to_layout(x, Layout.from_cuts(cuts, mesh.shape)).block
         blocks.append(np.broadcast_to(block, layout.local_shape(mesh.coords) + core))
-    return Loop(layout, follow, blocks, mesh, by_all)
+    return Loop(layout, follow, blocks, mesh)
 
 
 def _inner_mesh_dims(operands: Sequence[DistArray], core_ndims: Sequence[int]) -> tuple[int, ...]:
@@ -247,7 +190,7 @@ def looped(
     convert = loop.mesh.xp.asarray
 
     def call_first() -> list[Any]:
-        with alone(loop.mesh, loop.by_all):
+        with alone(loop.mesh):
             return [] if index is None else [convert(own_block(value)) for value in function(index)]
 
     first = agreed(group, call_first)
@@ -261,10 +204,12 @@ def looped(
     def call_rest() -> None:
         for target, value in zip(made, first, strict=False):
             target[index] = value
-        with alone(loop.mesh, loop.by_all):
+        with alone(loop.mesh):
             for place in indices:
                 for target, value in zip(made, function(place), strict=True):
                     target[place] = convert(own_block(value))
+        for target in made:
+            refuse_changeable(target, loop.mesh)
 
     agreed(group, call_rest)
     return made
@@ -283,7 +228,7 @@ def placed(loop: Loop, block: Array) -> DistArray:
         for layout in (loop.layout, loop.follow)
     )
     result = wrap(block, made, loop.mesh)
-    if made is wanted or (result.nbytes >= config.replicate_below and not loop.by_all):
+    if made is wanted or (result.nbytes >= config.replicate_below):
         return result
     return to_layout(result, wanted)
 

@@ -34,6 +34,7 @@ from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.partial_results import folded
 from distarray.engines.indexing.scatter import Apply, assign, in_c_order, store
 from distarray.engines.indexing.values import MISMATCH, Values, as_values, is_scalar, plain
+from distarray.engines.mapping.every_rank import in_numpys_order
 from distarray.layout import Cut
 from distarray.typing import Array, ArrayLike, Key
 
@@ -104,6 +105,8 @@ def getitem(x: DistArray, key: Key) -> DistArray:
     """
     if _names_fields(key):
         return _fields(x, key)
+    if x.dtype.hasobject and x.layout.is_replicated:
+        return _of_objects(x, key)
     entries = basic_entries(key, x.shape, arrays=True)
     if entries is not None:
         return _copied(x, key, entries)
@@ -113,6 +116,13 @@ def getitem(x: DistArray, key: Key) -> DistArray:
         return masks.select(view, found.dims, found.indices[0], found.at)
     rows = Rows(view, found.dims)
     return fetch(rows, locate(rows, found.indices, found.axes), found.at)
+
+
+def _of_objects(x: DistArray, key: Key) -> DistArray:
+    """Elements of an array of objects that every rank has: every rank gets those objects."""
+    parts = key if isinstance(key, tuple) else (key,)
+    whole = tuple([part.full() if isinstance(part, DistArray) else part for part in parts])
+    return as_distarray(x.block[whole], x.mesh)
 
 
 def _copied(x: DistArray, key: Key, entries: tuple[Any, ...]) -> DistArray:
@@ -176,6 +186,7 @@ def setitem(x: DistArray, key: Key, value: ArrayLike) -> None:
 
 
 @implements_method("at")
+@in_numpys_order("at")
 def ufunc_at(
     ufunc: np.ufunc, a: DistArray | Array, indices: Key, b: ArrayLike | None = None, /
 ) -> None:

@@ -95,12 +95,13 @@ def test_generators_that_are_taken_out_are_refused(world, ranks):
         mesh = DeviceMesh(group, (group.size,))
         x = distarray.distribute(np.arange(11.0), mesh, [Shard(0)])
         made = cache(lambda: dnp.random.default_rng(0))
-        vectorize(lambda p: made().normal(p), otypes="d")(x)
+        draw = distarray.pure(lambda p: made().normal(p))
+        vectorize(draw, otypes="d")(x)
         for rng in (made(), pickle.loads(pickle.dumps(made()))):
             with pytest.raises(ChanceError, match="before that call, on all ranks"):
                 rng.random()
         with pytest.raises(ChanceError, match="before that call, on all ranks"):
-            vectorize(lambda p: made().normal(p), otypes="d")(x)
+            vectorize(draw, otypes="d")(x)
 
     world.run(ranks, program)
 
@@ -113,7 +114,7 @@ def test_what_is_too_large_to_gather(world, ranks):
         for settings in ({"fallback": "error"}, {"fallback_limit": 100}):
             with (
                 distarray.config.override(**settings),
-                pytest.raises(NotDistributedError, match="draw before"),
+                pytest.raises(NotDistributedError, match="draw the numbers before"),
             ):
                 vectorize(rng.normal)(x)
         assert rng.random() == np.random.default_rng(0).random()
