@@ -216,7 +216,7 @@ adopt(PyObject *module, PyObject *args)
     return Py_NewRef(Py_None);
 }
 
-PyDoc_STRVAR(grouped_doc, "grouped(owners, counts, arrays)\n--\n\n"
+PyDoc_STRVAR(grouped_doc, "grouped(keys, starts, arrays, into)\n--\n\n"
                           "The rows of arrays ordered by owner; see rows.py.");
 
 PyDoc_STRVAR(scattered_doc, "scattered(block, places, start, values)\n--\n\n"
