@@ -14,7 +14,7 @@ COMPILED := $(wildcard distarray/array/speedups/*.[ch])
 FAMILIES := tests/layout tests/plan tests/comm tests/array tests/ops
 SHELL   := /bin/bash
 
-.PHONY: help demo test quick test-openmpi test-versions test-torch test-all explore faults lint format docs bench bench-page bench-peers clean
+.PHONY: help demo test quick test-openmpi test-versions test-torch test-all explore faults sanitize lint format docs bench bench-page bench-peers clean
 .DELETE_ON_ERROR:
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make test-all  everything on every Python that this machine has'
 	@echo 'make explore random programs of NumPy statements, compared with NumPy on 1, 2 and 3 ranks (SECONDS=600)'
 	@echo 'make faults  faults planted in jobs (full disks, kills, small /dev/shm, ...), with MPICH and Open MPI (ARGS=...)'
+	@echo 'make sanitize  what is in C, under the sanitizers of addresses and undefined behaviour (SECONDS=600)'
 	@echo 'make lint    ruff, mypy, import-linter      make format   let ruff fix and format'
 	@echo 'make docs    the manual, in docs/_build/html'
 	@echo 'make bench   the benchmark table, on 1 and 2 ranks'
@@ -93,6 +94,10 @@ faults: $(STAMPS)/test .venv-openmpi/.stamp
 	@echo '== faults, MPICH'; PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.faults $(ARGS); first=$$?; \
 	echo '== faults, Open MPI'; PATH="$(CURDIR)/.venv-openmpi/bin:$$PATH" .venv-openmpi/bin/python -m tests.faults $(ARGS); \
 	second=$$?; exit $$((first > second ? first : second))
+
+# In a copy under build/sanitize, with a module of its own; the status is not 0 if anything is reported.
+sanitize: $(STAMPS)/test
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"; $(BIN)/python tests/sanitized.py --seconds $(SECONDS) $(ARGS)
 
 # The families' tests on the oldest and the newest Python and NumPy; then everything on every Python.
 test-versions: $(STAMPS)/venv

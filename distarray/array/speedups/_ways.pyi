@@ -15,11 +15,10 @@ def adopt(
 def grouped(
     keys: Array,
     starts: Array,
-    counts: list[int],
     arrays: tuple[Array, ...],
     into: tuple[Array, ...],
     /,
-) -> None: ...
+) -> list[int]: ...
 def scattered(block: Array, places: Array, start: int, values: Array, /) -> None: ...
 
 class Steps:

@@ -57,6 +57,7 @@ model_of(PyObject *x, PyObject *y)
 static PyObject *
 of_blocks(PyObject *function, PyObject *x, PyObject *y, PyObject *model)
 {
+    int is_numpys = PyArray_Check(BLOCK(model));
     PyObject *a = Py_NewRef(IS_ARRAY(x) ? BLOCK(x) : x);
     PyObject *b = y == NULL ? NULL : Py_NewRef(IS_ARRAY(y) ? BLOCK(y) : y);
     PyObject *layout = Py_NewRef(LAYOUT(model)), *mesh = Py_NewRef(MESH(model));
@@ -68,7 +69,7 @@ of_blocks(PyObject *function, PyObject *x, PyObject *y, PyObject *model)
     Py_XDECREF(b);
     Py_DECREF(a);
     /* A device lacks functions, and types for some; the method finds those of NumPy. */
-    if (result == NULL && !PyArray_Check(BLOCK(model)) && PyErr_ExceptionMatches(PyExc_TypeError)) {
+    if (result == NULL && !is_numpys && PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear();
     }
     return result;
@@ -152,17 +153,19 @@ is_inexact(PyArrayObject *block)
 PyObject *
 power(ARGUMENTS)
 {
-    PyObject *x = args[0], *found = NULL;
-    if (PyVectorcall_NARGS(nargsf) == 2 && names == NULL && IS_ARRAY(x) &&
+    PyObject *found = NULL;
+    if (PyVectorcall_NARGS(nargsf) == 2 && names == NULL && IS_ARRAY(args[0]) &&
         (PyFloat_CheckExact(args[1]) || PyLong_CheckExact(args[1])) && is_usual()) {
-        PyObject *block = BLOCK(x), *layout = LAYOUT(x);
+        PyObject *block = BLOCK(args[0]), *layout = LAYOUT(args[0]);
         if (PyArray_CheckExact(block) && lies_well(layout) &&
             is_inexact((PyArrayObject *)block)) {
+            PyObject *mesh = Py_NewRef(MESH(args[0]));
             Py_INCREF(block);
             Py_INCREF(layout);
-            found = wrapped(PyNumber_Power(block, args[1], Py_None), layout, MESH(x));
+            found = wrapped(PyNumber_Power(block, args[1], Py_None), layout, mesh);
             Py_DECREF(layout);
             Py_DECREF(block);
+            Py_DECREF(mesh);
         }
     }
     return FOUND_OR_IN_PYTHON(found);
@@ -189,6 +192,16 @@ in_place(ARGUMENTS)
     return in_python(way, args, nargsf, names);
 }
 
+static int
+is_elementwise(PyObject *ufunc)
+{
+    int found = PySet_Contains(known.elementwise, ufunc);
+    if (found < 0) {
+        PyErr_Clear(); /* a program may call the method with anything */
+    }
+    return found == 1;
+}
+
 /* __array_ufunc__(self, ufunc, "__call__", *inputs), of a ufunc that gives one element for each. */
 PyObject *
 array_ufunc(ARGUMENTS)
@@ -197,7 +210,7 @@ array_ufunc(ARGUMENTS)
     Py_ssize_t count = PyVectorcall_NARGS(nargsf);
     if ((count == 4 || count == 5) && names == NULL && PyUnicode_Check(args[2]) &&
         PyUnicode_Compare(args[2], known.name_call) == 0 && is_usual() &&
-        PySet_Contains(known.elementwise, args[1]) == 1) {
+        is_elementwise(args[1])) {
         found = count == 4 ? of_one(args[1], args[3], 1) : of_two(args[1], args[3], args[4], 1);
     }
     return FOUND_OR_IN_PYTHON(found);

@@ -14,22 +14,27 @@ limits_in_force(Limits *limits)
 {
     PyObject *settings = NULL;
     if (PyContextVar_Get(known.settings, NULL, &settings) < 0) {
+        PyErr_Clear();
         return 0;
     }
     if (settings == NULL || settings == Py_None) {
         Py_XSETREF(settings, Py_NewRef(PyList_GET_ITEM(known.base, 0)));
     }
     PyObject *reproducible = PyObject_GetAttr(settings, known.name_reproducible);
-    limits->tuple = PyObject_GetAttr(settings, known.name_cut_from);
+    limits->tuple = reproducible != Py_False ? NULL : PyObject_GetAttr(settings, known.name_cut_from);
     Py_DECREF(settings);
     Py_XDECREF(reproducible);
-    if (limits->tuple == NULL || reproducible != Py_False) {
-        Py_CLEAR(limits->tuple);
-        return 0;
+    if (limits->tuple != NULL && PyTuple_CheckExact(limits->tuple) &&
+        PyTuple_GET_SIZE(limits->tuple) == 2) {
+        limits->bytes[0] = PyLong_AsSsize_t(PyTuple_GET_ITEM(limits->tuple, 0));
+        limits->bytes[1] = PyLong_AsSsize_t(PyTuple_GET_ITEM(limits->tuple, 1));
+        if (!PyErr_Occurred()) {
+            return 1;
+        }
     }
-    limits->bytes[0] = PyLong_AsSsize_t(PyTuple_GET_ITEM(limits->tuple, 0));
-    limits->bytes[1] = PyLong_AsSsize_t(PyTuple_GET_ITEM(limits->tuple, 1));
-    return 1;
+    PyErr_Clear(); /* of limits that are no sizes; the method asks them in Python */
+    Py_CLEAR(limits->tuple);
+    return 0;
 }
 
 static int
@@ -65,21 +70,42 @@ is_plain(PyObject *value)
     return 1;
 }
 
-/* The arguments of a call of NumPy's; what is given in place of arrays are references. */
+/* The arguments of a call of NumPy's, with blocks in place of arrays. The caller holds `args`; the
+   rest is held from `hold` to `let_go`. */
 typedef struct {
     PyObject *const *args;
     PyObject *given[MOST_ARGUMENTS];
-    Py_ssize_t count, total; /* without and with those that have names */
-    PyObject *names;
-    PyObject *model; /* the first array */
+    Py_ssize_t total; /* with those that have names */
+    PyObject *model, *layout, *mesh; /* of the first array */
 } Call;
+
+static void
+hold(Call *call)
+{
+    call->layout = Py_NewRef(LAYOUT(call->model));
+    call->mesh = Py_NewRef(MESH(call->model));
+    for (Py_ssize_t i = 0; i < call->total; i++) {
+        Py_INCREF(call->given[i]);
+    }
+}
+
+static void
+let_go(Call *call)
+{
+    for (Py_ssize_t i = 0; i < call->total; i++) {
+        Py_DECREF(call->given[i]);
+    }
+    Py_DECREF(call->mesh);
+    Py_DECREF(call->layout);
+}
 
 /* Whether parameters are NumPy's. */
 static int
 are_numpys(PyObject *names)
 {
     for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
-        if (PySet_Contains(known.ours, PyTuple_GET_ITEM(names, i)) != 0) {
+        PyObject *name = PyTuple_GET_ITEM(names, i);
+        if (!PyUnicode_CheckExact(name) || PySet_Contains(known.ours, name) != 0) {
             return 0;
         }
     }
@@ -90,7 +116,7 @@ are_numpys(PyObject *names)
 static int
 fill(Call *call, const Limits *limits, int whole)
 {
-    Py_ssize_t elements = 1, arrays = 0;
+    npy_intp elements = 1, arrays = 0;
     PyArrayObject *last = NULL;
     for (Py_ssize_t i = 0; i < call->total; i++) {
         PyObject *value = call->args[i];
@@ -107,11 +133,10 @@ fill(Call *call, const Limits *limits, int whole)
         }
         if (PyArray_CheckExact(value)) {
             PyArrayObject *block = (PyArrayObject *)value;
-            if (last == NULL || !PyArray_SAMESHAPE(last, block)) {
-                elements *= PyArray_SIZE(block);
-            }
+            int is_vast = (last == NULL || !PyArray_SAMESHAPE(last, block)) &&
+                          __builtin_mul_overflow(elements, PyArray_SIZE(block), &elements);
             last = block;
-            if (++arrays > 1 && elements > known.most) {
+            if (++arrays > 1 && (is_vast || elements > known.most)) {
                 return 0; /* the result may be too large to stay whole */
             }
         }
@@ -143,18 +168,18 @@ handed_out(PyObject *found, const Call *call, const Limits *limits)
             return Py_NewRef(call->args[i]);
         }
     }
-    if (!is_below((PyArrayObject *)found, limits) || !IS_SMALL(LAYOUT(call->model))) {
+    if (!is_below((PyArrayObject *)found, limits) || !IS_SMALL(call->layout)) {
         Py_DECREF(found);
         return NULL;
     }
-    return small_array(found, LAYOUT(call->model), MESH(call->model));
+    return small_array(found, call->layout, call->mesh);
 }
 
 /* As at_hand.answer: what NumPy gives for small arrays that every rank has whole. */
 static PyObject *
 answer(PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject *names, int whole)
 {
-    Call call = {.args = args, .count = count, .total = count, .names = names};
+    Call call = {.args = args, .total = count};
     Limits limits;
     call.total += names == NULL ? 0 : PyTuple_GET_SIZE(names);
     if (call.total > MOST_ARGUMENTS || !are_numpys(names) || !limits_in_force(&limits)) {
@@ -163,14 +188,10 @@ answer(PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject *na
     PyObject *result = NULL;
     if (fill(&call, &limits, whole) &&
         (Py_TYPE(function) != &PyMethodDescr_Type || PyArray_CheckExact(call.given[0]))) {
-        for (Py_ssize_t i = 0; i < call.total; i++) {
-            Py_INCREF(call.given[i]);
-        }
+        hold(&call);
         PyObject *found = PyObject_Vectorcall(function, call.given, count, names);
         result = handed_out(found, &call, &limits);
-        for (Py_ssize_t i = 0; i < call.total; i++) {
-            Py_DECREF(call.given[i]);
-        }
+        let_go(&call);
     }
     Py_DECREF(limits.tuple);
     return result;
@@ -211,7 +232,8 @@ are_multiplied(PyArrayObject *a, PyArrayObject *b)
         return 0;
     }
     npy_intp rows = m == 2 ? PyArray_DIM(a, 0) : 1, columns = n == 2 ? PyArray_DIM(b, 1) : 1;
-    return rows * columns <= known.most;
+    npy_intp elements;
+    return !__builtin_mul_overflow(rows, columns, &elements) && elements <= known.most;
 }
 
 static PyObject *
@@ -225,12 +247,11 @@ product_of(PyObject *matmul, PyObject *const *args)
     }
     PyObject *found = NULL;
     if (small_block(args[0], &limits, 0) != NULL && small_block(args[1], &limits, 0) != NULL) {
-        Call call = {.args = args, .total = 2, .model = args[0]};
-        call.given[0] = Py_NewRef(a), call.given[1] = Py_NewRef(b);
+        Call call = {args, {(PyObject *)a, (PyObject *)b}, .total = 2, .model = args[0]};
+        hold(&call);
         found = PyObject_Vectorcall(matmul, call.given, 2, NULL);
         found = handed_out(found, &call, &limits);
-        Py_DECREF(call.given[1]);
-        Py_DECREF(call.given[0]);
+        let_go(&call);
     }
     Py_DECREF(limits.tuple);
     return found;
@@ -251,12 +272,16 @@ product(ARGUMENTS)
 static PyObject *
 row_of(PyObject *function)
 {
-    PyObject *row = PyDict_GetItemWithError(known.functions, function);
+    PyObject *row = Py_XNewRef(PyDict_GetItemWithError(known.functions, function));
     PyObject *small = row == NULL ? NULL : PyObject_GetAttr(row, known.name_small);
+    Py_XDECREF(row);
     if (small == NULL) {
         PyErr_Clear(); /* of a function that cannot be a key */
     }
-    return small == Py_None ? (Py_DECREF(small), NULL) : small;
+    if (small == Py_None) {
+        Py_CLEAR(small);
+    }
+    return small;
 }
 
 /* A call whose arguments are a tuple and a dictionary. */
@@ -264,25 +289,29 @@ static PyObject *
 answer_to_packed(PyObject *function, PyObject *args, PyObject *named)
 {
     PyObject *all[MOST_ARGUMENTS], *name, *value;
-    Py_ssize_t count = PyTuple_GET_SIZE(args), position = 0, at = 0;
-    if (PyDict_GET_SIZE(named) == 0) {
+    Py_ssize_t count = PyTuple_GET_SIZE(args), more = PyDict_GET_SIZE(named), position = 0, at = 0;
+    if (more == 0) {
         return answer(function, &PyTuple_GET_ITEM(args, 0), count, NULL, 0);
     }
-    if (count + PyDict_GET_SIZE(named) > MOST_ARGUMENTS) {
+    if (count + more > MOST_ARGUMENTS) {
         return NULL;
     }
-    PyObject *names = PyTuple_New(PyDict_GET_SIZE(named));
+    PyObject *names = PyTuple_New(more);
     if (names == NULL) {
         return NULL;
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         all[i] = PyTuple_GET_ITEM(args, i);
     }
-    while (PyDict_Next(named, &position, &name, &value)) {
-        all[count + at] = value;
+    /* The dictionary may change: while a tuple is made, and while the function is called. */
+    while (at < more && PyDict_Next(named, &position, &name, &value)) {
+        all[count + at] = Py_NewRef(value);
         PyTuple_SET_ITEM(names, at++, Py_NewRef(name));
     }
-    PyObject *found = answer(function, all, count, names, 0);
+    PyObject *found = at < more ? NULL : answer(function, all, count, names, 0);
+    while (at > 0) {
+        Py_DECREF(all[count + --at]);
+    }
     Py_DECREF(names);
     return found;
 }

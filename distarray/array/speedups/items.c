@@ -12,14 +12,20 @@ item(PyObject *x, PyObject *key)
     if (is_special(block) || !IS_SMALL(LAYOUT(x))) {
         return NULL;
     }
-    PyObject *layout = Py_NewRef(LAYOUT(x)); /* a key may be a program's, and run anything */
+    if (PyLong_CheckExact(key)) {
+        PyObject *row = PyObject_GetItem((PyObject *)block, key);
+        int is_array = row != NULL && PyArray_CheckExact(row);
+        return is_array ? wrapped(row, SLOT(LAYOUT(x), row), MESH(x)) : row;
+    }
+    /* Slices may hold a program's numbers, which may run anything. */
+    PyObject *layout = Py_NewRef(LAYOUT(x)), *mesh = Py_NewRef(MESH(x));
     Py_INCREF(block);
     PyObject *part = PyObject_GetItem((PyObject *)block, key);
     if (part != NULL && PyArray_CheckExact(part)) {
-        part = PyLong_CheckExact(key) ? wrapped(part, SLOT(layout, row), MESH(x))
-                                      : small_array(part, layout, MESH(x));
+        part = small_array(part, layout, mesh);
     }
     Py_DECREF(block);
+    Py_DECREF(mesh);
     Py_DECREF(layout);
     return part;
 }

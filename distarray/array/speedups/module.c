@@ -27,7 +27,7 @@ static const struct {
 };
 
 static PyObject *
-way_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+way_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     const char *kind;
     PyObject *method, *numpys = Py_None;
@@ -49,7 +49,7 @@ way_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 }
 
 static PyObject *
-way_get(PyObject *way, PyObject *object, PyObject *type)
+way_get(PyObject *way, PyObject *object, PyObject *Py_UNUSED(type))
 {
     return object == NULL || object == Py_None ? Py_NewRef(way) : PyMethod_New(way, object);
 }
@@ -63,11 +63,11 @@ way_traverse(Way *way, visitproc visit, void *arg)
     return 0;
 }
 
+/* The method stays, as a way may be called while the garbage that it belongs to is taken apart; a
+   cycle through it is broken elsewhere, in the class that it is of. */
 static int
 way_clear(Way *way)
 {
-    Py_CLEAR(way->method);
-    Py_CLEAR(way->numpys);
     Py_CLEAR(way->dict);
     return 0;
 }
@@ -76,7 +76,9 @@ static void
 way_dealloc(Way *way)
 {
     PyObject_GC_UnTrack(way);
-    way_clear(way);
+    Py_XDECREF(way->method);
+    Py_XDECREF(way->numpys);
+    Py_XDECREF(way->dict);
     Py_TYPE(way)->tp_free(way);
 }
 
@@ -129,11 +131,18 @@ static const struct {
 static const struct {
     const char *name;
     Py_ssize_t *place;
+    PyTypeObject **owner;
 } slots[] = {
-    {"block", &known.block},       {"layout", &known.layout},     {"mesh", &known.mesh},
-    {"shape", &known.shape},       {"size", &known.size},         {"is_whole", &known.is_whole},
-    {"partials", &known.partials}, {"replicas", &known.replicas}, {"row", &known.row},
-    {"coords", &known.coords},
+    {"block", &known.block, NULL},
+    {"layout", &known.layout, NULL},
+    {"mesh", &known.mesh, NULL},
+    {"shape", &known.shape, NULL},
+    {"size", &known.size, NULL},
+    {"is_whole", &known.is_whole, NULL},
+    {"partials", &known.partials, NULL},
+    {"replicas", &known.replicas, NULL},
+    {"row", &known.row, &known.layouts},
+    {"coords", &known.coords, &known.meshes},
 };
 
 /* The entry of a dictionary; borrowed, and with an error if it is missing. */
@@ -155,11 +164,15 @@ adopt_slots(PyObject *from)
         if (member == NULL) {
             return 0;
         }
-        if (Py_TYPE(member) != &PyMemberDescr_Type) {
+        if (Py_TYPE(member) != &PyMemberDescr_Type ||
+            ((PyMemberDescrObject *)member)->d_member->type != T_OBJECT_EX) {
             PyErr_Format(PyExc_TypeError, "%s is no slot", slots[i].name);
             return 0;
         }
         *slots[i].place = ((PyMemberDescrObject *)member)->d_member->offset;
+        if (slots[i].owner != NULL) {
+            Py_XSETREF(*slots[i].owner, (PyTypeObject *)Py_NewRef(PyDescr_TYPE(member)));
+        }
     }
     return 1;
 }
@@ -203,7 +216,7 @@ PyDoc_STRVAR(adopt_doc, "adopt(objects, slots, elements, most)\n--\n\n"
                         "Take over what the ways ask; see adopted.py.");
 
 static PyObject *
-adopt(PyObject *module, PyObject *args)
+adopt(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyObject *from, *members, *characters;
     if (!PyArg_ParseTuple(args, "O!O!On:adopt", &PyDict_Type, &from, &PyDict_Type, &members,
@@ -216,7 +229,7 @@ adopt(PyObject *module, PyObject *args)
     return Py_NewRef(Py_None);
 }
 
-PyDoc_STRVAR(grouped_doc, "grouped(owners, counts, arrays)\n--\n\n"
+PyDoc_STRVAR(grouped_doc, "grouped(keys, starts, arrays, into)\n--\n\n"
                           "The rows of arrays ordered by owner; see rows.py.");
 
 PyDoc_STRVAR(scattered_doc, "scattered(block, places, start, values)\n--\n\n"

@@ -15,7 +15,10 @@ int
 is_usual(void)
 {
     PyObject *state = NULL;
-    if (known.error_state == Py_None || PyContextVar_Get(known.error_state, NULL, &state) < 0) {
+    if (known.error_state == NULL || known.error_state == Py_None) {
+        return 0;
+    }
+    if (PyContextVar_Get(known.error_state, NULL, &state) < 0) {
         PyErr_Clear();
         return 0;
     }
@@ -27,13 +30,18 @@ is_usual(void)
 int
 is_unwatched(void)
 {
-    return PyList_GET_ITEM(known.unwatched, 0) == Py_True;
+    return known.unwatched != NULL && PyList_GET_ITEM(known.unwatched, 0) == Py_True;
 }
 
+/* Whether the type of a value is in a set. Not one whose metaclass compares types in its own way:
+   it may run anything, or forbid it. */
 int
 has_type_in(PyObject *value, PyObject *types)
 {
-    return PySet_Contains(types, (PyObject *)Py_TYPE(value)) == 1;
+    PyTypeObject *of_type = Py_TYPE(Py_TYPE(value));
+    return of_type->tp_hash == PyType_Type.tp_hash &&
+           of_type->tp_richcompare == PyType_Type.tp_richcompare &&
+           PySet_Contains(types, (PyObject *)Py_TYPE(value)) == 1;
 }
 
 int
@@ -101,7 +109,13 @@ int
 is_large(PyObject *layout)
 {
     PyObject *large = PyDict_GetItemWithError(known.temporaries, known.name_large);
-    return large == NULL || PyLong_AsSsize_t(SLOT(layout, size)) >= PyLong_AsSsize_t(large);
+    Py_ssize_t size = PyLong_AsSsize_t(SLOT(layout, size));
+    Py_ssize_t from = large == NULL ? 0 : PyLong_AsSsize_t(large);
+    if (size < 0 || from < 0) {
+        PyErr_Clear();
+        return 1;
+    }
+    return size >= from;
 }
 
 /* -- results ------------------------------------------------------------------------------------ */
@@ -113,14 +127,18 @@ wrapped(PyObject *block, PyObject *layout, PyObject *mesh)
     if (block == NULL) {
         return NULL;
     }
+    Py_INCREF(layout); /* before memory is asked for, as then garbage may be collected */
+    Py_INCREF(mesh);
     PyObject *x = known.array->tp_alloc(known.array, 0);
     if (x == NULL) {
+        Py_DECREF(mesh);
+        Py_DECREF(layout);
         Py_DECREF(block);
         return NULL;
     }
     BLOCK(x) = block;
-    LAYOUT(x) = Py_NewRef(layout);
-    MESH(x) = Py_NewRef(mesh);
+    LAYOUT(x) = layout;
+    MESH(x) = mesh;
     return x;
 }
 
@@ -128,17 +146,18 @@ wrapped(PyObject *block, PyObject *layout, PyObject *mesh)
 static PyObject *
 small_layout(PyObject *layout, PyArrayObject *block)
 {
-    PyObject *replicas = SLOT(layout, replicas);
     PyObject *shape = PyArray_IntTupleFromIntp(PyArray_NDIM(block), PyArray_DIMS(block));
     if (shape == NULL) {
         return NULL;
     }
+    PyObject *replicas = Py_NewRef(SLOT(layout, replicas));
     PyObject *found = PyObject_GetItem(replicas, shape); /* makes what is missing */
+    Py_DECREF(replicas);
     Py_DECREF(shape);
     return found;
 }
 
-/* As `wrapped`, for a small array, on the mesh of one with the layout `like`. */
+/* As `wrapped`, for a small array, on the mesh of one with the layout `like`; the caller holds both. */
 PyObject *
 small_array(PyObject *block, PyObject *like, PyObject *mesh)
 {

@@ -1,4 +1,8 @@
-/* Rows grouped by the ranks that own them, and written to their places; each is some bytes. */
+/* Rows grouped by the ranks that own them, and written to their places; each is some bytes.
+ *
+ * Arrays may begin at any byte, so numbers are copied out of them. Nothing that is read in them is
+ * trusted with an address: a thread of the program may write to keys and places meanwhile.
+ */
 
 #include "ways.h"
 
@@ -15,11 +19,63 @@ typedef struct {
 
 /* A row belongs to the part that is the number of starts that its key has reached. */
 typedef struct {
-    const npy_int64 *keys, *starts;
+    const char *keys; /* of 8 bytes */
+    npy_int64 starts[MOST_PARTS];
     npy_intp rows;
     Py_ssize_t parts;
-    npy_intp next[MOST_PARTS + 1]; /* the place of each part's next row, and the end */
+    npy_uint8 *found; /* the part of each row, if there are more than two */
+    npy_intp counts[MOST_PARTS];
+    npy_intp next[MOST_PARTS]; /* the place of each part's next row */
 } Order;
+
+static inline npy_int64
+number_at(const char *numbers, npy_intp position)
+{
+    npy_int64 number;
+    memcpy(&number, numbers + position * 8, 8);
+    return number;
+}
+
+/* Find the part of each row, and count: there are as many keys that have reached a start as rows
+   in its part and in those after it. */
+static void
+find_parts(Order *order)
+{
+    memset(order->found, 0, order->rows);
+    for (npy_intp start = 0; start < order->rows; start += TOGETHER) {
+        npy_intp count = Py_MIN(order->rows - start, TOGETHER);
+        npy_uint8 *found = order->found + start;
+        for (Py_ssize_t i = 0; i < order->parts - 1; i++) {
+            npy_int64 first = order->starts[i];
+            npy_intp reached = 0;
+            for (npy_intp row = 0; row < count; row++) {
+                npy_uint8 is_reached = number_at(order->keys, start + row) >= first;
+                found[row] += is_reached;
+                reached += is_reached;
+            }
+            order->counts[i] -= reached;
+            order->counts[i + 1] += reached;
+        }
+    }
+}
+
+static void
+count_rows(Order *order)
+{
+    order->counts[0] = order->rows;
+    if (order->parts == 2) {
+        for (npy_intp row = 0; row < order->rows; row++) {
+            order->counts[1] += number_at(order->keys, row) >= order->starts[0];
+        }
+        order->counts[0] -= order->counts[1];
+    }
+    else {
+        find_parts(order);
+    }
+    for (Py_ssize_t part = 1; part < order->parts; part++) {
+        order->next[part] = order->next[part - 1] + order->counts[part - 1];
+    }
+}
 
 /* The place of a row of two parts, and the step to the next one's. Without a branch, which would be
    guessed wrong half the time, and without places in memory, which are waited for. `first` is the
@@ -33,35 +89,34 @@ place_of_two(npy_int64 key, npy_int64 start, npy_intp both, npy_intp *first)
     return place;
 }
 
-static void
+/* Find the places of a stretch of rows; -1 if one is outside, as keys have changed meanwhile. */
+static int
 find_places(Order *order, npy_intp start, npy_intp count, npy_intp *places)
 {
-    const npy_int64 *keys = order->keys + start;
-    if (order->parts == 2) {
-        npy_intp first = order->next[0], both = first + order->next[1];
-        for (npy_intp row = 0; row < count; row++) {
-            places[row] = place_of_two(keys[row], order->starts[0], both + row, &first);
+    npy_intp first = order->next[0], both = first + order->next[1];
+    int is_outside = 0;
+    for (npy_intp row = 0; row < count; row++) {
+        if (order->parts == 2) {
+            npy_int64 key = number_at(order->keys, start + row);
+            places[row] = place_of_two(key, order->starts[0], both + row, &first);
         }
+        else {
+            places[row] = order->next[order->found[start + row]]++;
+        }
+        is_outside |= (npy_uintp)places[row] >= (npy_uintp)order->rows;
+    }
+    if (order->parts == 2) {
         order->next[0] = first;
         order->next[1] = both + count - first;
-        return;
     }
-    npy_uint8 parts[TOGETHER] = {0};
-    for (Py_ssize_t i = 0; i < order->parts - 1; i++) {
-        for (npy_intp row = 0; row < count; row++) {
-            parts[row] += keys[row] >= order->starts[i];
-        }
-    }
-    for (npy_intp row = 0; row < count; row++) {
-        places[row] = order->next[parts[row]]++;
-    }
+    return -is_outside;
 }
 
 static inline void
 copy_row(const Column *column, npy_intp row, npy_intp place, npy_intp width, int narrow)
 {
     if (narrow) {
-        npy_int32 number = (npy_int32)((const npy_int64 *)column->from)[row];
+        npy_int32 number = (npy_int32)number_at(column->from, row);
         memcpy(column->to + place * 4, &number, 4);
     }
     else {
@@ -79,31 +134,37 @@ copy_rows(const Column *column, npy_intp start, npy_intp count, const npy_intp *
 }
 
 /* Numbers and rows of 8 bytes to two parts: in one pass, which takes half as long as two. */
-static void
+static int
 split_pairs(const Order *order, const Column *columns)
 {
     npy_intp first = order->next[0], both = first + order->next[1];
     for (npy_intp row = 0; row < order->rows; row++) {
-        npy_intp place = place_of_two(order->keys[row], order->starts[0], both + row, &first);
+        npy_int64 key = number_at(order->keys, row);
+        npy_intp place = place_of_two(key, order->starts[0], both + row, &first);
+        if ((npy_uintp)place >= (npy_uintp)order->rows) {
+            return -1;
+        }
         copy_row(&columns[0], row, place, 4, 1);
         copy_row(&columns[1], row, place, 8, 0);
     }
+    return 0;
 }
 
-/* Group the rows of some arrays. The usual widths are constants, for which a copy is one
-   instruction. */
-static void
+/* Group the rows of some arrays; -1 if keys change meanwhile. The usual widths are constants, for
+   which a copy is one instruction. */
+static int
 group_rows(Order *order, Py_ssize_t many, const Column *columns)
 {
     if (order->parts == 2 && many == 2 && columns[0].narrow && columns[1].width == 8 &&
         !columns[1].narrow) {
-        split_pairs(order, columns);
-        return;
+        return split_pairs(order, columns);
     }
     npy_intp places[TOGETHER];
     for (npy_intp start = 0; start < order->rows; start += TOGETHER) {
         npy_intp count = Py_MIN(order->rows - start, TOGETHER);
-        find_places(order, start, count, places);
+        if (find_places(order, start, count, places) < 0) {
+            return -1;
+        }
         for (const Column *column = columns; column < columns + many; column++) {
             if (column->narrow) {
                 copy_rows(column, start, count, places, 4, 1);
@@ -119,6 +180,7 @@ group_rows(Order *order, Py_ssize_t many, const Column *columns)
             }
         }
     }
+    return 0;
 }
 
 static int
@@ -130,38 +192,51 @@ is_fit(PyObject *rows, npy_intp count)
            !PyDataType_REFCHK(PyArray_DESCR((PyArrayObject *)rows));
 }
 
+/* Whether an array has signed integers of so many bytes, in this machine's order. */
 static int
-are_numbers(PyArrayObject *array, Py_ssize_t count)
+are_numbers(PyArrayObject *array, npy_intp bytes)
 {
-    return PyArray_TYPE(array) == NPY_INT64 && PyArray_IS_C_CONTIGUOUS(array) &&
-           (count < 0 || PyArray_SIZE(array) == count);
+    return PyTypeNum_ISSIGNED(PyArray_TYPE(array)) && PyArray_ITEMSIZE(array) == bytes &&
+           PyArray_ISNOTSWAPPED(array);
 }
 
-/* Keys, the starts of parts and how many rows each part has; 0 with an error if that is not so. */
+/* Keys and the starts of parts; 0 with an error if they are none. */
 static int
-take_order(Order *order, PyArrayObject *keys, PyArrayObject *starts, PyObject *counts)
+take_order(Order *order, PyArrayObject *keys, PyArrayObject *starts)
 {
-    order->keys = PyArray_DATA(keys);
     order->rows = PyArray_SIZE(keys);
-    order->starts = PyArray_DATA(starts);
-    order->parts = PyList_GET_SIZE(counts);
-    if (!are_numbers(keys, -1) || order->parts > MOST_PARTS ||
-        !are_numbers(starts, order->parts - 1)) {
+    order->parts = PyArray_SIZE(starts) + 1;
+    if (!are_numbers(keys, 8) || !PyArray_IS_C_CONTIGUOUS(keys) || !are_numbers(starts, 8) ||
+        !PyArray_IS_C_CONTIGUOUS(starts) || order->parts > MOST_PARTS) {
         PyErr_Format(PyExc_TypeError, "keys and starts are int64, of up to %d parts", MOST_PARTS);
         return 0;
     }
-    order->next[0] = 0;
-    for (Py_ssize_t part = 0; part < order->parts; part++) {
-        npy_intp count = PyLong_AsSsize_t(PyList_GET_ITEM(counts, part));
-        if (count < 0) {
-            break;
+    order->keys = PyArray_BYTES(keys);
+    for (Py_ssize_t part = 0; part < order->parts - 1; part++) {
+        order->starts[part] = number_at(PyArray_BYTES(starts), part);
+        if (part > 0 && order->starts[part] < order->starts[part - 1]) {
+            PyErr_SetString(PyExc_ValueError, "starts do not ascend");
+            return 0;
         }
-        order->next[part + 1] = order->next[part] + count;
     }
-    if (!PyErr_Occurred() && order->next[order->parts] != order->rows) {
-        PyErr_SetString(PyExc_ValueError, "counts of other keys");
+    return 1;
+}
+
+/* The rows of each part as a list. */
+static PyObject *
+counts_of(const Order *order)
+{
+    PyObject *counts = PyList_New(order->parts);
+    for (Py_ssize_t part = 0; counts != NULL && part < order->parts; part++) {
+        PyObject *count = PyLong_FromSsize_t(order->counts[part]);
+        if (count == NULL) {
+            Py_CLEAR(counts);
+        }
+        else {
+            PyList_SET_ITEM(counts, part, count);
+        }
     }
-    return !PyErr_Occurred();
+    return counts;
 }
 
 /* An array and the one that takes its rows; 0 if they do not fit. */
@@ -173,27 +248,27 @@ take_column(Column *column, PyObject *rows, PyObject *into, npy_intp count)
         return 0;
     }
     npy_intp bytes = PyArray_NBYTES((PyArrayObject *)rows);
-    int type = PyArray_TYPE((PyArrayObject *)rows);
     column->from = PyArray_BYTES((PyArrayObject *)rows);
     column->to = PyArray_BYTES((PyArrayObject *)into);
     column->width = count == 0 ? 0 : bytes / count;
-    column->narrow = type == NPY_INT64 && PyArray_TYPE((PyArrayObject *)into) == NPY_INT32;
+    column->narrow =
+        are_numbers((PyArrayObject *)rows, 8) && are_numbers((PyArrayObject *)into, 4);
     return PyArray_NBYTES((PyArrayObject *)into) == (column->narrow ? bytes / 2 : bytes);
 }
 
 enum { MOST_ARRAYS = 4 };
 
-/* grouped(keys, starts, counts, arrays, into): see _ways.pyi. */
+/* grouped(keys, starts, arrays, into): see _ways.pyi. */
 PyObject *
-grouped(PyObject *module, PyObject *args)
+grouped(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyArrayObject *keys, *starts;
-    PyObject *counts, *arrays, *into;
-    Order order;
+    PyObject *arrays, *into;
+    Order order = {0};
     Column columns[MOST_ARRAYS];
-    if (!PyArg_ParseTuple(args, "O!O!O!O!O!:grouped", &PyArray_Type, &keys, &PyArray_Type, &starts,
-                          &PyList_Type, &counts, &PyTuple_Type, &arrays, &PyTuple_Type, &into) ||
-        !take_order(&order, keys, starts, counts)) {
+    if (!PyArg_ParseTuple(args, "O!O!O!O!:grouped", &PyArray_Type, &keys, &PyArray_Type, &starts,
+                          &PyTuple_Type, &arrays, &PyTuple_Type, &into) ||
+        !take_order(&order, keys, starts)) {
         return NULL;
     }
     Py_ssize_t many = PyTuple_GET_SIZE(arrays);
@@ -206,10 +281,20 @@ grouped(PyObject *module, PyObject *args)
             return PyErr_Format(PyExc_TypeError, "rows one after the other, one for each key");
         }
     }
+    order.found = order.parts == 2 ? NULL : PyMem_RawMalloc(order.rows);
+    if (order.found == NULL && order.parts != 2) {
+        return PyErr_NoMemory();
+    }
+    int failed;
     Py_BEGIN_ALLOW_THREADS
-    group_rows(&order, many, columns);
+    count_rows(&order);
+    failed = group_rows(&order, many, columns) < 0;
     Py_END_ALLOW_THREADS
-    return Py_NewRef(Py_None);
+    PyMem_RawFree(order.found);
+    if (failed) {
+        return PyErr_Format(PyExc_RuntimeError, "a thread writes to an index that is in use");
+    }
+    return counts_of(&order);
 }
 
 /* -- writing ------------------------------------------------------------------------------------ */
@@ -224,22 +309,27 @@ typedef struct {
     npy_intp step; /* bytes from one value to the next; 0 if there is one for all */
 } Target;
 
-static inline npy_intp
-place_of(const Target *target, const void *places, npy_intp row, int is_short)
+/* The place of a row in the block; one outside of it is a larger number than its rows. */
+static inline npy_uintp
+place_of(const Target *target, const char *places, npy_intp row, int is_short)
 {
-    npy_int64 place = is_short ? ((const npy_int32 *)places)[row] : ((const npy_int64 *)places)[row];
-    return place - target->start;
+    npy_int32 number;
+    if (!is_short) {
+        return (npy_uintp)number_at(places, row) - (npy_uintp)target->start;
+    }
+    memcpy(&number, places + row * 4, 4);
+    return (npy_uintp)(npy_intp)number - (npy_uintp)target->start;
 }
 
 /* Write values one after the other; -1 at the first place that is outside. */
 static inline int
-write_each(const Target *target, const void *places, npy_intp count, int is_short, npy_intp width)
+write_each(const Target *target, const char *places, npy_intp count, int is_short, npy_intp width)
 {
     for (npy_intp row = 0; row < count; row++) {
         npy_uintp place = place_of(target, places, row, is_short);
         if (row + AHEAD < count) {
-            npy_intp next = place_of(target, places, row + AHEAD, is_short);
-            __builtin_prefetch(target->block + next * width, 1);
+            npy_uintp next = place_of(target, places, row + AHEAD, is_short);
+            __builtin_prefetch((const char *)((npy_uintp)target->block + next * width), 1);
         }
         if (place >= (npy_uintp)target->extent) {
             return -1;
@@ -251,7 +341,7 @@ write_each(const Target *target, const void *places, npy_intp count, int is_shor
 
 /* The same; what is usual is constant, as above. */
 static int
-write_rows(const Target *target, const void *places, npy_intp count, int is_short)
+write_rows(const Target *target, const char *places, npy_intp count, int is_short)
 {
     if (is_short && target->width == 8) {
         return write_each(target, places, count, 1, 8);
@@ -261,7 +351,7 @@ write_rows(const Target *target, const void *places, npy_intp count, int is_shor
 
 /* scattered(block, places, start, values): see _ways.pyi. */
 PyObject *
-scattered(PyObject *module, PyObject *args)
+scattered(PyObject *Py_UNUSED(module), PyObject *args)
 {
     PyArrayObject *block, *places;
     PyObject *values;
@@ -271,9 +361,8 @@ scattered(PyObject *module, PyObject *args)
         return NULL;
     }
     npy_intp count = PyArray_SIZE(places), given = is_fit(values, count) ? count : 1;
-    int is_short = PyArray_ITEMSIZE(places) == 4;
-    if (!PyTypeNum_ISSIGNED(PyArray_TYPE(places)) || !PyArray_IS_C_CONTIGUOUS(places) ||
-        !(is_short || PyArray_ITEMSIZE(places) == 8)) {
+    int is_short = are_numbers(places, 4);
+    if (!(is_short || are_numbers(places, 8)) || !PyArray_IS_C_CONTIGUOUS(places)) {
         return PyErr_Format(PyExc_TypeError, "places are integers of 4 or 8 bytes");
     }
     if (!is_fit((PyObject *)block, PyArray_NDIM(block) ? PyArray_DIM(block, 0) : -1) ||
@@ -291,7 +380,7 @@ scattered(PyObject *module, PyObject *args)
     }
     int failed;
     Py_BEGIN_ALLOW_THREADS
-    failed = write_rows(&target, PyArray_DATA(places), count, is_short);
+    failed = write_rows(&target, PyArray_BYTES(places), count, is_short);
     Py_END_ALLOW_THREADS
     if (failed) {
         return PyErr_Format(PyExc_IndexError, "a place outside of the block");

@@ -23,8 +23,8 @@ def are_rows(rows: Array) -> bool:
 
 
 def grouped(
-    keys: Array, starts: Array, counts: list[int], arrays: Sequence[Array], into: Sequence[Array]
-) -> None:
+    keys: Array, starts: Array, arrays: Sequence[Array], into: Sequence[Array]
+) -> list[int]:
     """Write the rows of up to four arrays into others, ordered by part and then by position.
 
     Parameters
@@ -33,12 +33,16 @@ def grouped(
         The part of a row is the number of `starts` that its key has reached.
     starts : array of int64
         Ascending.
-    counts : list of int
-        How many rows each part has.
     arrays, into : sequence of array
         In C order; the latter in other memory, of the same types or int32 for int64.
+
+    Returns
+    -------
+    list of int
+        How many rows each part has.
     """
-    used.grouped(keys, starts, counts, tuple(arrays), tuple(into))
+    found: list[int] = used.grouped(keys, starts, tuple(arrays), tuple(into))
+    return found
 
 
 def scattered(block: Array, places: Array, start: int, values: Array) -> None:

@@ -37,7 +37,9 @@ typedef struct {
 typedef struct {
     char *start;
     npy_intp stride;
-    int is_fixed; /* of no array of a run */
+    npy_intp width; /* bytes of an element as the loops take it; 0 if none does */
+    int is_fixed;   /* of no array of a run */
+    int is_written;
 } Place;
 
 typedef struct {
@@ -49,6 +51,7 @@ typedef struct {
     char *memory;
     Py_ssize_t count, arrays; /* steps; values that are no constants */
     Py_ssize_t piece;
+    int is_running; /* on some thread */
 } Steps;
 
 /* -- making ------------------------------------------------------------------------------------- */
@@ -60,23 +63,53 @@ add_step(Steps *self, Step *step, PyObject *given, Py_ssize_t constants)
     if (!PyArg_ParseTuple(given, "OO!", &capsule, &PyTuple_Type, &numbers)) {
         return 0;
     }
+    Py_ssize_t count = PyTuple_GET_SIZE(numbers);
     step->info = PyCapsule_GetPointer(capsule, info_name);
-    step->count = (int)PyTuple_GET_SIZE(numbers);
     if (step->info == NULL) {
         return 0;
     }
-    if (step->info->requires_pyapi || step->count > MOST_OPERANDS) {
+    if (step->info->requires_pyapi || step->info->loop == NULL || count < 1 ||
+        count > MOST_OPERANDS) {
         PyErr_SetString(PyExc_TypeError, "a loop that cannot be called here");
         return 0;
     }
+    step->count = (int)count;
     for (int i = 0; i < step->count; i++) {
         Py_ssize_t number = PyLong_AsSsize_t(PyTuple_GET_ITEM(numbers, i));
         number = number < 0 ? self->arrays - 1 - number : number; /* constants come last */
         if (number < 0 || number >= self->arrays + constants) {
-            PyErr_SetString(PyExc_IndexError, "no such value");
+            if (!PyErr_Occurred()) {
+                PyErr_SetString(PyExc_IndexError, "no such value");
+            }
             return 0;
         }
+        Place *place = &self->places[number];
+        npy_intp width = PyDataType_ELSIZE(step->info->context->descriptors[i]);
+        if (place->width != 0 && place->width != width) {
+            PyErr_SetString(PyExc_TypeError, "loops that take elements of several widths");
+            return 0;
+        }
+        place->width = width;
+        place->is_written |= i == step->count - 1;
         step->values[i] = number;
+    }
+    return 1;
+}
+
+/* The constants, whose places come after those of other values. */
+static int
+add_constants(Steps *self, PyObject *constants)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(constants); i++) {
+        PyObject *constant = PyTuple_GET_ITEM(constants, i);
+        Place *place = &self->places[self->arrays + i];
+        if (!PyArray_CheckExact(constant) || PyArray_SIZE((PyArrayObject *)constant) != 1 ||
+            !PyArray_ISBEHAVED_RO((PyArrayObject *)constant) || place->is_written ||
+            (place->width != 0 && PyArray_ITEMSIZE((PyArrayObject *)constant) != place->width)) {
+            PyErr_SetString(PyExc_TypeError, "constants are arrays of one element");
+            return 0;
+        }
+        place->start = PyArray_BYTES((PyArrayObject *)constant);
     }
     return 1;
 }
@@ -88,7 +121,14 @@ add_memory(Steps *self, PyObject *buffers, PyObject *between)
     self->piece = self->count > FEW ? SHORT : LONG;
     Py_ssize_t need = LINE, count = PyTuple_GET_SIZE(buffers);
     for (Py_ssize_t i = 0; i < count; i++) {
-        need += PyLong_AsSsize_t(PyTuple_GET_ITEM(buffers, i)) * self->piece;
+        Py_ssize_t width = PyLong_AsSsize_t(PyTuple_GET_ITEM(buffers, i)), bytes;
+        if (width < 0 || __builtin_mul_overflow(width, self->piece, &bytes) ||
+            __builtin_add_overflow(need, bytes, &need)) {
+            if (!PyErr_Occurred()) {
+                PyErr_SetString(PyExc_ValueError, "elements of no such width");
+            }
+            return 0;
+        }
     }
     self->memory = PyMem_RawMalloc(need);
     if (self->memory == NULL) {
@@ -98,8 +138,10 @@ add_memory(Steps *self, PyObject *buffers, PyObject *between)
     char *aligned = self->memory + LINE - (npy_uintp)self->memory % LINE;
     for (Py_ssize_t value = 0; value < self->arrays; value++) {
         Py_ssize_t buffer = PyLong_AsSsize_t(PyTuple_GET_ITEM(between, value));
-        if (buffer >= count) {
-            PyErr_SetString(PyExc_IndexError, "no such buffer");
+        if (buffer >= count || PyErr_Occurred()) {
+            if (!PyErr_Occurred()) {
+                PyErr_SetString(PyExc_IndexError, "no such buffer");
+            }
             return 0;
         }
         Place *place = &self->places[value];
@@ -109,13 +151,17 @@ add_memory(Steps *self, PyObject *buffers, PyObject *between)
             place->start += PyLong_AsSsize_t(PyTuple_GET_ITEM(buffers, i)) * self->piece;
         }
         place->stride = buffer < 0 ? 0 : PyLong_AsSsize_t(PyTuple_GET_ITEM(buffers, buffer));
+        if (place->is_fixed && place->width > place->stride) {
+            PyErr_SetString(PyExc_ValueError, "elements wider than those of their buffer");
+            return 0;
+        }
     }
-    return !PyErr_Occurred();
+    return 1;
 }
 
 /* Steps(steps, constants, between, buffers): see _ways.pyi. */
 static PyObject *
-steps_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+steps_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
     PyObject *steps, *constants, *between, *buffers;
     if (!PyArg_ParseTuple(args, "O!O!O!O!:Steps", &PyTuple_Type, &steps, &PyTuple_Type, &constants,
@@ -134,18 +180,13 @@ steps_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self->errors = PyMem_Calloc(self->count + 1, sizeof(int));
     self->places = PyMem_Calloc(self->arrays + held + 1, sizeof(Place));
     int made = self->kept && self->steps && self->errors && self->places;
-    for (Py_ssize_t i = 0; made && i < held; i++) {
-        PyObject *constant = PyTuple_GET_ITEM(constants, i);
-        made = PyArray_CheckExact(constant);
-        self->places[self->arrays + i].start = made ? PyArray_BYTES((PyArrayObject *)constant) : NULL;
+    if (!made && !PyErr_Occurred()) {
+        PyErr_NoMemory();
     }
     for (Py_ssize_t i = 0; made && i < self->count; i++) {
         made = add_step(self, &self->steps[i], PyTuple_GET_ITEM(steps, i), held);
     }
-    if (!made || !add_memory(self, buffers, between)) {
-        if (!PyErr_Occurred()) {
-            PyErr_SetString(PyExc_TypeError, "constants are arrays of one element");
-        }
+    if (!made || !add_constants(self, constants) || !add_memory(self, buffers, between)) {
         Py_DECREF(self);
         return NULL;
     }
@@ -274,7 +315,10 @@ take_arrays(Steps *self, PyObject *values, PyArrayObject **arrays)
         if (self->places[value].is_fixed) {
             continue;
         }
-        if (!PyArray_CheckExact(given) || !PyArray_ISALIGNED((PyArrayObject *)given)) {
+        const Place *place = &self->places[value];
+        if (!PyArray_CheckExact(given) || !PyArray_ISBEHAVED_RO((PyArrayObject *)given) ||
+            (place->width != 0 && PyArray_ITEMSIZE((PyArrayObject *)given) != place->width) ||
+            (place->is_written && !PyArray_ISWRITEABLE((PyArrayObject *)given))) {
             PyErr_SetString(PyExc_TypeError, "an array that loops cannot take");
             return NULL;
         }
@@ -328,6 +372,9 @@ steps_run(Steps *self, PyObject *values)
     if (!PyList_CheckExact(values) || PyList_GET_SIZE(values) < self->arrays) {
         return PyErr_Format(PyExc_TypeError, "run() takes a list of %zd values", self->arrays);
     }
+    if (self->is_running) {
+        return PyErr_Format(PyExc_RuntimeError, "steps that run on another thread");
+    }
     PyArrayObject **arrays = PyMem_Calloc(self->arrays + 1, sizeof(*arrays)), *model = NULL;
     char **starts = PyMem_Calloc(self->arrays + 1, sizeof(*starts));
     int failed = arrays == NULL || starts == NULL;
@@ -346,10 +393,12 @@ steps_run(Steps *self, PyObject *values)
                 self->places[value].stride = PyArray_STRIDE(arrays[value], ndim - 1);
             }
         }
+        self->is_running = 1;
         Py_BEGIN_ALLOW_THREADS
         feclearexcept(FE_ALL_EXCEPT);
         failed = run_lines(self, arrays, starts, ndim, PyArray_DIMS(model)) < 0;
         Py_END_ALLOW_THREADS
+        self->is_running = 0;
         for (Py_ssize_t value = 0; value < self->arrays; value++) {
             Py_XDECREF(arrays[value]);
         }

@@ -8,7 +8,9 @@
  * So a program gets the same with and without these files; see __init__.py, which puts the ways in.
  *
  * Functions that look for an answer return NULL without an exception if they have none. A program's
- * own objects may run anything when NumPy asks them, so what is needed after a call is held.
+ * own objects may run anything when NumPy asks them, and so may warnings and the garbage collector:
+ * they may write to an array of ours, or delete its attributes. So what is needed after a call is
+ * held, and questions are asked in ways that run nothing.
  */
 
 #ifndef DISTARRAY_WAYS_H
@@ -33,7 +35,8 @@ enum { MOST_ARGUMENTS = 12, TYPES = 24 };
 
 /* What Python has handed over, by `adopt`. */
 extern struct Known {
-    PyTypeObject *array;             /* DistArray */
+    PyTypeObject *array;             /* DistArray, */
+    PyTypeObject *layouts, *meshes;  /* and what it holds */
     Py_ssize_t block, layout, mesh;  /* where its slots are, */
     Py_ssize_t shape, size, is_whole, partials, replicas, row, coords; /* and theirs */
     PyObject *error_state;  /* NumPy's context variable, or None */
@@ -54,8 +57,12 @@ extern struct Known {
 #define BLOCK(x) SLOT(x, block)
 #define LAYOUT(x) SLOT(x, layout)
 #define MESH(x) SLOT(x, mesh)
-/* Of no subclass: those of ours have yet to compute their blocks. */
-#define IS_ARRAY(x) (Py_TYPE(x) == known.array && BLOCK(x) && LAYOUT(x) && MESH(x))
+#define HOLDS(x, name, type) (SLOT(x, name) != NULL && Py_TYPE(SLOT(x, name)) == (type))
+/* Of no subclass: those of ours have yet to compute their blocks. A program may have deleted its
+   attributes, or set them. */
+#define IS_ARRAY(x)                                                                                \
+    (Py_TYPE(x) == known.array && BLOCK(x) != NULL && HOLDS(x, layout, known.layouts) &&           \
+     HOLDS(x, mesh, known.meshes))
 #define IS_WHOLE(layout) (SLOT(layout, is_whole) == Py_True)
 #define IS_SMALL(layout) (SLOT(layout, replicas) != Py_None)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -262,11 +261,7 @@ def sorted_by_owner(
         How many rows each rank owns.
     """
     if rows.size <= _FEW and all(map(are_rows, (*arrays, *into))):
-        keys, starts = rows.keys(indices)
-        reached = [int(np.count_nonzero(keys >= start)) for start in starts]
-        counts = [a - b for a, b in pairwise([len(keys), *reached, 0])]
-        grouped(keys, starts, counts, arrays, into)
-        return counts
+        return grouped(*rows.keys(indices), arrays, into)
     order, counts = grouped_by_owner(rows.owners(indices), rows.size)
     for array, ordered in zip(arrays, into, strict=True):
         ordered[...] = take(array, order, 0)

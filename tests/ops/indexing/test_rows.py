@@ -1,5 +1,8 @@
 """Rows ordered by owner, and written to their places: in C and by NumPy they are the same."""
 
+import contextlib
+import threading
+
 import numpy as np
 import pytest
 
@@ -80,12 +83,15 @@ def test_what_is_copied_as_bytes():
 def test_what_cannot_be_grouped_is_refused():
     keys, starts, three = np.array([0, 7, 7]), np.array([7]), np.arange(3)
     room = np.empty(3, int)
-    for counts in ([1, 1], [-1, 4], [1, 3], ["a"], [1, 2**70], [3], [1, 1, 1]):
-        with pytest.raises((ValueError, TypeError, OverflowError)):
-            in_c.grouped(keys, starts, counts, [three], [room])
-    for wrong in ((keys.astype("i4"), starts), (keys, starts * 1.0), (keys[::-1], starts)):
+    swapped, many = keys.astype(">i8"), np.arange(256)
+    for wrong in (keys.astype("i4"), keys[::-1], swapped, keys.view("u8")):
         with pytest.raises(TypeError, match="keys"):
-            in_c.grouped(*wrong, [1, 2], [three], [room])
+            in_c.grouped(wrong, starts, [three], [room])
+    for wrong in (starts * 1.0, many, many[:10:2]):
+        with pytest.raises(TypeError, match="keys"):
+            in_c.grouped(keys, wrong, [three], [room])
+    with pytest.raises(ValueError, match="ascend"):
+        in_c.grouped(keys, np.array([7, 3]), [three], [room])
     fixed = room.copy()
     fixed.flags.writeable = False
     cases = [
@@ -95,11 +101,12 @@ def test_what_cannot_be_grouped_is_refused():
         (three, fixed),
     ]
     cases += [(three, np.empty(3, "i2")), (three.astype("f8"), np.empty(3, "i4"))]
+    cases += [(three.astype(">i8"), np.empty(3, "i4")), (three, np.empty(3, ">i4"))]
     for rows, into in cases:
         with pytest.raises(TypeError, match="rows"):
-            in_c.grouped(keys, starts, [1, 2], [three, rows], [room, into])
+            in_c.grouped(keys, starts, [three, rows], [room, into])
     with pytest.raises(ValueError, match="arrays"):
-        in_c.grouped(keys, starts, [1, 2], [three], [])
+        in_c.grouped(keys, starts, [three], [])
 
 
 @pytest.mark.skipif(in_c.used is None, reason="built without a compiler, or switched off")
@@ -143,3 +150,77 @@ def test_what_cannot_be_written_is_refused():
             in_c.scattered(into, where, 0, values)
     in_c.scattered(np.empty(0), np.empty(0, "i4"), 0, np.empty(0))
     assert not block.any()
+
+
+def at_an_odd_byte(array):
+    """The array in memory that begins one byte too late for its type."""
+    memory = np.empty(array.nbytes + 1, np.uint8)[1:]
+    found = memory.view(array.dtype).reshape(array.shape)
+    found[...] = array
+    assert not found.flags.aligned
+    return found
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 17])
+@pytest.mark.parametrize("kind", ["q", "l"])
+def test_memory_begins_at_any_byte(ranks, kind):
+    of = np.random.default_rng(ranks).integers(0, ranks, 2500)
+    order = np.argsort(of, kind="stable")
+    positions, rows = np.arange(2500, dtype=kind), np.arange(2500) / 3
+    owned = Owned(of, ranks)
+    keys, starts = [at_an_odd_byte(array.astype(kind)) for array in owned.keys(None)]
+    owned.keys = lambda indices: (keys, starts)
+    arrays = [at_an_odd_byte(positions), at_an_odd_byte(rows)]
+    into = [at_an_odd_byte(positions.astype("i4")), at_an_odd_byte(rows)]
+    sorted_by_owner(owned, [of], arrays, into)
+    for found, array in zip(into, (positions, rows), strict=True):
+        np.testing.assert_array_equal(found, array[order])
+
+
+@pytest.mark.skipif(in_c.used is None, reason="built without a compiler, or switched off")
+def test_places_and_rows_begin_at_any_byte():
+    places = np.array([2, 0, 1, 2])
+    for kind in ("i4", "l", "q"):
+        block = at_an_odd_byte(np.zeros(3))
+        in_c.scattered(block, at_an_odd_byte(places.astype(kind)), 0, at_an_odd_byte(places + 0.5))
+        np.testing.assert_array_equal(block, [0.5, 1.5, 2.5])
+    with pytest.raises(TypeError, match="places"):
+        in_c.scattered(np.zeros(3), places.astype(">i8"), 0, np.zeros(4))
+
+
+@pytest.mark.skipif(in_c.used is None, reason="built without a compiler, or switched off")
+@pytest.mark.parametrize("start", [0, 2**62, -(2**62), 2**63 - 1, -(2**63)])
+def test_no_place_is_too_far_away(start):
+    places = np.array([0, 2**63 - 1, -(2**63), 2**62, *[1] * 30])
+    block = np.zeros((3, 1000))
+    with pytest.raises(IndexError):
+        in_c.scattered(block, places, start, np.ones((1, 1000)))
+    assert not block[1:].any()
+
+
+@pytest.mark.skipif(in_c.used is None, reason="built without a compiler, or switched off")
+@pytest.mark.parametrize("ranks", [2, 5])
+@pytest.mark.parametrize("many", [1, 2])
+def test_keys_that_a_thread_changes_harm_no_memory(ranks, many):
+    """The rows of each part are counted first; a thread may then write to the keys."""
+    keys, starts = np.zeros(200_000, int), np.arange(1, ranks)
+    numbers, rows = np.arange(len(keys)), np.arange(len(keys)) / 2
+    ends = np.empty(len(keys) + 2000)
+    ended = threading.Event()
+
+    def change():
+        while not ended.is_set():
+            keys[...] = np.random.default_rng().integers(0, ranks, len(keys))
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(30):
+            ends[...] = -1
+            into = [np.empty(len(keys), np.int32)][: many - 1] + [ends[1000:-1000]]
+            with contextlib.suppress(RuntimeError):
+                assert sum(in_c.grouped(keys, starts, [numbers, rows][-many:], into)) == len(keys)
+            assert (ends[:1000] == -1).all() and (ends[-1000:] == -1).all()
+    finally:
+        ended.set()
+        thread.join()
