@@ -118,5 +118,5 @@ CASES = [
     ),
 ]
 CASES += formats("h5", "p + 9", "5")  # to rank 0, which writes alone
-CASES += formats("safetensors", "10", "5")
+CASES += formats("safetensors", "4", "5")
 CASES += formats("zarr", "10", "p + 5")

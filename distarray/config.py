@@ -75,8 +75,9 @@ class Settings:
     #: Let the ranks of a node share memory for large blocks; if off, they send messages. It is read
     #: when a group's first large block is folded.
     shared_memory: bool = True
-    #: Write shared files by MPI-IO; if off, every rank writes by itself, with ``pwrite``.
-    mpi_io: bool = True
+    #: Wait until a new file is on disk before it takes its name. If off, a file that is written
+    #: without an error may still be lost, or damaged, when the machine fails.
+    durable: bool = True
     #: Bytes from which arrays are cut: lines, and those of two or more dimensions (`_WIDER`).
     cut_from: tuple[int, int] = field(init=False, repr=False, compare=False)
     #: Elements (of up to `WIDEST` bytes each) below which NumPy computes with whole arrays at

@@ -1,15 +1,13 @@
 """Files that the ranks of a group read and write together, each rank its own byte ranges.
 
-MPI processes write through MPI-IO, whose collective calls know the file system (stripes, locks,
-aggregators). Reading uses ``pread``; on thread ranks, in single processes and where MPI cannot open
-the file, writing uses ``pwrite``. Either way it is one ordinary file. The other ranks open it after
-rank 0 has, and an I/O error of one rank is raised on all.
+Every rank has a descriptor of its own, and uses ``pread`` and ``pwrite``. A failure of one rank is
+raised on all. What has been written counts once it is on disk: some systems tell only then that
+there was no room for it, and MPI-IO may not tell at all.
 """
 
 import errno
 import os
 import stat
-from abc import ABC, abstractmethod
 from io import UnsupportedOperation
 from math import prod
 from types import TracebackType
@@ -20,14 +18,13 @@ import numpy as np
 from distarray.comm.agree import agree
 from distarray.comm.group import Group
 from distarray.config import config
-from distarray.layout.placement import Fold
 from distarray.typing import Array, DTypeLike, Shape
 
-__all__ = ["PAGE", "STRETCH", "DescriptorFile", "SharedFile", "landing", "open_file"]
+__all__ = ["PAGE", "STRETCH", "SharedFile", "bring_to_disk", "landing", "open_file"]
 
 Mode = Literal["r", "w"]
 
-#: Most bytes written or read in one call: more would not fit the counts of every MPI.
+#: Most bytes written or read in one call: Linux takes two GiB at most.
 STRETCH = 1 << 30
 #: Bytes of a page, in memory and in the page cache.
 PAGE = 1 << 12
@@ -38,12 +35,11 @@ _WORTH = 1 << 19
 _FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY}
 
 
-class SharedFile(ABC):
+class SharedFile:
     """One file, open on all ranks of a group; made by :func:`open_file`.
 
-    If this rank fails, it keeps the error, and takes part in later calls without doing anything;
-    :meth:`close` (or the end of the ``with`` block) raises the error on all ranks. So no rank waits
-    for one that has given up.
+    If this rank fails, it keeps the error, and later calls do nothing; :meth:`close` (or the end of
+    the ``with`` block) raises the error on all ranks. So no rank waits for one that has given up.
 
     Attributes
     ----------
@@ -52,51 +48,65 @@ class SharedFile(ABC):
     path : str
         Its name.
     size : int
-        Its length in bytes once :func:`open_file` has opened it.
+        Its length in bytes when it was opened.
+    descriptor : int
+        This rank's.
     error : Exception or None
         This rank's error.
     """
 
-    def __init__(self, group: Group, path: str, size: int) -> None:
+    def __init__(self, group: Group, path: str, mode: Mode, size: int, descriptor: int) -> None:
         self.group = group
         self.path = path
         self.size = size
+        self.descriptor = descriptor
         self.error: Exception | None = None
+        self._mode = mode
 
-    def write_all(self, offset: int, data: Array | bytes | None) -> None:
-        """Write this rank's stretch; every rank of the group calls it equally often.
+    def write_at(self, offset: int, data: Array | bytes | None) -> None:
+        """Write this rank's stretch.
 
         Parameters
         ----------
         offset : int
             Place in the file. Stretches of different ranks do not overlap.
         data : array, bytes or None
-            C-contiguous, at most `STRETCH` bytes; None or empty if this rank has none this time.
+            C-contiguous; None or empty if there is nothing to write.
         """
-        view = None if self.error is not None else _bytes_of(data)
         try:
-            self._write_all(offset, view)
+            view = None if self.error is not None else _bytes_of(data)
+            while view:
+                count = os.pwrite(self.descriptor, view[:STRETCH], offset)
+                view, offset = view[count:], offset + count
         except OSError as error:
-            self.error = self.error or _named(error, self.path)
+            self.error = _named(error, self.path)
 
-    def read_all(self, offset: int, out: Array | None) -> None:
-        """Fill `out` with this rank's stretch; called as :meth:`write_all`."""
-        view = None if self.error is not None else _bytes_of(out)
+    def read_at(self, offset: int, out: Array | None) -> None:
+        """Fill `out` with this rank's stretch."""
+        if self._mode != "r":
+            raise UnsupportedOperation(f"{self.path} is open for writing")
         try:
-            self._read_all(offset, view)
+            view = None if self.error is not None else _bytes_of(out)
+            while view:
+                count = os.preadv(self.descriptor, [view[:STRETCH]], offset)
+                if not count:
+                    raise ended(self.path, offset)
+                view, offset = view[count:], offset + count
         except OSError as error:
-            self.error = self.error or _named(error, self.path)
+            self.error = _named(error, self.path)
 
     def agree(self, error: Exception | None = None) -> None:
         """Raise the error of the lowest rank that has one, on all ranks; collective."""
         agree(self.group, self.error or error)
 
     def close(self) -> None:
-        """Close the file, and raise one rank's error on all ranks; collective."""
-        try:
-            self._close()
-        except OSError as error:
-            self.error = self.error or error
+        """Bring to disk what was written, close, and raise one rank's error on all; collective."""
+        for act in (bring_to_disk, os.close) if self._mode == "w" else (os.close,):
+            try:
+                if self.error is None or act is os.close:
+                    act(self.descriptor)
+            except OSError as error:
+                self.error = self.error or _named(error, self.path)
         agree(self.group, self.error)
 
     def __enter__(self) -> Self:
@@ -111,39 +121,24 @@ class SharedFile(ABC):
         if error is None:
             self.close()
         else:  # all ranks raise it: they have agreed, or make the same mistake
-            self._close()
-
-    @abstractmethod
-    def _write_all(self, offset: int, view: memoryview | None) -> None: ...
-
-    def _read_all(self, offset: int, view: memoryview | None) -> None:
-        raise UnsupportedOperation(f"{self.path} is open for writing")
-
-    @abstractmethod
-    def _close(self) -> None: ...
+            os.close(self.descriptor)
 
 
-class DescriptorFile(SharedFile):
-    """A shared file of which each rank has a descriptor of its own."""
+def bring_to_disk(descriptor: int) -> None:
+    """Wait until what was written to a file is on disk, unless ``config.durable`` is off.
 
-    def __init__(self, group: Group, path: str, size: int, descriptor: int) -> None:
-        super().__init__(group, path, size)
-        self.descriptor = descriptor
-
-    def _write_all(self, offset: int, view: memoryview | None) -> None:
-        while view:
-            count = os.pwrite(self.descriptor, view, offset)
-            view, offset = view[count:], offset + count
-
-    def _read_all(self, offset: int, view: memoryview | None) -> None:
-        while view:
-            count = os.preadv(self.descriptor, [view], offset)
-            if not count:
-                raise ended(self.path, offset)
-            view, offset = view[count:], offset + count
-
-    def _close(self) -> None:
-        os.close(self.descriptor)
+    Raises
+    ------
+    OSError
+        If it cannot be written, now or when the system tried to before.
+    """
+    if not config.durable:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # there is no disk below
+            raise
 
 
 def landing(shape: Shape, dtype: DTypeLike, offset: int = 0) -> Array:
@@ -168,7 +163,7 @@ def ended(path: str, offset: int) -> OSError:
     return OSError(f"{path}: the file ends at byte {offset}, but was longer when it was opened")
 
 
-def open_file(group: Group, path: str, mode: Mode = "r", size: int | None = None) -> SharedFile:
+def open_file(group: Group, path: str, mode: Mode = "r", size: int = 0) -> SharedFile:
     """Open one file on all ranks of a group; collective.
 
     Parameters
@@ -178,10 +173,9 @@ def open_file(group: Group, path: str, mode: Mode = "r", size: int | None = None
     path : str
         Equal on all ranks, on a file system that all of them see.
     mode : {"r", "w"}
-        Read or overwrite: an existing file is emptied in place, as by Python's ``open``, once all
-        ranks have made the call.
-    size : int, optional
-        The length to give the file, with "w".
+        Read, or write into a file that rank 0 has just made.
+    size : int
+        The length of a file that is written to.
 
     Raises
     ------
@@ -190,17 +184,15 @@ def open_file(group: Group, path: str, mode: Mode = "r", size: int | None = None
 
     Cost
     ----
-    A broadcast and an allreduce of an integer. For writing also a barrier before them, and two
-    collectives if MPI-IO opens the file.
+    An allreduce of an integer; for reading, a broadcast before it.
     """
-    if mode != "r":
-        group.barrier()
-    descriptor, length, error = -1, 0, None
+    descriptor, length, error = -1, size, None
     if group.rank == 0:
-        descriptor, length, error = _opened(path, mode, size, first=True)
-    length, failed = group.broadcast_object((length, error), 0, "opening a file")
-    if failed is not None:
-        raise failed if error is None else error
+        descriptor, length, error = _opened(path, mode)
+    if mode == "r":
+        length, failed = group.broadcast_object((length, error), 0, "opening a file")
+        if failed is not None:
+            raise failed if error is None else error
     if group.rank:
         descriptor, error = _followed(group, path, mode, length)
     try:
@@ -209,15 +201,12 @@ def open_file(group: Group, path: str, mode: Mode = "r", size: int | None = None
         if descriptor >= 0:
             os.close(descriptor)
         raise
-    file = DescriptorFile(group, path, length, descriptor)
-    # Reading needs no locks and no aggregators; ``pread`` takes as long as MPI's calls.
-    by_mpi = mode != "r" and group.size > 1 and config.mpi_io and hasattr(group, "comm")
-    return _by_mpi(file) if by_mpi else file
+    return SharedFile(group, path, mode, length, descriptor)
 
 
 def _followed(group: Group, path: str, mode: Mode, length: int) -> tuple[int, Exception | None]:
-    """Open on another rank the file that rank 0 has opened; return descriptor and error."""
-    descriptor, found, error = _opened(path, mode, None, first=False)
+    """Open on this rank the file that rank 0 has found or made; return descriptor and error."""
+    descriptor, found, error = _opened(path, mode)
     if error is None and found != length:
         error = _other_file(path, group.rank, f"has {found} bytes", length)
     elif isinstance(error, FileNotFoundError):
@@ -225,23 +214,16 @@ def _followed(group: Group, path: str, mode: Mode, length: int) -> tuple[int, Ex
     return descriptor, error
 
 
-def _opened(
-    path: str, mode: Mode, size: int | None, *, first: bool
-) -> tuple[int, int, Exception | None]:
+def _opened(path: str, mode: Mode) -> tuple[int, int, Exception | None]:
     """A descriptor, the length of the file, and the error if there is one."""
-    flags = _FLAGS[mode] | os.O_CLOEXEC
-    if mode == "w" and first:
-        flags |= os.O_CREAT | os.O_TRUNC
     descriptor = -1
     try:
-        descriptor = os.open(path, flags, 0o666)
-        if size is not None:
-            os.ftruncate(descriptor, size)
+        descriptor = os.open(path, _FLAGS[mode] | os.O_CLOEXEC)
         found = os.fstat(descriptor)
         if stat.S_ISDIR(found.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         return descriptor, found.st_size, None
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         if descriptor >= 0:
             os.close(descriptor)
         return -1, 0, _named(error, path)
@@ -259,21 +241,6 @@ def _other_file(path: str, rank: int, found: str, length: int) -> OSError:
         f"{path}: on rank {rank} ({os.uname().nodename}) the file {found}, but rank 0 has one of "
         f"{length} bytes; give a path on a file system that all ranks share"
     )
-
-
-def _by_mpi(plain: DescriptorFile) -> SharedFile:
-    """The file, opened by MPI for writing; `plain` itself if MPI cannot."""
-    from distarray.comm.mpi_files import MPIFile
-
-    file = MPIFile.opened(plain)
-    opened = np.array(file is not None)
-    if plain.group.allreduce(opened, Fold.ALL, "opening a file"):
-        assert file is not None
-        os.close(plain.descriptor)
-        return file
-    if file is not None:
-        file.abandon()
-    return plain
 
 
 def _bytes_of(data: Array | bytes | None) -> memoryview | None:

@@ -19,7 +19,7 @@ from distarray.array.movement import assign, gathered, moved, part_of
 from distarray.comm import DeviceMesh
 from distarray.comm.files import STRETCH, SharedFile, landing
 from distarray.comm.progress import advance, stage
-from distarray.layout import Box, Fold, Layout, Replicate, Shard
+from distarray.layout import Box, Layout, Replicate, Shard
 from distarray.typing import Array, Shape
 
 __all__ = [
@@ -62,8 +62,8 @@ def write_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | Non
 
     Cost
     ----
-    An allreduce of an integer. Where blocks do not lie in long stretches, each element is sent
-    to the rank that writes it, in rounds of 16 MiB a rank.
+    Nothing is sent where blocks lie in long stretches; else each element goes to the rank that
+    writes it, in rounds of 16 MiB a rank.
     """
     with stage("writing", x.nbytes // x.mesh.size(), "B"):
         _write_body(file, start, x, sums)
@@ -73,11 +73,8 @@ def _write_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | No
     if _is_straight(x.layout, x.itemsize):
         box, key = _own_share(x.layout, x.mesh)
         block = part_of(x.block, key)
-        stretches = list(runs(box, x.shape, x.itemsize, _limit(block)))
-        for number in range(_most(len(stretches), file)):
-            offset, slices = stretches[number] if number < len(stretches) else (0, None)
-            part = None if slices is None else _host(x.mesh, part_of(block, slices))
-            _write(file, start + offset, part, sums)
+        for offset, slices in runs(box, x.shape, x.itemsize, _limit(block)):
+            _write(file, start + offset, _host(x.mesh, part_of(block, slices)), sums)
         return
     for offset, view, dim in _rounds(x, x.mesh.size()):
         target = _by_rank(view.layout, dim)
@@ -98,11 +95,8 @@ def read_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None
 def _read_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None) -> None:
     if _is_straight(x.layout, x.itemsize) and not _replicating(x.layout):
         box = x.layout.section(x.mesh.coords)
-        stretches = list(runs(box, x.shape, x.itemsize, _limit(x.block)))
-        for number in range(_most(len(stretches), file)):
-            offset, slices = stretches[number] if number < len(stretches) else (0, None)
-            target = None if slices is None else part_of(x.block, slices)
-            _fill(file, start + offset, target, x.mesh, sums)
+        for offset, slices in runs(box, x.shape, x.itemsize, _limit(x.block)):
+            _fill(file, start + offset, part_of(x.block, slices), x.mesh, sums)
         return
     for offset, view, dim in _rounds(x, x.mesh.size()):
         layout = _by_rank(view.layout, dim)
@@ -266,10 +260,6 @@ def _place(layout: Layout, dim: int, x: DistArray) -> int:
     return first * x.itemsize * prod(x.shape[dim + 1 :])
 
 
-def _most(count: int, file: SharedFile) -> int:
-    return int(file.group.allreduce(np.array(count), Fold.MAX, "stretches of a file"))
-
-
 def sum_of(offset: int, data: Array) -> Sum:
     """The checksum of a C-contiguous array that lies at some byte of a file."""
     return offset, data.nbytes, crc32(data.reshape(-1).view(np.uint8).data) if data.nbytes else 0
@@ -279,23 +269,22 @@ def _host(mesh: DeviceMesh, part: Array) -> Array:
     return np.ascontiguousarray(mesh.to_host(part))
 
 
-def _write(file: SharedFile, offset: int, part: Array | None, sums: list[Sum] | None) -> None:
-    if sums is not None and part is not None and part.nbytes:
+def _write(file: SharedFile, offset: int, part: Array, sums: list[Sum] | None) -> None:
+    if sums is not None and part.nbytes:
         sums.append(sum_of(offset, part))
-    file.write_all(offset, part)
-    advance(0 if part is None else part.nbytes)
+    file.write_at(offset, part)
+    advance(part.nbytes)
 
 
 def _fill(
-    file: SharedFile, offset: int, target: Array | None, mesh: DeviceMesh, sums: list[Sum] | None
+    file: SharedFile, offset: int, target: Array, mesh: DeviceMesh, sums: list[Sum] | None
 ) -> None:
     """Read a stretch into a part of a block, which may be strided or on a device."""
-    if target is None or not target.nbytes:
-        file.read_all(0, None)
+    if not target.nbytes:
         return
     direct = _is_direct(target)
     host = target if direct else np.empty(target.shape, target.dtype)
-    file.read_all(offset, host)
+    file.read_at(offset, host)
     advance(host.nbytes)
     if sums is not None:
         sums.append(sum_of(offset, host))

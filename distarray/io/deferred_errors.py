@@ -28,7 +28,7 @@ class ErrorDeferringFile:
     Parameters
     ----------
     path : str
-        Must not exist.
+        Emptied if it exists.
     shown : str
         Its name in messages.
 
@@ -39,7 +39,7 @@ class ErrorDeferringFile:
     """
 
     def __init__(self, path: str, shown: str) -> None:
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self._shown, self._at = shown, 0
         self.error: OSError | None = None
         #: The records that could not be written, by their place.

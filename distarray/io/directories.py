@@ -38,7 +38,6 @@ __all__ = [
     "recover",
     "recover_all",
     "remove",
-    "rename_file",
     "tidy",
 ]
 
@@ -46,6 +45,10 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 #: Seconds for which :func:`recover` waits for a living process.
 _PATIENCE = 5.0
+#: Entries from which on it takes a while to list a directory, and seconds between two looks.
+_MANY, _PAUSE = 1000, 10.0
+#: When directories of so many entries are looked through again.
+_next_look: dict[Path, float] = {}
 
 
 def begin(final: Path) -> Path:
@@ -53,27 +56,68 @@ def begin(final: Path) -> Path:
     final.parent.mkdir(parents=True, exist_ok=True)
     tidy(final.parent)
     aside = beside(final, "partial")
+    active.add(aside)  # first: another thread may look for what nobody owns
     try:
         aside.mkdir()
     except OSError as error:  # names the file that the caller knows
+        active.discard(aside)
         raise type(error)(error.errno, error.strerror, str(final)) from None
-    active.add(aside)
     return aside
 
 
-def begin_file(final: Path) -> Path:
-    """The name of a file that will become `final`; removes what killed jobs have left."""
-    tidy(final.parent)
-    aside = beside(final, "partial")
-    active.add(aside)
+def begin_file(final: Path, size: int = 0) -> Path:
+    """Make an empty file that will become `final`, and remove what killed jobs have left.
+
+    Parameters
+    ----------
+    final : Path
+    size : int
+        The length to give the file.
+    """
+    if _is_due(final.parent):
+        tidy(final.parent)
+    aside = _new_file(final)
+    try:
+        os.truncate(aside, size)
+    except BaseException:
+        discard(aside)
+        raise
     return aside
 
 
-def rename_file(aside: Path, final: Path) -> None:
-    """Give a file, which is on disk, its final name; an old file of that name is replaced."""
-    os.replace(aside, final)
-    flush(final.parent)
-    active.discard(aside)
+def _new_file(final: Path) -> Path:
+    """Make an empty file in the same directory, whose name is no longer than it allows."""
+    try:
+        return _made(beside(final, "partial"))
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+    return _made(beside(final, "partial", brief=True))
+
+
+def _made(aside: Path) -> Path:
+    """Make an empty file of this process."""
+    active.add(aside)  # first: another thread may look for what nobody owns
+    try:
+        os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+    except BaseException:
+        active.discard(aside)
+        raise
+    return aside
+
+
+def _is_due(directory: Path) -> bool:
+    """Whether to look for what killed jobs have left: seldom in a directory of many entries."""
+    now = time.monotonic()
+    if now < _next_look.get(directory, 0.0):
+        return False
+    try:
+        many = len(os.listdir(directory)) > _MANY
+    except OSError:
+        return False
+    if many:
+        _next_look[directory] = now + _PAUSE
+    return True
 
 
 def tidy(directory: Path) -> None:

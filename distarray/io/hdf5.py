@@ -348,7 +348,7 @@ def _opened(
 
     def create() -> _New:
         if parallel:
-            return _New(h5py.File(name, "w-", driver="mpio", comm=mesh.comm()))
+            return _New(h5py.File(name, "w", driver="mpio", comm=mesh.comm()))
         if mesh.rank:
             return _New()
         below = ErrorDeferringFile(name, path)

@@ -70,9 +70,11 @@ class Leftover(NamedTuple):
 
 def short(name: str) -> str:
     """A name; of a long name its beginning and a hash."""
-    if len(os.fsencode(name)) <= _LONGEST:
-        return name
-    return f"{name[:20]}#{sha256(os.fsencode(name)).hexdigest()[:16]}"
+    return name if len(os.fsencode(name)) <= _LONGEST else f"{name[:20]}#{_hash(name)}"
+
+
+def _hash(name: str) -> str:
+    return sha256(os.fsencode(name)).hexdigest()[:16]
 
 
 def is_cut(of: str) -> bool:
@@ -80,9 +82,9 @@ def is_cut(of: str) -> bool:
     return _CUT.fullmatch(of) is not None
 
 
-def beside(final: Path, what: What) -> Path:
-    """A new name in the directory of `final`, owned by this process."""
-    return _named(final, short(final.name), what)
+def beside(final: Path, what: What, *, brief: bool = False) -> Path:
+    """A new name in the directory of `final`, owned by this process; of 140 bytes if `brief`."""
+    return _named(final, f"#{_hash(final.name)}" if brief else short(final.name), what)
 
 
 def own_name(leftover: Leftover) -> Path:

@@ -332,7 +332,7 @@ def _opened(netcdf: ModuleType, path: str, name: str, mesh: DeviceMesh) -> Itera
 
     def create() -> Any:
         with _lock:
-            return netcdf.Dataset(name, "w", clobber=False) if mesh.rank == 0 else None
+            return netcdf.Dataset(name, "w") if mesh.rank == 0 else None
 
     def close() -> None:
         with _lock, _written(path):

@@ -10,7 +10,6 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.progress import advance
-from distarray.io.atomic_file import replacing
 from distarray.io.contents import Contents
 from distarray.io.contiguous import runs
 from distarray.io.contiguous_reading import read_stretch
@@ -114,5 +113,4 @@ def write_file(path: str, arrays: Mapping[str, DistArray], mesh: DeviceMesh) -> 
             f"{path}: an .npy file holds one array without a name, not {list(arrays)}; write an "
             ".npz file, or the array itself"
         )
-    with replacing(path, mesh.group) as name:
-        store(Target(name), parts_of(arrays[""].plain()), mesh)
+    store(Target(path), parts_of(arrays[""].plain()), mesh)

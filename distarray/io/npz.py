@@ -6,7 +6,6 @@ from zipfile import ZipFile
 
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
-from distarray.io.atomic_file import replacing
 from distarray.io.contents import Contents
 from distarray.io.contiguous_reading import read_box
 from distarray.io.held_files import HeldFile
@@ -91,5 +90,4 @@ def write_file(
         Whether to compress. Then rank 0 alone writes.
     """
     members = {f"{key or 'arr_0'}.npy": parts_of(x.plain()) for key, x in arrays.items()}
-    with replacing(path, mesh.group, writers="one" if compressed else "all") as name:
-        write_archive(Target(name), members, compressed, mesh)
+    write_archive(Target(path), members, compressed, mesh)

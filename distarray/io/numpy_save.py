@@ -82,7 +82,8 @@ def save(file: FileLike, arr: ArrayLike, allow_pickle: bool = True) -> None:
     file : path-like or file object
         A path, equal on all ranks, is one file that all of them write together. Of file objects
         that the ranks have opened, rank 0 writes the whole array into its own, and so does each
-        rank whose object is another file (an :class:`io.BytesIO`).
+        rank whose object is another file (an :class:`io.BytesIO`). A path gets the file when all
+        of it is on disk; until then an old file stays.
     arr : DistArray
         Of any layout. Fortran order is kept where the blocks have it.
     allow_pickle : bool
@@ -95,9 +96,9 @@ def save(file: FileLike, arr: ArrayLike, allow_pickle: bool = True) -> None:
 
     Cost
     ----
-    Rank 0 gathers and writes up to 1 MiB. All ranks write a larger file at once through MPI-IO;
-    nothing is sent where blocks lie in long stretches (all layouts that cut the first dimension),
-    and otherwise each element once, in rounds of 16 MiB a rank. For file objects rank 0 gathers
+    Rank 0 gathers and writes up to 1 MiB. All ranks write a larger file at once; nothing is sent
+    where blocks lie in long stretches (all layouts that cut the first dimension), and otherwise
+    each element once, in rounds of 16 MiB a rank. For file objects rank 0 gathers
     and writes 16 MiB at a time.
     """
     x = as_distarray(arr, common_mesh(arr))

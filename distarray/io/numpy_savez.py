@@ -10,12 +10,12 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.comm import DeviceMesh
-from distarray.comm.files import SharedFile, open_file
+from distarray.comm.files import SharedFile
 from distarray.io.contiguous import ALONE, Sum, pieces, sum_of, whole, write_body
 from distarray.io.file_errors import tried
 from distarray.io.file_paths import FileLike
 from distarray.io.numpy_save import parts_of
-from distarray.io.output_files import Part, Target, size_of, target_for, write_through
+from distarray.io.output_files import Part, Target, size_of, target_for, write_file
 from distarray.io.zip_structure import combined, directory, local_header, placed
 from distarray.typing import Array, ArrayLike
 
@@ -74,17 +74,17 @@ def write_archive(target: Target, members: Members, compressed: bool, mesh: Devi
     """
     if mesh.coords is None:
         return
+    compression = ZIP_DEFLATED if compressed else ZIP_STORED
+
+    def write(file: IO[Any] | None, everywhere: bool) -> Exception | None:
+        return _compressed(file, members, compression, everywhere)
+
     total = sum([size_of(part) for parts in members.values() for part in parts])
-    if compressed or total <= ALONE or mesh.size() == 1 or not target.one:
-        compression = ZIP_DEFLATED if compressed else ZIP_STORED
-
-        def write(file: IO[Any] | None, everywhere: bool) -> Exception | None:
-            return _compressed(file, members, compression, everywhere)
-
-        write_through(target, write, mesh)
-    else:
-        path: Any = target.file
-        _written_together(path, members, mesh)
+    if compressed or total <= ALONE:
+        write_file(target, mesh, write)
+        return
+    plan = _Plan(members)
+    write_file(target, mesh, write, lambda file: plan.write(file, mesh), plan.size)
 
 
 def _save(
@@ -150,23 +150,28 @@ def _write_member(archive: ZipFile, name: str, pieces: Iterable[bytes | Array | 
                 member.write(piece if isinstance(piece, bytes) else piece.tobytes())
 
 
-def _written_together(path: str, members: Members, mesh: DeviceMesh) -> None:
-    """Write an archive of members that are not compressed, every rank its own stretches."""
-    sizes = {name: sum([size_of(part) for part in parts]) for name, parts in members.items()}
-    entries = placed(sizes.items())
-    last = entries[-1]
-    place = last.header_offset + len(local_header(last)) + last.file_size
-    for entry in entries:
-        entry.CRC = 0
-    total = place + len(directory(entries, place))
-    with open_file(mesh.group, path, "w", total) as file:
-        for entry, parts in zip(entries, members.values(), strict=True):
+class _Plan:
+    """The places of an archive's members, which are not compressed, and its size in bytes."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        sizes = {name: sum([size_of(part) for part in parts]) for name, parts in members.items()}
+        self._entries = placed(sizes.items())
+        last = self._entries[-1]
+        self._end = last.header_offset + len(local_header(last)) + last.file_size
+        for entry in self._entries:
+            entry.CRC = 0
+        self.size = self._end + len(directory(self._entries, self._end))
+
+    def write(self, file: SharedFile, mesh: DeviceMesh) -> None:
+        """Write the archive, every rank its own stretches; collective."""
+        for entry, parts in zip(self._entries, self._members.values(), strict=True):
             start = entry.header_offset + len(local_header(entry))
             entry.CRC = _checked(file, start, parts, mesh)
-        for entry in entries:
-            head = local_header(entry)
-            file.write_all(entry.header_offset, head if mesh.rank == 0 else None)
-        file.write_all(place, directory(entries, place) if mesh.rank == 0 else None)
+        if mesh.rank == 0:
+            for entry in self._entries:
+                file.write_at(entry.header_offset, local_header(entry))
+            file.write_at(self._end, directory(self._entries, self._end))
 
 
 def _checked(file: SharedFile, start: int, parts: Sequence[Part], mesh: DeviceMesh) -> int:
@@ -179,7 +184,7 @@ def _checked(file: SharedFile, start: int, parts: Sequence[Part], mesh: DeviceMe
             data = part if isinstance(part, bytes) else whole(part, False)
             if data is not None and mesh.rank == 0:
                 sums.append(sum_of(start, np.frombuffer(data, np.uint8)))
-            file.write_all(start, data if mesh.rank == 0 else None)
+            file.write_at(start, data if mesh.rank == 0 else None)
         start += size_of(part)
     found = mesh.group.allgather_object(sums, "checksums")
     return combined([each for own in found for each in own])

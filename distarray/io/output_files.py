@@ -1,9 +1,10 @@
 """The files that NumPy's functions write: one path for all ranks, or a file object of each rank.
 
 A program that every rank runs hands over a path, or a file that every rank has opened. One path is
-one file, which all ranks write together. Of open files, rank 0 writes into its own, and so does
-every rank whose object is another file (an ``io.BytesIO``, a temporary file): each has in the end
-what it would have in a program of one process.
+one file, which all ranks write together, and which takes its name when all of it is on disk. Of
+open files, rank 0 writes into its own, and so does every rank whose object is another file (an
+``io.BytesIO``, a temporary file): each has in the end what it would have in a program of one
+process. They are written as it comes.
 """
 
 from __future__ import annotations
@@ -19,25 +20,34 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree, agreed
-from distarray.comm.files import open_file
+from distarray.comm.files import SharedFile, bring_to_disk, open_file
 from distarray.comm.progress import advance, stage
 from distarray.comm.same_call import Argument, same_call
-from distarray.io.atomic_file import with_final_name
+from distarray.io.atomic_file import (
+    Place,
+    begin,
+    discard,
+    finish,
+    taking_its_name,
+    with_final_name,
+)
 from distarray.io.contiguous import ALONE, pieces, whole, write_body
 from distarray.io.file_errors import tried
 from distarray.io.file_paths import FileLike
 from distarray.io.fingerprints import options_said, value_words
+from distarray.io.rank_zero import on_rank_zero
 from distarray.typing import Array, ArrayLike
 
 __all__ = [
     "Part",
     "Target",
+    "Wrapping",
     "Writing",
     "put",
     "size_of",
     "store",
     "target_for",
-    "write_through",
+    "write_file",
 ]
 
 #: Bytes as they are, or an array whose elements follow in C order.
@@ -45,6 +55,8 @@ Part: TypeAlias = bytes | DistArray
 #: ``write(file, everywhere)``: collective; writes unless `file` is None, and returns this rank's
 #: error. `everywhere` says whether other ranks than 0 write as well.
 Writing: TypeAlias = Callable[[IO[Any] | None, bool], Exception | None]
+#: Makes of a binary file the one that is written to, such as a compressing one.
+Wrapping: TypeAlias = Callable[[BufferedWriter], IO[Any]]
 
 _BINARY = (FileIO, BufferedWriter, BufferedRandom)
 _REAL = (*_BINARY, TextIOWrapper)
@@ -126,7 +138,7 @@ def store(target: Target, parts: Sequence[Part], mesh: DeviceMesh) -> None:
     Parameters
     ----------
     target : Target
-        A path is emptied first; a file object is written to from its position on.
+        A file object is written to from its position on.
     parts : sequence of bytes or DistArray
         Equal on all ranks; arrays on `mesh`, without pending folds.
     mesh : DeviceMesh
@@ -135,63 +147,138 @@ def store(target: Target, parts: Sequence[Part], mesh: DeviceMesh) -> None:
     Raises
     ------
     OSError, ...
-        On all ranks, if writing fails on one.
+        On all ranks, if writing fails on one; a file at the path is then what it was.
     """
 
     def write(file: IO[Any] | None, everywhere: bool) -> Exception | None:
-        return _copied(file, parts, everywhere)
-
-    if mesh.coords is None:
-        return
-    total = sum([size_of(part) for part in parts])
-    if not target.one or total <= ALONE or mesh.size() == 1:
         with stage("writing", total, "B"):
-            write_through(target, write, mesh)
-        return
-    path: Any = target.file
-    with open_file(mesh.group, path, "w", total) as file:
+            return _copied(file, parts, everywhere)
+
+    def together(file: SharedFile) -> None:
         offset = 0
         for part in parts:
             if isinstance(part, DistArray) and part.ndim:
                 write_body(file, offset, part)
             else:
                 data = part if isinstance(part, bytes) else whole(part, False)
-                file.write_all(offset, data if mesh.rank == 0 else None)
+                file.write_at(offset, data if mesh.rank == 0 else None)
             offset += size_of(part)
 
+    if mesh.coords is None:
+        return
+    total = sum([size_of(part) for part in parts])
+    if total <= ALONE:
+        write_file(target, mesh, write)
+    else:
+        write_file(target, mesh, write, together, total)
 
-def write_through(
+
+def write_file(
     target: Target,
-    write: Writing,
     mesh: DeviceMesh,
-    opener: Callable[[], IO[Any]] | None = None,
+    write: Writing,
+    together: Callable[[SharedFile], None] | None = None,
+    size: int = 0,
+    wrap: Wrapping | None = None,
 ) -> None:
-    """Write from beginning to end, on rank 0 or on each rank its own file; collective.
+    """Write one file, on each rank its own, or what the ranks have opened; collective.
 
-    All ranks have come here: none still reads an old file at the path, or empties it.
+    All ranks have come here: none still reads an old file at the path.
+
+    Parameters
+    ----------
+    target : Target
+    mesh : DeviceMesh
+        Its ranks take part.
+    write : callable
+        Writes from beginning to end, on rank 0 or everywhere.
+    together : callable, optional
+        Writes a file that all ranks have opened, which is quicker; collective.
+    size : int
+        Bytes of the file that is written together, if they are known.
+    wrap : callable, optional
+        Makes of a new binary file the one that is written to.
     """
     file: Any = target.file
     if hasattr(file, "write"):
         _stream(file, write, mesh)
         return
-    act = opener or (lambda: open(file, "wb"))  # noqa: SIM115
-    _through_path(file, write, mesh, act, everywhere=not target.one)
+    path, group = os.fsdecode(file), mesh.group
+    if together is None or not target.one or group.size == 1:
+        _write_in_order(lambda: begin(path), write, mesh, wrap, everywhere=not target.one)
+        return
+    place = on_rank_zero(group, lambda: begin(path, size))
+    if not place.aside:
+        _write_in_order(lambda: place, write, mesh, wrap, everywhere=False)
+        return
+    with taking_its_name(place, group), open_file(group, place.aside, "w", size) as shared:
+        together(shared)
 
 
-def _through_path(
-    path: str, write: Writing, mesh: DeviceMesh, opener: Callable[[], IO[Any]], *, everywhere: bool
+class _New:
+    """A new file that this rank writes alone."""
+
+    def __init__(self, place: Place, wrap: Wrapping | None) -> None:
+        self.place = place
+        flags = os.O_WRONLY | os.O_CLOEXEC
+        if not place.aside:
+            flags |= os.O_CREAT | os.O_TRUNC
+        self._descriptor = os.open(place.aside or place.path, flags, 0o666)
+        self._binary = open(self._descriptor, "wb", closefd=False)  # noqa: SIM115
+        self.file: IO[Any] = self._binary if wrap is None else wrap(self._binary)
+
+    def close(self) -> None:
+        """Write the rest, bring all to disk and close the file."""
+        try:
+            self.file.close()
+            self._binary.close()
+            if self.place.aside:
+                bring_to_disk(self._descriptor)
+        finally:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+    def discard(self) -> None:
+        """Remove the file, unless it has its name."""
+        if self._descriptor >= 0:
+            tried(self.close)
+        discard(self.place)
+
+
+def _write_in_order(
+    begin_here: Callable[[], Place],
+    write: Writing,
+    mesh: DeviceMesh,
+    wrap: Wrapping | None,
+    *,
+    everywhere: bool,
 ) -> None:
-    """Open a path, on rank 0 or everywhere, and write it from beginning to end; collective."""
-    group = mesh.group
-    opens = everywhere or group.rank == 0
-    file = agreed(group, lambda: opener() if opens else None)
-    error = write(file, everywhere)
+    """Write a path from beginning to end, on rank 0, or on every rank its own; collective."""
+    group, made = mesh.group, []
+
+    def create() -> None:
+        made.append(_New(begin_here(), wrap))
+
     try:
-        if file is not None:
-            file.close()
-    except OSError as caught:
-        error = error or caught
-    agree(group, None if error is None else with_final_name(error, path, path))
+        agreed(group, lambda: create() if everywhere or group.rank == 0 else None)
+        error = write(made[0].file if made else None, everywhere)
+        for new in made:
+            error = error or tried(new.close)
+        if everywhere:  # none replaces its file unless all can
+            agree(group, error)
+        for new in made:
+            error = error or tried(finish, new.place)
+            error = error and _named(error, new.place)
+        agree(group, error)
+    except BaseException:
+        for new in made:
+            new.discard()
+        raise
+
+
+def _named(error: Exception, place: Place) -> Exception:
+    """The error, with the name that the caller knows."""
+    return with_final_name(error, place.aside or place.path, place.path)
 
 
 def _stream(file: IO[Any], write: Writing, mesh: DeviceMesh) -> None:

@@ -16,7 +16,7 @@ from distarray.io.contiguous_reading import read_by_all
 from distarray.io.file_paths import FileLike
 from distarray.io.input_files import origin_of, read_by_each
 from distarray.io.npy_header import Header
-from distarray.io.output_files import put, store, target_for, write_through
+from distarray.io.output_files import put, store, target_for, write_file
 from distarray.io.rank_zero import found_on_rank_zero
 from distarray.typing import Array, ArrayLike, DType, DTypeLike, Placements
 
@@ -58,7 +58,7 @@ def tofile(x: DistArray, fid: FileLike, sep: str = "", format: str = "%s") -> No
     def write(file: IO[Any] | None, everywhere: bool) -> Exception | None:
         return _as_text(file, x, everywhere, sep, format)
 
-    write_through(target, write, mesh)
+    write_file(target, mesh, write)
 
 
 def dump(x: DistArray, file: FileLike) -> None:

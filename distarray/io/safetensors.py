@@ -18,12 +18,11 @@ import numpy as np
 from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.files import STRETCH
-from distarray.comm.files import open_file as open_shared
 from distarray.comm.progress import advance
 from distarray.errors import DamagedFileError
-from distarray.io.atomic_file import replacing
 from distarray.io.contents import Contents, Lazy
-from distarray.io.contiguous import runs, whole, write_body
+from distarray.io.contiguous import runs
+from distarray.io.output_files import Target, store
 from distarray.layout import Box
 from distarray.lazy import needs
 from distarray.typing import Array, DType, Shape
@@ -257,43 +256,34 @@ def write_file(
         raise TypeError(
             f"{path}: tensors have names, other than '__metadata__'; write {{'name': array}}"
         )
-    header, offsets, size = _described(arrays, attrs or {})
-    if mesh.coords is None:
-        return
-    with replacing(path, mesh.group) as aside, open_shared(mesh.group, aside, "w", size) as file:
-        file.write_all(0, header if mesh.rank == 0 else None)
-        for name, x in arrays.items():
-            x = x.plain()
-            native = x.astype(x.dtype.newbyteorder("<")) if x.dtype.byteorder == ">" else x
-            if x.ndim:
-                write_body(file, offsets[name], native)
-            else:
-                file.write_all(offsets[name], whole(native, False))
+    header, order = _described(arrays, attrs or {})
+    if mesh.coords is not None:
+        store(Target(path), [header, *[_native(arrays[name].plain()) for name in order]], mesh)
+
+
+def _native(x: DistArray) -> DistArray:
+    """An array in the byte order of the format."""
+    return x.astype(x.dtype.newbyteorder("<")) if x.dtype.byteorder == ">" else x
 
 
 def _described(
     arrays: Mapping[str, DistArray], attrs: Mapping[str, str]
-) -> tuple[bytes, dict[str, int], int]:
-    """The header with its length, the first byte of each array, and the size of the file."""
+) -> tuple[bytes, list[str]]:
+    """The header with its length, and the names of the arrays in the order of the file."""
     if not all(isinstance(text, str) for item in attrs.items() for text in item):
         raise TypeError(f"attributes of a safetensors file are text, not {dict(attrs)}")
     about: dict[str, Any] = {"__metadata__": dict(attrs)} if attrs else {}
-    offsets: dict[str, int] = {}
     at = 0
     # The widest types first, as in the reference library, so that all are aligned.
-    for name in sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name)):
+    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
+    for name in order:
         x = arrays[name]
-        offsets[name], end = at, at + x.nbytes
+        end = at + x.nbytes
         about[name] = {"dtype": _kind(name, x), "shape": x.shape, "data_offsets": (at, end)}
         at = end
     text = json.dumps(about, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
-    start = 8 + len(text)
-    return (
-        len(text).to_bytes(8, "little") + text,
-        {name: start + offset for name, offset in offsets.items()},
-        start + at,
-    )
+    return len(text).to_bytes(8, "little") + text, order
 
 
 def _kind(name: str, x: DistArray) -> str:

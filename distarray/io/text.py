@@ -5,26 +5,28 @@ On each rank NumPy itself formats and parses the lines.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from io import StringIO
+from gzip import GzipFile
+from importlib import import_module
+from io import BufferedWriter, StringIO, TextIOWrapper
 from locale import getpreferredencoding
 from numbers import Integral
 from typing import IO, Any, TypeAlias
 
 import numpy as np
-from numpy.lib.npyio import DataSource
 
 from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.array.like import obeys_like
 from distarray.array.movement import moved
 from distarray.comm import DeviceMesh
-from distarray.comm.files import open_file
+from distarray.comm.files import SharedFile
 from distarray.engines.mapping.every_rank import have_effects
 from distarray.io.file_errors import tried
 from distarray.io.file_paths import FileLike
 from distarray.io.input_files import InputFile, origin_of, read_by_each
-from distarray.io.output_files import target_for, write_through
+from distarray.io.output_files import target_for, write_file
 from distarray.io.text_lines import COMPRESSED, Comments, is_divisible, parsed, spread
 from distarray.layout import Layout, Shard
 from distarray.typing import Array, ArrayLike, DType, DTypeLike, Placements
@@ -88,16 +90,17 @@ def savetxt(
     if mesh.coords is None:
         return
     is_open = hasattr(fname, "write")
-    path: Any = target.file
-    if target.one and _is_worth(path, x, encoding):
-        _write_together(path, x, ends, form, encoding)
-        return
+    path = "" if is_open else os.fsdecode(target.file)  # type: ignore[arg-type]
 
     def write(file: IO[Any] | None, everywhere: bool) -> Exception | None:
         coded = _Encoding(file, encoding or "latin1") if is_open and file is not None else file
         return _write_in_order(coded, x, ends, form, everywhere)
 
-    write_through(target, write, mesh, None if is_open else _opener(path, encoding))
+    def together(file: SharedFile) -> None:
+        _write_together(file, x, ends, form, encoding)
+
+    worth = not is_open and _is_worth(path, x, encoding)
+    write_file(target, mesh, write, together if worth else None, wrap=_wrapping(path, encoding))
 
 
 def _ends(x: DistArray, form: dict[str, Any], marks: dict[str, str]) -> tuple[str, str]:
@@ -115,14 +118,21 @@ def _is_worth(path: str, x: DistArray, encoding: str | None) -> bool:
     return several and is_divisible(encoding) and not path.endswith(COMPRESSED)
 
 
-def _opener(path: str, encoding: str | None) -> Callable[[], IO[Any]]:
-    """Opens a path for writing text, compressed if its name says so."""
+def _wrapping(path: str, encoding: str | None) -> Callable[[BufferedWriter], IO[Any]]:
+    """Makes of a binary file one for text, which is compressed if the path says so."""
 
-    def opened() -> IO[Any]:
-        open(path, "w").close()  # a data source opens existing files only
-        return DataSource(None).open(path, "wt", encoding=encoding)
+    def wrapped(file: BufferedWriter) -> IO[Any]:
+        below: Any = file
+        match os.path.splitext(path)[1]:
+            case ".gz":
+                below = GzipFile(path, "wb", fileobj=file)  # has the name in it
+            case ".bz2":
+                below = import_module("bz2").BZ2File(file, "wb")  # some Pythons lack it
+            case ".xz" | ".lzma":
+                below = import_module("lzma").LZMAFile(file, "wb")
+        return TextIOWrapper(below, encoding=encoding)
 
-    return opened
+    return wrapped
 
 
 class _Encoding:
@@ -191,7 +201,7 @@ def _formatted(rows: Array, form: Mapping[str, Any]) -> tuple[str, Exception | N
 
 
 def _write_together(
-    path: str,
+    file: SharedFile,
     x: DistArray,
     ends: tuple[str, str],
     form: Mapping[str, Any],
@@ -200,21 +210,20 @@ def _write_together(
     """Write a file of lines, every rank its own; collective."""
     mesh, coding = x.mesh, encoding or getpreferredencoding(False)
     error: Exception | None = None
-    with open_file(mesh.group, path, "w") as file:
-        first = ends[0].encode(coding)
-        file.write_all(0, first if mesh.rank == 0 else None)
-        place = len(first)
-        for view in _batches(x, mesh.size()):
-            target = Layout.chunked(view.shape, mesh.shape, [Shard(0)] * len(mesh.shape))
-            rows = mesh.to_host(moved(view.block, view.layout, target, mesh))
-            data = b""
-            if len(rows) and error is None:
-                data, error = _encoded(rows, form, coding)
-            lengths = mesh.group.allgather(np.array(len(data)), "lengths of lines")
-            file.write_all(place + int(lengths[: mesh.rank].sum()), data)
-            place += int(lengths.sum())
-        file.write_all(place, ends[1].encode(coding) if mesh.rank == 0 else None)
-        file.agree(error)
+    first = ends[0].encode(coding)
+    file.write_at(0, first if mesh.rank == 0 else None)
+    place = len(first)
+    for view in _batches(x, mesh.size()):
+        target = Layout.chunked(view.shape, mesh.shape, [Shard(0)] * len(mesh.shape))
+        rows = mesh.to_host(moved(view.block, view.layout, target, mesh))
+        data = b""
+        if len(rows) and error is None:
+            data, error = _encoded(rows, form, coding)
+        lengths = mesh.group.allgather(np.array(len(data)), "lengths of lines")
+        file.write_at(place + int(lengths[: mesh.rank].sum()), data)
+        place += int(lengths.sum())
+    file.write_at(place, ends[1].encode(coding) if mesh.rank == 0 else None)
+    file.agree(error)
 
 
 def _encoded(rows: Array, form: Mapping[str, Any], coding: str) -> tuple[bytes, Exception | None]:

@@ -14,7 +14,6 @@ from benchmarks.libraries import start_distarray, start_numpy
 from benchmarks.worker import Bench
 from distarray import DistArray
 from distarray.comm.tune import one_blas_thread
-from distarray.config import config
 
 OURS = [case for case in CASES if "distarray" in case.statements]
 
@@ -58,8 +57,7 @@ def test_messages(world, ranks, case, scratch):
         bench = Bench(start_distarray())
         bench.setup(case, True)
         bench.time(statement, 1, 8)  # as many passes as gradients that are zero are looked at
-        with config.override(mpi_io=False):  # to which ranks agree only where there is MPI
-            counts = group.allgather_object(bench.messages(statement)[0])
+        counts = group.allgather_object(bench.messages(statement)[0])
         bench.end()
         assert not threads_of_saving()
         return max(counts)

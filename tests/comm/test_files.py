@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -18,25 +19,33 @@ def common(group, tmp_path):
     return str(Path(group.broadcast_object(str(tmp_path), 0)) / "file")
 
 
-@pytest.mark.parametrize("by_mpi", [True, False])
-def test_each_rank_writes_and_reads_its_stretch(world, ranks, tmp_path, by_mpi):
+def made(group, path, size):
+    """Make a file on rank 0."""
+    if group.rank == 0:
+        Path(path).write_bytes(bytes(size))
+    group.barrier()
+
+
+def test_each_rank_writes_and_reads_its_stretch(world, ranks, tmp_path):
     def program(group):
         path = common(group, tmp_path)
         own = np.full(3 + group.rank, group.rank, ">u2")
         place = sum(2 * (3 + rank) for rank in range(group.rank))
         total = 2 * sum(3 + rank for rank in range(group.size))
-        with config.override(mpi_io=by_mpi):
-            with open_file(group, path, "w", total) as file:
-                assert file.size == total
-                file.write_all(place, own)
-                file.write_all(0, b"\x07" if group.rank == 0 else None)
-                file.write_all(total, own[:1] if group.rank == group.size - 1 else None)
-            assert os.path.getsize(path) == total + 2
-            with open_file(group, path) as file:
-                found = np.empty_like(own)
-                file.read_all(place, found)
-            with pytest.raises(OSError), open_file(group, path, "w") as file:
-                file.read_all(0, np.empty_like(own))
+        made(group, path, total)
+        with open_file(group, path, "w", total) as file:
+            assert file.size == total
+            file.write_at(place, own)
+            if group.rank == 0:  # what one rank writes need not be written by all
+                file.write_at(0, b"\x07")
+            if group.rank == group.size - 1:
+                file.write_at(total, own[:1])
+        assert os.path.getsize(path) == total + 2
+        with open_file(group, path) as file:
+            found = np.empty_like(own)
+            file.read_at(place, found)
+        with pytest.raises(OSError), open_file(group, path, "w", total + 2) as file:
+            file.read_at(0, np.empty_like(own))
         if group.rank == 0:
             own[0] = 0x700
         assert found.tolist() == own.tolist()
@@ -44,27 +53,53 @@ def test_each_rank_writes_and_reads_its_stretch(world, ranks, tmp_path, by_mpi):
     world.run(ranks, program)
 
 
-@pytest.mark.parametrize("by_mpi", [True, False])
-def test_a_file_that_ends_too_early(world, ranks, tmp_path, by_mpi):
+def test_a_file_that_ends_too_early(world, ranks, tmp_path):
     def program(group):
         path = common(group, tmp_path)
-        with config.override(mpi_io=by_mpi):
-            with open_file(group, path, "w") as file:
-                file.write_all(0, b"12" if group.rank == 0 else None)
-            with pytest.raises(OSError, match="the file ends at byte 2"):
-                read_three(group, path)
+        made(group, path, 2)
+        with pytest.raises(OSError, match="the file ends at byte 2"):
+            read_three(group, path)
 
     world.run(ranks, program)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_is_written_is_on_disk(world, ranks, tmp_path, durable, monkeypatch):
+    """A rank whose bytes cannot be brought to disk fails for all."""
+    synced = []
+
+    def program(group):
+        path = common(group, tmp_path)
+        made(group, path, 0)
+        found = None
+        with config.override(durable=durable):
+            try:
+                with open_file(group, path, "w") as file:
+                    last[file.descriptor] = group.rank == group.size - 1
+                    file.write_at(0, b"x")
+            except OSError as error:
+                found = error.errno, error.filename == path
+        assert found == ((errno.EIO, True) if durable else None)
+
+    def fsync(descriptor):
+        synced.append(descriptor)
+        if last[descriptor]:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    last = {}
+    monkeypatch.setattr(os, "fsync", fsync)
+    world.run(ranks, program)
+    assert bool(synced) == durable
 
 
 def read_three(group, path):
     with open_file(group, path) as file:
         last = group.rank == group.size - 1
-        file.read_all(0, np.empty(3, np.uint8) if last else None)
+        file.read_at(0, np.empty(3, np.uint8) if last else None)
 
 
 def test_a_rank_that_does_not_see_the_file(world, ranks, tmp_path, monkeypatch):
-    plain = files._opened
+    plain, followed, here = files._opened, files._followed, threading.local()
     missing = FileNotFoundError(2, "No such file or directory", "file")
     answers = {"missing": (-1, 0, missing), "short": None}
 
@@ -88,14 +123,22 @@ def test_a_rank_that_does_not_see_the_file(world, ranks, tmp_path, monkeypatch):
     class chosen:
         kind = ""
 
-    def opened(path, mode, size, *, first):
-        if first:
-            return plain(path, mode, size, first=first)
+    def follow(*args):
+        here.follows = True
+        try:
+            return followed(*args)
+        finally:
+            here.follows = False
+
+    def opened(path, mode):
+        if not getattr(here, "follows", False):
+            return plain(path, mode)
         if chosen.kind == "missing":
             return answers["missing"]
-        descriptor, _, error = plain(path, mode, size, first=first)
+        descriptor, _, error = plain(path, mode)
         return descriptor, 3, error
 
+    monkeypatch.setattr(files, "_followed", follow)
     monkeypatch.setattr(files, "_opened", opened)
     world.run(ranks, program)
 
@@ -116,30 +159,15 @@ def test_what_cannot_be_opened(world, ranks, tmp_path):
     def program(group):
         path = common(group, tmp_path)
         for name, mode, kind in (
-            (path + "/no", "w", FileNotFoundError),
+            (path + "/no", "r", FileNotFoundError),
             (path, "r", FileNotFoundError),
             (os.path.dirname(path), "r", IsADirectoryError),
             (os.path.dirname(path), "w", IsADirectoryError),
         ):
             with pytest.raises(kind):
                 open_file(group, name, mode)
+        if group.size == 1:
+            with pytest.raises(FileNotFoundError):
+                open_file(group, path, "w")
 
     world.run(ranks, program)
-
-
-@pytest.mark.mpi
-def test_a_full_disk_is_told_by_its_number(world):
-    """MPICH calls it another error of writing, and has what the system said in the text."""
-    from mpi4py import MPI
-
-    from distarray.comm.mpi_files import _os_error
-
-    class Full:
-        def Get_error_class(self):
-            return MPI.ERR_IO
-
-        def Get_error_string(self):
-            return f"Other I/O error {os.strerror(errno.ENOSPC)}"
-
-    found = _os_error(Full(), "x.npy")
-    assert (found.errno, found.filename) == (errno.ENOSPC, "x.npy")

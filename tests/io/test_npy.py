@@ -145,7 +145,7 @@ def test_more_than_two_to_the_31_elements(world, ranks, tmp_path):
 def test_each_byte_is_read_and_written_once(world, ranks, tmp_path, tiny, monkeypatch):
     values = VALUES["deep"]
     counted = []
-    for name in ("read_all", "write_all"):
+    for name in ("read_at", "write_at"):
         plain = getattr(SharedFile, name)
 
         def counting(self, offset, data, plain=plain):
@@ -226,20 +226,6 @@ def test_bare_elements(world, ranks, tmp_path, tiny):
             numpy.testing.assert_array_equal(found.full(), numpy.fromfile(path, sep=sep))
             group.barrier()
         assert raised(lambda: np.fromfile(directory / "no", mesh=mesh))[0] is FileNotFoundError
-
-    world.run(ranks, program)
-
-
-def test_by_descriptors_as_by_mpi(world, ranks, tmp_path, tiny):
-    def program(group):
-        path = common(group, tmp_path) / "x.npy"
-        x = distarray.distribute(
-            VALUES["deep"], distarray.DeviceMesh(group, (group.size,)), [Shard(2)], src=None
-        )
-        with distarray.config.override(mpi_io=False):
-            numpy.save(path, x)
-            y = np.load(path, mesh=x.mesh, placements=[Replicate()])
-        numpy.testing.assert_array_equal(y.full(), VALUES["deep"])
 
     world.run(ranks, program)
 
