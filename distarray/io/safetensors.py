@@ -24,6 +24,7 @@ from distarray.errors import DamagedFileError
 from distarray.io.atomic_file import replacing
 from distarray.io.contents import Contents, Lazy
 from distarray.io.contiguous import runs, whole, write_body
+from distarray.io.ordinary_files import check_ordinary
 from distarray.layout import Box
 from distarray.lazy import needs
 from distarray.typing import Array, DType, Shape
@@ -114,6 +115,7 @@ def open_file(path: str, mesh: DeviceMesh) -> Contents:
 
 
 def _single(path: str, stack: ExitStack) -> tuple[Mapping[str, _Stored], dict[str, Any]]:
+    check_ordinary(path)  # an index may name anything in its directory
     file = stack.enter_context(Path(path).open("rb"))  # noqa: SIM115
     entries, attrs = _header(file, path)
     return Lazy(entries, lambda name: _Stored(file, path, entries[name])), attrs
