@@ -18,6 +18,7 @@ __all__ = [
     "MeshError",
     "MessageError",
     "NotDistributedError",
+    "OtherFileError",
     "PerformanceWarning",
 ]
 
@@ -55,6 +56,10 @@ class CopyRequiredError(DistArrayError, ValueError, BufferError):
 
 class DamagedFileError(DistArrayError, ValueError, OSError):
     """A file is damaged, incomplete, or not of the expected format."""
+
+
+class OtherFileError(DistArrayError, ValueError):
+    """A file leads to another file, which is only read if the caller allows it."""
 
 
 class CommunicationForbidden(DistArrayError, RuntimeError):

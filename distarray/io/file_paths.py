@@ -3,14 +3,14 @@
 import os
 from typing import IO, Any, TypeAlias
 
-__all__ = ["FileLike", "PathLike", "absolute_path", "is_zarr", "local_path"]
+__all__ = ["ZARR_MARKS", "FileLike", "PathLike", "absolute_path", "is_zarr", "local_path"]
 
 PathLike: TypeAlias = str | bytes | os.PathLike[Any]
 #: What NumPy's functions for files take: a path, or a file object that each rank has opened.
 FileLike: TypeAlias = PathLike | IO[Any]
 
 #: Files by which a directory is known as a Zarr store.
-_ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
+ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 
 
 def local_path(given: PathLike) -> str:
@@ -28,4 +28,4 @@ def absolute_path(path: str) -> str:
 
 def is_zarr(path: str) -> bool:
     """Whether a path is a directory that is marked as a Zarr store."""
-    return any(os.path.isfile(os.path.join(path, mark)) for mark in _ZARR_MARKS)
+    return any(os.path.isfile(os.path.join(path, mark)) for mark in ZARR_MARKS)

@@ -21,6 +21,7 @@ from distarray.io.box_pieces import pieces_of, within
 from distarray.io.contents import Contents, Lazy, check_labels, check_tree
 from distarray.io.deferred_errors import ErrorDeferringFile
 from distarray.io.file_errors import creating
+from distarray.io.hdf5_links import HDF5Names
 from distarray.io.sections import write_array
 from distarray.layout import Box
 from distarray.lazy import needs
@@ -105,7 +106,7 @@ def open_file(path: str, mesh: DeviceMesh, *, external: bool = False, **options:
         file = h5py.File(remote, "r")
     else:
         file = _for_reading(h5py, path, options)
-    found = _Names(h5py, file, external)
+    found = HDF5Names(h5py, file, external)
 
     def close() -> None:
         file.close()
@@ -113,10 +114,10 @@ def open_file(path: str, mesh: DeviceMesh, *, external: bool = False, **options:
             remote.close()
 
     return Contents(
-        {name: _Stored(file[name]) for name in found.kept},
+        Lazy(found.kept, lambda name: _Stored(found.kept[name])),
         dict(file.attrs),
-        Lazy(found.kept, lambda name: _dims(file[name])),
-        Lazy(found.kept, lambda name: dict(file[name].attrs)),
+        Lazy(found.kept, lambda name: _dims(found.kept[name])),
+        Lazy(found.kept, lambda name: dict(found.kept[name].attrs)),
         close,
         found.refused,
         found.missing,
@@ -128,70 +129,6 @@ def _for_reading(h5py: ModuleType, path: str, options: Mapping[str, Any]) -> Any
         return h5py.File(path, "r", **{"locking": "best-effort", **options})
     except TypeError as error:
         raise TypeError(f"{path}: {error}; options are those of h5py.File") from error
-
-
-class _Names:
-    """The names in a file: those of datasets, and why the others are not read.
-
-    Attributes
-    ----------
-    kept : list of str
-        Datasets that can be read.
-    refused, missing : dict of str to str
-        Why a dataset is not read, and which links lead to nothing.
-    """
-
-    def __init__(self, h5py: ModuleType, file: Any, external: bool) -> None:
-        self.kept: list[str] = []
-        self.refused: dict[str, str] = {}
-        self.missing: dict[str, str] = {}
-        self._h5py, self._external = h5py, external
-        self._groups = {file["/"].id}  # a group may contain itself
-        self._walk(file, "")
-
-    def _walk(self, group: Any, prefix: str) -> None:
-        for key in group:
-            name = prefix + key
-            link = group.get(key, getlink=True)
-            if isinstance(link, self._h5py.ExternalLink) and not self._external:
-                self.refused[name] = _elsewhere("leads to", [link.filename])
-                continue
-            try:
-                item = group[key]
-            except (KeyError, OSError, RuntimeError):  # RuntimeError: links in a circle
-                self.missing[name] = f"is a link to {link.path!r}, where nothing is to be found"
-                continue
-            if isinstance(item, self._h5py.Dataset):
-                self._add(name, item, group)
-            elif self._is_new_group(item) and isinstance(link, self._h5py.HardLink):
-                self._groups.add(item.id)
-                self._walk(item, f"{name}/")
-
-    def _is_new_group(self, item: Any) -> bool:
-        return isinstance(item, self._h5py.Group) and item.id not in self._groups
-
-    def _add(self, name: str, dataset: Any, group: Any) -> None:
-        others = _other_files(dataset, group)
-        if others and not self._external:
-            self.refused[name] = _elsewhere("is put together from", others)
-        else:
-            self.kept.append(name)
-
-
-def _other_files(dataset: Any, group: Any) -> list[str]:
-    """The files, other than its group's, that a dataset is stored in."""
-    others = [] if dataset.file.id == group.file.id else [dataset.file.filename]
-    others += [entry[0] for entry in dataset.external or ()]
-    if dataset.is_virtual:
-        others += [s.file_name for s in dataset.virtual_sources() if s.file_name != "."]
-    return sorted(set(others))
-
-
-def _elsewhere(how: str, files: list[str]) -> str:
-    return (
-        f"{how} {', '.join(map(repr, files[:3]))}{', ...' if len(files) > 3 else ''}: other files "
-        "are read only if you allow it: distarray.io.open(..., external=True)"
-    )
 
 
 def _dims(dataset: Any) -> tuple[str, ...]:

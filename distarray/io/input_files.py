@@ -10,9 +10,11 @@ from distarray.comm import DeviceMesh
 from distarray.comm.same_call import Argument, same_call
 from distarray.io.file_paths import FileLike
 from distarray.io.fingerprints import options_said, value_words
+from distarray.io.ordinary_files import is_stream
+from distarray.io.rank_zero import found_on_rank_zero
 from distarray.typing import Array
 
-__all__ = ["InputFile", "Origin", "origin_of", "read_by_each"]
+__all__ = ["InputFile", "Origin", "origin_of", "read_by_each", "read_whole"]
 
 T = TypeVar("T")
 #: What NumPy reads text from: also the lines themselves.
@@ -28,10 +30,13 @@ class Origin(NamedTuple):
         None if this rank was given something else, such as an open file.
     one : bool
         Whether all ranks were given one path.
+    stream : bool
+        Whether the path leads to a pipe, socket or device, from which one rank alone can read.
     """
 
     path: str | bytes | None
     one: bool
+    stream: bool = False
 
 
 def origin_of(
@@ -59,11 +64,19 @@ def origin_of(
         What this rank has found wrong already; raised on all ranks.
     """
     path = os.fspath(file) if isinstance(file, (str, bytes, os.PathLike)) else None
-    kind = "no path" if path is None else "a path"
+    stream = path is not None and is_stream(path)
+    kind = "no path" if path is None else "a pipe or device" if stream else "a path"
     kinds = Argument("the ranks give different kinds of files", kind)
     own = os.fsdecode(os.path.abspath(path)) if path is not None else ""
     found = same_call(mesh.group, call, [kinds, *options_said(said)], error=error, own=own)
-    return Origin(path, found.one and path is not None)
+    return Origin(path, found.one and path is not None, stream)
+
+
+def read_whole(origin: Origin, call: str, read: Callable[[], T], mesh: DeviceMesh) -> T:
+    """A value that every rank reads, or rank 0 for all from a pipe or device; collective."""
+    if origin.one and origin.stream:
+        return found_on_rank_zero(read, mesh)
+    return read_by_each(call, read, mesh)
 
 
 def read_by_each(

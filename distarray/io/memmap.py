@@ -14,6 +14,7 @@ from distarray.comm.agree import agreed
 from distarray.io.file_paths import PathLike
 from distarray.io.fingerprints import described
 from distarray.io.npy_header import Header
+from distarray.io.ordinary_files import check_seekable
 from distarray.io.rank_zero import found_on_rank_zero
 from distarray.layout import Replicate
 from distarray.typing import Array, DType, DTypeLike, Placements, ShapeLike
@@ -199,5 +200,6 @@ def _map(
     shape: ShapeLike | None,
     order: Literal["C", "F"],
 ) -> np.memmap[Any, Any]:
+    check_seekable(path if isinstance(path, (str, bytes)) else None)
     known: Any = mode  # one of _MODES
     return np.memmap(path, dtype, known, offset, shape, order)  # type: ignore[arg-type]

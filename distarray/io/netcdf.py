@@ -21,6 +21,7 @@ from distarray.comm.progress import advance
 from distarray.io.atomic_file import replacing
 from distarray.io.contents import Contents, Lazy, check_labels, check_tree
 from distarray.io.file_errors import creating
+from distarray.io.netcdf_guard import check_netcdf
 from distarray.io.sections import write_array
 from distarray.layout import Box
 from distarray.lazy import needs
@@ -114,7 +115,9 @@ class _Stored:
         advance(out.nbytes)
 
 
-def open_file(path: str, mesh: DeviceMesh, *, decode: bool = True) -> Contents:
+def open_file(
+    path: str, mesh: DeviceMesh, *, decode: bool = True, external: bool = False
+) -> Contents:
     """The variables of a file, also of its groups: ``group/variable``.
 
     Parameters
@@ -125,8 +128,18 @@ def open_file(path: str, mesh: DeviceMesh, *, decode: bool = True) -> Contents:
         Not used: each rank opens the file by itself.
     decode : bool
         Scale packed integers and make missing values NaN.
+    external : bool
+        Read from other files as well, which a NetCDF-4 file, being an HDF5 file, may lead to, and
+        take every kind of URL. The author of the file chose these, so it is not the default.
+
+    Raises
+    ------
+    OtherFileError
+        If the file leads to other files: the library opens all of them together.
     """
     netcdf = needs("netCDF4")
+    if not external:
+        check_netcdf(path)
     with _lock:
         file = netcdf.Dataset(path, "r")
         variables = dict(_variables(file, ""))

@@ -20,6 +20,7 @@ from distarray.io.input_files import origin_of, read_by_each
 from distarray.io.memmap import mapped_file
 from distarray.io.npy_header import PARSING, Header, read_header
 from distarray.io.npz_archive import Archive
+from distarray.io.ordinary_files import check_seekable
 from distarray.io.rank_zero import found_on_rank_zero
 from distarray.typing import Placements
 
@@ -93,7 +94,7 @@ def load(
         return _from_object(opened, rest, mesh, placements)
     path = os.fspath(opened)
     if not origin.one:  # each rank has its own file, perhaps in a temporary directory
-        with agreed(mesh.group, lambda: open(path, "rb")) as own:
+        with agreed(mesh.group, lambda: _opened(path)) as own:
             return _from_object(own, rest, mesh, placements, path)
     facts = found_on_rank_zero(lambda: _facts_of(path, rest), mesh)
     if facts.kind == "npz":
@@ -105,9 +106,15 @@ def load(
     return read_by_all(path, facts.header, mesh, placements)
 
 
+def _opened(path: str) -> IO[bytes]:
+    """An open file; a pipe is refused, and not waited for."""
+    check_seekable(path)
+    return open(path, "rb")
+
+
 def _facts_of(path: str, rest: dict[str, Any]) -> _Facts:
     """The kind of the file at a path."""
-    with open(path, "rb") as file:
+    with _opened(path) as file:
         return _facts(file, rest)
 
 

@@ -12,6 +12,7 @@ from distarray.io.file_errors import as_given, reading
 from distarray.io.file_paths import PathLike, absolute_path, local_path
 from distarray.io.fingerprints import options_said, path_said
 from distarray.io.formats import check_options, find_format, module_of
+from distarray.io.ordinary_files import check_ordinary
 from distarray.io.variables import Key, Variable
 from distarray.typing import Placements, Shape
 
@@ -194,6 +195,8 @@ def _contents(
     known = find_format(path, format)
     check_options(known, "open_file", options, call)
     place = absolute_path(path)
+    if "://" not in place:
+        check_ordinary(place, directory=known.name == "zarr")
     with reading(place, f"this {known.name} file"):
         found: Contents = module_of(known).open_file(place, mesh, **options)
     return found

@@ -14,8 +14,9 @@ from distarray.comm import DeviceMesh
 from distarray.io.contiguous import pieces
 from distarray.io.contiguous_reading import read_by_all
 from distarray.io.file_paths import FileLike
-from distarray.io.input_files import origin_of, read_by_each
+from distarray.io.input_files import origin_of, read_whole
 from distarray.io.npy_header import Header
+from distarray.io.ordinary_files import check_seekable
 from distarray.io.output_files import put, store, target_for, write_file
 from distarray.io.rank_zero import found_on_rank_zero
 from distarray.typing import Array, ArrayLike, DType, DTypeLike, Placements
@@ -125,10 +126,14 @@ def fromfile(
     said = {"dtype": kind, "count": count, "sep": sep, "offset": offset, "placements": placements}
     origin = origin_of("numpy.fromfile", file, mesh, said)
     bare = not sep and kind.itemsize and not kind.hasobject
-    if not bare or not origin.one:
-        values = read_by_each(
-            "numpy.fromfile", lambda: _fromfile(file, kind, count, sep, offset), mesh
-        )
+
+    def read() -> Array:
+        check_seekable(origin.path)
+        found: Array = _fromfile(file, kind, count, sep, offset)
+        return found
+
+    if not bare or not origin.one or origin.stream:
+        values = read_whole(origin, "numpy.fromfile", read, mesh)
         return distribute(values, mesh, placements, src=None)
     path: Any = origin.path
     header = found_on_rank_zero(lambda: _elements(path, kind, count, offset), mesh)

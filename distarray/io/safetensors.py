@@ -22,6 +22,7 @@ from distarray.comm.progress import advance
 from distarray.errors import DamagedFileError
 from distarray.io.contents import Contents, Lazy
 from distarray.io.contiguous import runs
+from distarray.io.ordinary_files import check_ordinary
 from distarray.io.output_files import Target, store
 from distarray.layout import Box
 from distarray.lazy import needs
@@ -113,6 +114,7 @@ def open_file(path: str, mesh: DeviceMesh) -> Contents:
 
 
 def _single(path: str, stack: ExitStack) -> tuple[Mapping[str, _Stored], dict[str, Any]]:
+    check_ordinary(path)  # an index may name anything in its directory
     file = stack.enter_context(Path(path).open("rb"))  # noqa: SIM115
     entries, attrs = _header(file, path)
     return Lazy(entries, lambda name: _Stored(file, path, entries[name])), attrs

@@ -25,7 +25,7 @@ from distarray.comm.files import SharedFile
 from distarray.engines.mapping.every_rank import have_effects
 from distarray.io.file_errors import tried
 from distarray.io.file_paths import FileLike
-from distarray.io.input_files import InputFile, origin_of, read_by_each
+from distarray.io.input_files import InputFile, origin_of, read_whole
 from distarray.io.output_files import target_for, write_file
 from distarray.io.text_lines import COMPRESSED, Comments, is_divisible, parsed, spread
 from distarray.layout import Layout, Shard
@@ -293,7 +293,7 @@ def loadtxt(
         shape = {"ndmin": 1 if kind.names else 2}
         own = parsed(origin, _loadtxt, words | shape, int(skiprows), mesh)
     if own is None:
-        values = read_by_each(call, lambda: _loadtxt(fname, **words, **rest), mesh)
+        values = read_whole(origin, call, lambda: _loadtxt(fname, **words, **rest), mesh)
         return spread(values, mesh, placements)
     return spread(_shaped(own, ndmin, unpack), mesh, placements)
 
@@ -386,7 +386,7 @@ def genfromtxt(
         own = parsed(origin, _genfromtxt, columns, int(skip_header), mesh)
         if own is not None:
             return spread(_shaped(own, ndmin, bool(unpack)), mesh, placements)
-    values = read_by_each(call, lambda: _genfromtxt(fname, **words, **rest), mesh)
+    values = read_whole(origin, call, lambda: _genfromtxt(fname, **words, **rest), mesh)
     return values if usemask else spread(values, mesh, placements)
 
 
@@ -429,7 +429,8 @@ def fromregex(
     Every rank reads the whole file.
     """
     mesh, call = common_mesh(), "numpy.fromregex"
-    origin_of(call, file, mesh, {"regexp": regexp, "dtype": dtype, "encoding": encoding})
+    said = {"regexp": regexp, "dtype": dtype, "encoding": encoding}
+    origin = origin_of(call, file, mesh, said)
     read: Any = np.fromregex
-    values = read_by_each(call, lambda: read(file, regexp, dtype, encoding), mesh)
+    values = read_whole(origin, call, lambda: read(file, regexp, dtype, encoding), mesh)
     return spread(values, mesh, None)

@@ -6,8 +6,7 @@ of it is on disk; other stores cannot be renamed.
 """
 
 import os
-import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +30,7 @@ from distarray.io.file_paths import is_zarr
 from distarray.io.held_files import HeldDirectory
 from distarray.io.rank_zero import on_rank_zero
 from distarray.io.sections import write_array
+from distarray.io.zarr_guard import OwnDirectory, led_elsewhere, own_store, passed_over
 from distarray.layout import Box
 from distarray.lazy import needs
 from distarray.typing import Array, DType, Shape
@@ -42,8 +42,6 @@ T = TypeVar("T")
 Dims: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]] | None
 #: Most bytes of the name of a directory, on nearly all file systems.
 _LONGEST = 255
-#: Names of files and directories of chunks, in version 3 and in version 2.
-_CHUNK = re.compile(r"c|c[./]\d.*|\d+(\.\d+)*")
 
 
 class _Stored:
@@ -90,7 +88,11 @@ class _Stored:
 
 
 def open_file(
-    path: str, mesh: DeviceMesh, *, storage_options: Mapping[str, Any] | None = None
+    path: str,
+    mesh: DeviceMesh,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    external: bool = False,
 ) -> Contents:
     """The arrays of a store.
 
@@ -102,6 +104,8 @@ def open_file(
         Not used: each rank opens the store by itself.
     storage_options : mapping, optional
         For fsspec.
+    external : bool
+        Follow symbolic links in the directory, which may lead to any file.
 
     Raises
     ------
@@ -111,14 +115,17 @@ def open_file(
     zarr = needs("zarr")
     remote = "://" in path
     with ExitStack() as stack:
-        place, held = path, None
+        place: Any = path
+        held, own = None, None
         if path.endswith(".zip") and not remote:
             place = stack.enter_context(closing(zarr.storage.ZipStore(path, mode="r")))
         elif os.path.isdir(path):
             held = stack.enter_context(closing(HeldDirectory(path)))
+            if not external:
+                place, own = own_store(path), OwnDirectory(path)
         try:
             node = zarr.open(place, mode="r", storage_options=_options(storage_options, remote))
-            found = _contents(zarr, node, held)
+            found = _contents(zarr, node, held, own)
         except MemoryError:
             raise
         except Exception as error:
@@ -132,44 +139,28 @@ def open_file(
         return found
 
 
-def _contents(zarr: ModuleType, node: Any, held: HeldDirectory | None) -> Contents:
+def _contents(
+    zarr: ModuleType, node: Any, held: HeldDirectory | None, own: OwnDirectory | None
+) -> Contents:
     """The arrays of a group, or a single array."""
     if isinstance(node, zarr.Array):
         attrs = {"": dict(node.attrs)}
         return Contents({"": _Stored(node, held)}, array_attrs=attrs)
     members = dict(sorted(node.members(max_depth=None)))
     found = {name: each for name, each in members.items() if isinstance(each, zarr.Array)}
+    refused = {} if own is None else led_elsewhere(own, members)
+    found = {name: each for name, each in found.items() if name not in refused}
     dims = {name: _dims(array) for name, array in found.items()}
-    groups = [name for name, member in members.items() if not isinstance(member, zarr.Array)]
-    lost = _lost(held.path, ["", *groups], members) if held is not None else {}
+    groups = [name for name in members if name not in found and name not in refused]
+    if held is not None:
+        refused |= passed_over(held.path, ["", *groups], members, own)
     return Contents(
         Lazy(found, lambda name: _Stored(found[name], held)),
         attrs=dict(node.attrs),
         dims={name: names for name, names in dims.items() if names},
         array_attrs={name: dict(array.attrs) for name, array in found.items()},
-        refused=lost,
+        refused=refused,
     )
-
-
-def _lost(root: str, groups: Iterable[str], members: Container[str]) -> dict[str, str]:
-    """Directories of a store with chunks or metadata that Zarr passes over, and why."""
-    lost = {}
-    for group in groups:
-        with os.scandir(os.path.join(root, group)) as entries:
-            names = [e.name for e in entries if e.is_dir() and not e.name.startswith((".", "~"))]
-        for name in sorted(names):
-            full = f"{group}/{name}" if group else name
-            if full not in members and _is_stored(os.path.join(root, full)):
-                lost[full] = (
-                    "has chunks or a description (zarr.json) that is damaged or missing; write it "
-                    "again, or read a copy"
-                )
-    return lost
-
-
-def _is_stored(place: str) -> bool:
-    """Whether a directory has chunks in it, or metadata."""
-    return is_zarr(place) or any(_CHUNK.fullmatch(name) for name in os.listdir(place))
 
 
 def _dims(array: Any) -> tuple[str, ...]:

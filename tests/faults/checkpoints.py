@@ -143,7 +143,10 @@ def _beside_kills(scene: Scene, count: int) -> str:
             time.sleep(rng.uniform(0.0, 2.0))
             os.killpg(job.pid, signal.SIGKILL)
             job.wait(60)
-            while _is_saved_in(scene.directory):  # ranks may outlive their launcher for a moment
+            while ranks := _savers(scene.directory):  # they may outlive their launcher
+                for rank in ranks:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(rank, signal.SIGKILL)
                 time.sleep(0.01)
             kills += 1
             job = _started(scene, 2, "save", "0", "late")
@@ -156,14 +159,15 @@ def _beside_kills(scene: Scene, count: int) -> str:
     return f"{_counted((scene.directory / 'said').read_text(), count)}, {kills} kills"
 
 
-def _is_saved_in(directory: Path) -> bool:
-    """Whether a rank of a job that saves is left."""
+def _savers(directory: Path) -> list[int]:
+    """The processes that save in a directory."""
+    found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_bytes().split(b"\0")
             if b"save" in words and os.readlink(process / "cwd") == str(directory.resolve()):
-                return True
-    return False
+                found.append(int(process.name))
+    return found
 
 
 def _misplaced(scene: Scene) -> None:

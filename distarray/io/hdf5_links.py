@@ -1,0 +1,212 @@
+"""The datasets of an HDF5 file, found without opening any other file.
+
+HDF5 follows links to other files, and reads datasets that are stored in others, without a word. So
+each link is looked at before it is followed, component by component, and each dataset's creation
+properties before its shape is asked for: that of a virtual dataset opens its sources.
+"""
+
+import os
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+from distarray.errors import OtherFileError
+from distarray.io.ordinary_files import ELSEWHERE, kind_of, named_elsewhere
+
+__all__ = ["HDF5Names"]
+
+#: Links on the way to an object, at most; HDF5 itself follows 16.
+_MOST_LINKS = 64
+#: Numbers of a source that is named by a pattern, at most.
+_MOST_SOURCES = 1 << 20
+_SCALES = b"DIMENSION_LIST"
+
+
+class HDF5Names:
+    """The names in a file: those of datasets, and why the others are not read.
+
+    Parameters
+    ----------
+    h5py : module
+    file : h5py.File
+    external : bool
+        Whether other files may be read.
+
+    Attributes
+    ----------
+    kept : dict of str to h5py.Dataset
+        Datasets that can be read.
+    refused, missing : dict of str to str
+        Why a dataset is not read, and which links lead to nothing.
+    """
+
+    def __init__(self, h5py: ModuleType, file: Any, external: bool) -> None:
+        self.kept: dict[str, Any] = {}
+        self.refused: dict[str, str] = {}
+        self.missing: dict[str, str] = {}
+        self._h5py, self._external = h5py, external
+        self._root, self._place = file["/"], os.path.dirname(os.path.abspath(file.filename))
+        self._groups = {self._root.id}  # a group may contain itself
+        #: What is wrong with a dataset that has been checked; None while it is being checked.
+        self._verdicts: dict[Any, str | None] = {}
+        self._walk(self._root, "")
+
+    def _walk(self, group: Any, prefix: str) -> None:
+        for key in group:
+            name = prefix + key
+            try:
+                item = self._item(group, key)
+                if isinstance(item, self._h5py.Dataset):
+                    self._check(item)
+                    self.kept[name] = item
+                    continue
+            except OtherFileError as error:
+                self.refused[name] = str(error)
+                continue
+            except (KeyError, OSError, RuntimeError):  # RuntimeError: links in a circle
+                if self._is_hard(group, key):
+                    raise  # the file is damaged
+                self.missing[name] = _dangling(group, key)
+                continue
+            new = isinstance(item, self._h5py.Group) and item.id not in self._groups
+            if new and self._is_hard(group, key):
+                self._groups.add(item.id)
+                self._walk(item, f"{name}/")
+
+    def _is_hard(self, group: Any, key: str) -> bool:
+        """Whether a link is a name of an object in the same file."""
+        return bool(group.id.links.get_info(_coded(key)).type == self._h5py.h5l.TYPE_HARD)
+
+    def _item(self, group: Any, key: str, left: int = _MOST_LINKS) -> Any:
+        """The object that a link leads to."""
+        links, kinds = group.id.links, self._h5py.h5l
+        kind = links.get_info(_coded(key)).type  # KeyError if there is none
+        if kind == kinds.TYPE_HARD:
+            return group[key]
+        if kind == kinds.TYPE_EXTERNAL:
+            filename = os.fsdecode(links.get_val(_coded(key))[0])
+            self._elsewhere("leads to", [filename])
+            return group[key]
+        if kind != kinds.TYPE_SOFT:
+            raise OtherFileError(f"is a link of a kind that its author has made up: {ELSEWHERE}")
+        path = os.fsdecode(links.get_val(_coded(key)))
+        if self._external:
+            return group[key]  # in other files absolute paths begin at their own root
+        return self._at(group, path, left - 1)
+
+    def _at(self, group: Any, path: str, left: int = _MOST_LINKS) -> Any:
+        """The object at a path, each of whose components is looked at before it is followed."""
+        if left < 0:
+            raise RuntimeError("links in a circle")
+        here = self._root if path.startswith("/") else group
+        for part in path.split("/"):
+            if part not in ("", "."):
+                if not isinstance(here, self._h5py.Group):
+                    raise KeyError(path)
+                here = self._item(here, part, left)
+        return here
+
+    def _elsewhere(self, how: str, files: list[str]) -> None:
+        """Raise if other files must not be read, or are no files: a pipe would be waited for."""
+        if not self._external:
+            raise OtherFileError(named_elsewhere(how, files))
+        for name in files:
+            for place in (os.path.join(self._place, name), name):
+                kind = kind_of(place)
+                if kind not in ("", "a file"):
+                    raise OtherFileError(f"{how} {name!r}, which is {kind} and no HDF5 file")
+
+    def _check(self, dataset: Any) -> None:
+        """Raise if a dataset is stored in other files, or virtual over such as are."""
+        key = dataset.id
+        if key not in self._verdicts:
+            self._verdicts[key] = None
+            try:
+                self._check_properties(dataset)
+                self._verdicts[key] = ""
+            except OtherFileError as error:
+                self._verdicts[key] = str(error)
+        verdict = self._verdicts[key]
+        if verdict is None:
+            raise OtherFileError("is put together from itself")
+        if verdict:
+            raise OtherFileError(verdict)
+
+    def _check_properties(self, dataset: Any) -> None:
+        properties = dataset.id.get_create_plist()
+        count = properties.get_external_count()
+        others = [os.fsdecode(properties.get_external(n)[0]) for n in range(count)]
+        virtual = properties.get_layout() == self._h5py.h5d.VIRTUAL
+        sources = list(_sources(properties)) if virtual else []
+        others += [name for name, _ in sources if name != "."]
+        if others:
+            self._elsewhere("is put together from", others)
+        if self._external:
+            return
+        for _, path in sources:
+            self._check_source(path)
+        self._check_scales(dataset)
+
+    def _check_source(self, path: str) -> None:
+        """Raise if a source in the same file leads to another one; a pattern stands for many."""
+        if "%b" not in path:
+            self._check_at({path, path.replace("%%", "%")})
+            return
+        for number in range(_MOST_SOURCES):
+            if not self._check_at({path.replace("%b", str(number)).replace("%%", "%")}):
+                return  # HDF5 looks no further
+        raise OtherFileError(
+            f"is put together from more than {_MOST_SOURCES} datasets: {ELSEWHERE}"
+        )
+
+    def _check_at(self, paths: set[str]) -> bool:
+        """Check datasets at some paths; whether there is one."""
+        found = False
+        for path in paths:
+            try:
+                item = self._at(self._root, path)
+            except (KeyError, OSError, RuntimeError):
+                continue  # missing elements have the fill value
+            found = True
+            if isinstance(item, self._h5py.Dataset):
+                self._check(item)
+        return found
+
+    def _check_scales(self, dataset: Any) -> None:
+        """Raise if scales are named by references that may be to other files (HDF5 1.12)."""
+        h5py = self._h5py
+        if not h5py.h5a.exists(dataset.id, _SCALES):
+            return
+        try:
+            kind = h5py.h5a.open(dataset.id, _SCALES).get_type()
+            plain = kind.get_super().equal(h5py.h5t.STD_REF_OBJ)
+        except (TypeError, ValueError, AttributeError, RuntimeError):
+            plain = False
+        if not plain:
+            raise OtherFileError(f"has scales that may be in other files: {ELSEWHERE}")
+
+
+def _dangling(group: Any, key: str) -> str:
+    """Why a link to nothing is not read."""
+    value = group.id.links.get_val(_coded(key))
+    path = os.fsdecode(value[1] if isinstance(value, tuple) else value)
+    return f"is a link to {path!r}, where nothing is to be found"
+
+
+def _coded(key: str) -> bytes:
+    """The bytes of a link's name, as h5py decodes them."""
+    return key.encode("utf-8", "surrogateescape")
+
+
+def _sources(properties: Any) -> Iterator[tuple[str, str]]:
+    """File and name of each source of a virtual dataset."""
+    for number in range(properties.get_virtual_count()):
+        file, name = (
+            properties.get_virtual_filename(number),
+            properties.get_virtual_dsetname(number),
+        )
+        yield _text(file), _text(name)
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else os.fsdecode(value)

@@ -1,0 +1,49 @@
+"""What the NetCDF library may open: files that lead to no others, and OPeNDAP.
+
+The library opens everything that a file leads to when it opens the file, so that all is looked at
+before, by h5py.
+"""
+
+import re
+
+from distarray.errors import OtherFileError
+from distarray.io.hdf5_links import HDF5Names
+from distarray.io.ordinary_files import ELSEWHERE
+from distarray.lazy import needs
+
+__all__ = ["check_netcdf"]
+
+#: What OPeNDAP is asked by; a server's data, in which nothing leads to a file of this machine.
+_DAP = re.compile(r"(https?|dap[24]?s?)://[^#]*(#(mode=)?dap[24]?|#)?", re.IGNORECASE)
+_CLASSIC = b"CDF"
+_ALL = "NetCDF opens all of a file at once; format='hdf5' reads what else is in this one"
+_HDF4 = b"\x0e\x03\x13\x01"
+
+
+def check_netcdf(path: str) -> None:
+    """Raise if a file leads to other files, or a URL makes the library read in another way.
+
+    Parameters
+    ----------
+    path : str
+        An absolute path, or a URL.
+    """
+    if "://" in path:
+        if not _DAP.fullmatch(path):
+            raise OtherFileError(
+                f"{path}: of URLs, NetCDF reads those of OPeNDAP (http, https), without #mode=; a "
+                f"file behind any other may lead to files of this machine, and {ELSEWHERE}"
+            )
+        return
+    with open(path, "rb") as file:
+        start = file.read(len(_HDF4))
+    if start.startswith(_CLASSIC):
+        return
+    h5py = needs("h5py")
+    if h5py.is_hdf5(path):
+        with h5py.File(path, "r", locking="best-effort") as file:
+            refused = HDF5Names(h5py, file, external=False).refused
+        for name, why in refused.items():
+            raise OtherFileError(f"{path}: {name!r} {why}. {_ALL}")
+    elif start == _HDF4:
+        raise OtherFileError(f"{path} is an HDF4 file, which may be stored in others: {ELSEWHERE}")
