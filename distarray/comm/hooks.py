@@ -26,7 +26,7 @@ from distarray.comm.user_lines import place
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["AgreedExit", "abort", "end_all", "install", "last_exit", "say"]
+__all__ = ["AgreedExit", "abort", "end_all", "install", "last_exit", "say", "try_start"]
 
 _TAG = 32001
 #: Seconds that ranks wait before they print an error, longer for higher ranks: so an error that all
@@ -108,9 +108,19 @@ def end_all(text: str) -> None:
     _flush()
     say(text)
     time.sleep(_DRAIN)
-    threading.Thread(target=abort, args=(MPI.COMM_WORLD, 1), daemon=True).start()
-    time.sleep(_DEAF)
+    aborting = threading.Thread(target=abort, args=(MPI.COMM_WORLD, 1), daemon=True)
+    if not try_start(aborting):
+        time.sleep(_DEAF)
     os._exit(1)  # for the launcher this is an abort, too
+
+
+def try_start(thread: threading.Thread) -> Exception | None:
+    """Start a thread; the error if that fails, for want of memory or by a limit of threads."""
+    try:
+        thread.start()
+    except (RuntimeError, MemoryError) as error:
+        return error
+    return None
 
 
 def _on_exception(

@@ -247,7 +247,7 @@ def _mapped(comm: MPI.Intracomm, part: int) -> tuple[mmap | None, OSError | None
     """
     descriptor = open_together(comm)
     if descriptor < 0:
-        return None, OSError(errno.EACCES, "the ranks do not see the same files in memory")
+        return None, OSError(-descriptor, os.strerror(-descriptor))
     try:
         os.ftruncate(descriptor, comm.size * part)
         os.posix_fallocate(descriptor, comm.rank * part, part)

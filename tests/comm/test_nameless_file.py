@@ -39,7 +39,7 @@ def blind(monkeypatch):
     """No rank finds another's files in memory, as in PID namespaces of their own."""
 
     def readlink(path):
-        raise FileNotFoundError(path)
+        raise FileNotFoundError(errno.ENOENT, "not here")
 
     monkeypatch.setattr(nameless_file.os, "readlink", readlink)
 
@@ -66,7 +66,7 @@ def test_without_a_directory_in_memory_only_a_file_on_disk_is_left(monkeypatch, 
     monkeypatch.delattr(os, "memfd_create")
     monkeypatch.setattr(nameless_file, "_SHM", str(tmp_path / "missing"))
     monkeypatch.setattr(nameless_file.tempfile, "gettempdir", lambda: str(tmp_path))
-    assert nameless_file.open_together(Near()) == -1
+    assert nameless_file.open_together(Near()) == -errno.ENOENT
     descriptor = nameless_file.open_together(Near(), on_disk=True)
     assert descriptor >= 0
     os.close(descriptor)
