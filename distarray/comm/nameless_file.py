@@ -6,7 +6,9 @@ in PID or user namespaces of their own, the file is in a directory that they sha
 removed before its first use.
 """
 
+import ctypes
 import errno
+import mmap
 import os
 import tempfile
 import time
@@ -15,10 +17,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from distarray.typing import Array
+
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["create_file", "open_together"]
+__all__ = ["create_file", "mapped", "open_together"]
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.mmap.restype = ctypes.c_void_p
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 #: Linux's directory of files in memory.
 _SHM = "/dev/shm"
@@ -121,3 +132,34 @@ def _clear(directory: str) -> None:
             found = path.stat()
             if found.st_uid == os.getuid() and time.time() - found.st_mtime > _OLD:
                 path.unlink()
+
+
+class _Mapping:
+    """Memory of a file, for as long as arrays refer to it.
+
+    Python's own class keeps a descriptor open (until 3.13, where that can be turned off), and
+    programs may have hundreds of communicators.
+    """
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        access = mmap.PROT_READ | mmap.PROT_WRITE
+        address = _libc.mmap(None, size, access, mmap.MAP_SHARED, descriptor, 0)
+        if address in (None, ctypes.c_void_p(-1).value):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        self._place = address, size
+        self.__array_interface__ = {
+            "data": (address, False),
+            "shape": (size,),
+            "typestr": "|u1",
+            "version": 3,
+        }
+
+    def __del__(self, unmap: Callable[[int, int], object] = _libc.munmap) -> None:
+        if hasattr(self, "_place"):
+            unmap(*self._place)
+
+
+def mapped(descriptor: int, size: int) -> Array:
+    """The first bytes of an open file as an array; the file may be closed afterwards."""
+    return np.asarray(_Mapping(descriptor, size))
