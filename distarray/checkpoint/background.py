@@ -23,7 +23,7 @@ from distarray.checkpoint.catalog import (
 from distarray.checkpoint.shard_writing import Shard, write_shards
 from distarray.checkpoint.tree import Node
 from distarray.checkpoint.zarr_metadata import Stored
-from distarray.comm import DeviceMesh, hooks
+from distarray.comm import DeviceMesh, hooks, thread_start
 from distarray.comm.agree import agreed
 from distarray.comm.exit_status import end_with_status
 from distarray.io import directories
@@ -159,7 +159,7 @@ class _Writer:
 
         The other ranks notice nothing of that: their threads write meanwhile.
         """
-        error = hooks.try_start(self.thread)
+        error = thread_start.try_start(self.thread)
         if error is not None:
             hooks.say(f"rank {self.rank} saves {self.new.final} while the program waits: {error}")
             self._run()

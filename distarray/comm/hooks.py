@@ -20,13 +20,13 @@ from pathlib import Path
 from types import MemberDescriptorType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from distarray.comm import calls, child_exit
+from distarray.comm import calls, child_exit, thread_start
 from distarray.comm.user_lines import place
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["AgreedExit", "abort", "end_all", "install", "last_exit", "say", "try_start"]
+__all__ = ["AgreedExit", "abort", "end_all", "install", "last_exit", "say"]
 
 _TAG = 32001
 #: Seconds that ranks wait before they print an error, longer for higher ranks: so an error that all
@@ -109,18 +109,9 @@ def end_all(text: str) -> None:
     say(text)
     time.sleep(_DRAIN)
     aborting = threading.Thread(target=abort, args=(MPI.COMM_WORLD, 1), daemon=True)
-    if not try_start(aborting):
+    if thread_start.try_start(aborting) is None:
         time.sleep(_DEAF)
     os._exit(1)  # for the launcher this is an abort, too
-
-
-def try_start(thread: threading.Thread) -> Exception | None:
-    """Start a thread; the error if that fails, for want of memory or by a limit of threads."""
-    try:
-        thread.start()
-    except (RuntimeError, MemoryError) as error:
-        return error
-    return None
 
 
 def _on_exception(

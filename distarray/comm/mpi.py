@@ -22,7 +22,7 @@ except (ImportError, RuntimeError) as error:
     )
     raise
 
-from distarray.comm import calls, hooks, objects, processes, tune
+from distarray.comm import hooks, objects, processes, tune
 from distarray.comm.algorithms import GATHER_BELOW, split_views
 from distarray.comm.datatypes import LARGE, in_place, message, message_parts
 from distarray.comm.group import Array, Pair
@@ -287,7 +287,6 @@ def _made(comm: MPI.Intracomm, talker: Talker) -> MPIGroup:
     hooks.install()
     processes.note_start(MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size)
     watch.before_meeting(comm)
-    calls.waiting()
     group = MPIGroup(comm.Dup(), talker)
     group._comm.Set_errhandler(MPI.ERRORS_RETURN)
     group.is_world = comm == MPI.COMM_WORLD

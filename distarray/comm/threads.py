@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from distarray.comm import hooks, objects
+from distarray.comm import objects, thread_start
 from distarray.comm.algorithms import split_views
 from distarray.comm.group import Array, Group, Pair
 from distarray.comm.pending import FINISHED, Pending
@@ -315,7 +315,7 @@ def run_threads(
         for rank in range(n)
     ]
     for rank, thread in enumerate(threads):
-        error = hooks.try_start(thread)
+        error = thread_start.try_start(thread)
         if error is not None:  # the other ranks must not wait for it
             failures.append((rank, error))
             world.finish(rank)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
-from distarray.comm import hooks
+from distarray.comm import thread_start
 
 __all__ = ["Guard"]
 
@@ -50,7 +50,7 @@ class Guard:
         self._ends = reading, writing
         signal.signal(signal.SIGTERM, self._note)
         _standing.append(self)
-        if hooks.try_start(self._thread) is not None:  # nobody would act on the signal
+        if thread_start.try_start(self._thread) is not None:  # nobody would act on the signal
             self._leave()
             os.close(reading)
             os.close(writing)

@@ -20,7 +20,7 @@ import pytest
 import distarray as da
 from distarray import DeviceMesh, Replicate, Shard, checkpoint
 from distarray.checkpoint import chunk_files, loading
-from distarray.comm import hooks, run_threads
+from distarray.comm import run_threads, thread_start
 from distarray.errors import CheckpointError
 from distarray.io import chunk_grids, flushing
 from distarray.testing import assert_matches
@@ -305,7 +305,7 @@ def test_ranks_without_a_thread_save_at_once(
     tmp_path: Path, refused: set[int], monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:
     """Such a rank raised, and the others waited for it."""
-    start = hooks.try_start
+    start = thread_start.try_start
 
     def try_start(thread: threading.Thread) -> Exception | None:
         rank = threading.current_thread().name.removeprefix("rank-")
@@ -313,7 +313,7 @@ def test_ranks_without_a_thread_save_at_once(
         none = saves and rank in map(str, refused)
         return RuntimeError("can't start new thread") if none else start(thread)
 
-    monkeypatch.setattr(hooks, "try_start", try_start)
+    monkeypatch.setattr(thread_start, "try_start", try_start)
     saved_at(tmp_path / "run", asynchronous=True)
     assert (checkpoint.load(tmp_path / "run")["table"].full() == TABLE).all()
     assert capfd.readouterr().err.count("can't start new thread") == len(refused)

@@ -14,7 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from distarray.comm import calls, hooks
+from distarray.comm import calls, hooks, thread_start
 from distarray.comm.waits import stacks
 from distarray.comm.waits.last_words import leave_words
 from distarray.comm.waits.scope import Among, Scope, make_scope
@@ -54,7 +54,7 @@ class _Watch:
             return
         self._stop.clear()
         thread = threading.Thread(target=self._run, name="distarray-watch", daemon=True)
-        error = hooks.try_start(thread)
+        error = thread_start.try_start(thread)
         if error is not None:
             hooks.say(f"this rank's waits are not watched: {error}")
             return
@@ -147,13 +147,14 @@ class _Watch:
 
 
 def before_meeting(comm: "MPI.Intracomm") -> None:
-    """Watch this process from before it meets others for the first time.
+    """Watch this process from before it meets others for the first time; and note each meeting.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
     """
     global _watch
+    calls.waiting()
     if _watch is None and comm.Get_size() > 1 and config.wait_limit > 0:
         _watch = _Watch(comm.Get_rank(), comm.Get_size())
         atexit.register(_leave, os.getpid())

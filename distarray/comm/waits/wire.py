@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from distarray.comm import hooks
+from distarray.comm import thread_start
 from distarray.comm.network import addresses
 
 __all__ = ["WORDS", "Node", "Wire", "listener"]
@@ -94,7 +94,7 @@ class Wire:
         """Answer questions in a thread of its own, so that two ranks can ask each other."""
         self._stopping = False
         thread = threading.Thread(target=self._run, name="distarray-wire", daemon=True)
-        if hooks.try_start(thread) is None:  # else other ranks of the node answer
+        if thread_start.try_start(thread) is None:  # else other ranks of the node answer
             self._thread = thread
 
     def stop(self) -> None:
