@@ -25,7 +25,7 @@ from distarray.checkpoint.generations import make_room, retire
 from distarray.checkpoint.shard_writing import Shard, write_shards
 from distarray.checkpoint.tree import Node
 from distarray.checkpoint.zarr_metadata import Stored
-from distarray.comm import DeviceMesh
+from distarray.comm import DeviceMesh, hooks, thread_start
 from distarray.comm.agree import agreed
 from distarray.comm.exit_status import end_with_status
 from distarray.io import directories
@@ -173,6 +173,21 @@ class _Writer:
         self.told = threading.Condition()
         self.thread = threading.Thread(target=self._run, name=f"saving {new.final.name}")
 
+    def begin(self) -> None:
+        """Begin to write; where no thread can be had, write at once.
+
+        The other ranks notice nothing of that: their threads write meanwhile.
+        """
+        error = thread_start.try_start(self.thread)
+        if error is not None:
+            hooks.say(f"rank {self.rank} saves {self.new.final} while the program waits: {error}")
+            self._run()
+
+    def join(self) -> None:
+        """Wait until this rank has done its part."""
+        if self.thread.ident is not None:
+            self.thread.join()
+
     def _run(self) -> None:
         try:
             with Flusher(self.new.directory) as flusher:
@@ -248,7 +263,7 @@ def start(new: Unfinished, shards: list[Shard], mesh: DeviceMesh) -> Saving:
         atexit.unregister(_at_exit)  # registered once, however often the program saves
         atexit.register(_at_exit)
         _pending.append(saving)
-    writer.thread.start()
+    writer.begin()
     return saving
 
 
@@ -259,9 +274,9 @@ def _finish(writer: _Writer, mesh: DeviceMesh) -> None:
         writer.tell(True)
     except BaseException:
         writer.tell(False)
-        writer.thread.join()
+        writer.join()
         raise
-    writer.thread.join()
+    writer.join()
     on_rank_zero(mesh.group, lambda: _raise(writer.error))
 
 
@@ -306,7 +321,7 @@ def finish() -> None:
         writer = saving._writer
         if writer is None or writer.process != os.getpid():  # not in a forked child
             continue
-        writer.thread.join()
+        writer.join()
         if writer.error is not None and found is None:
             found = writer.error
             found.add_note(f"checkpoint.save: {saving.path} is not saved")

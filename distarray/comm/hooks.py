@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MemberDescriptorType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from distarray.comm import calls, child_exit, launcher, processes
+from distarray.comm import calls, child_exit, launcher, processes, thread_start
 from distarray.comm.user_lines import place
 
 if TYPE_CHECKING:
@@ -126,8 +126,9 @@ def end_all(text: str) -> None:
     _flush()
     say(text)
     time.sleep(_DRAIN)
-    threading.Thread(target=abort, args=(MPI.COMM_WORLD, 1), daemon=True).start()
-    time.sleep(_DEAF)
+    aborting = threading.Thread(target=abort, args=(MPI.COMM_WORLD, 1), daemon=True)
+    if thread_start.try_start(aborting) is None:
+        time.sleep(_DEAF)
     os._exit(1)  # for the launcher this is an abort, too
 
 

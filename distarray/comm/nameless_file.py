@@ -6,17 +6,30 @@ in PID or user namespaces of their own, the file is in a directory that they sha
 removed before its first use.
 """
 
+import ctypes
+import errno
+import mmap
 import os
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from distarray.typing import Array
+
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = ["create_file", "open_together"]
+__all__ = ["create_file", "mapped", "open_together"]
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.mmap.restype = ctypes.c_void_p
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 #: Linux's directory of files in memory.
 _SHM = "/dev/shm"
@@ -38,39 +51,44 @@ def open_together(near: "MPI.Intracomm", on_disk: bool = False) -> int:
     Returns
     -------
     int
-        A descriptor; -1 on all ranks if one of them cannot open the file.
+        A descriptor; if one of the ranks cannot open the file, minus the number of its error, on
+        all of them.
     """
     descriptor = _in_memory(near)
     return descriptor if descriptor >= 0 else _by_name(near, on_disk)
 
 
 def _in_memory(near: "MPI.Intracomm") -> int:
-    """A file in memory, which the first rank has open; -1 on all ranks if not all find it."""
-    descriptor, place = -1, ("", "")
-    if near.Get_rank() == 0:
+    """A file in memory, which the first rank makes."""
+    descriptor, place = -errno.ENOSYS, ("", "")
+    if near.Get_rank() == 0 and hasattr(os, "memfd_create"):
         name = f"{_PREFIX}{os.urandom(16).hex()}"
-        with suppress(OSError, AttributeError):  # some systems have no such call
-            descriptor = os.memfd_create(name)
-            place = f"/proc/{os.getpid()}/fd/{descriptor}", f"/memfd:{name} (deleted)"
+        descriptor = _opened(lambda: os.memfd_create(name))
+        place = f"/proc/{os.getpid()}/fd/{descriptor}", f"/memfd:{name} (deleted)"
     path, target = near.bcast(place)
     if near.Get_rank() and path:
-        with suppress(OSError):
-            # In another PID namespace the path is that of another process's file.
-            if os.readlink(path) == target:
-                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = _opened(lambda: _found(path, target))
     return _on_all(near, descriptor)
 
 
+def _found(path: str, target: str) -> int:
+    """Open the first rank's file in memory."""
+    if os.readlink(path) != target:  # in another PID namespace it is another process's file
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+
 def _by_name(near: "MPI.Intracomm", on_disk: bool) -> int:
-    """A file that had a name; -1 on all ranks if not all can open it."""
-    descriptor, path = -1, ""
+    """A file that the others open by its name, which is then removed."""
+    descriptor, path = -errno.ENOENT, ""
     if near.Get_rank() == 0:
-        with suppress(OSError):
+        try:
             descriptor, path = create_file(_directory(on_disk))
+        except OSError as error:
+            descriptor = -(error.errno or errno.ENOENT)
     path = near.bcast(path)
     if near.Get_rank() and path:
-        with suppress(OSError):
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = _opened(lambda: os.open(path, os.O_RDWR | os.O_CLOEXEC))
     descriptor = _on_all(near, descriptor)
     if near.Get_rank() == 0 and path:
         with suppress(OSError):
@@ -78,13 +96,22 @@ def _by_name(near: "MPI.Intracomm", on_disk: bool) -> int:
     return descriptor
 
 
+def _opened(act: Callable[[], int]) -> int:
+    """The descriptor that a function opens, or minus the number of its error."""
+    try:
+        return act()
+    except OSError as error:
+        return -(error.errno or errno.ENOENT)
+
+
 def _on_all(near: "MPI.Intracomm", descriptor: int) -> int:
-    """The descriptor if all ranks have one; otherwise it is closed, and -1."""
-    if all(near.allgather(descriptor >= 0)):
+    """The descriptor if all ranks have one; otherwise it is closed, and one of the errors."""
+    error: int = min(near.allgather(min(descriptor, 0)))
+    if error == 0:
         return descriptor
     if descriptor >= 0:
         os.close(descriptor)
-    return -1
+    return error
 
 
 def _directory(on_disk: bool) -> str:
@@ -105,3 +132,34 @@ def _clear(directory: str) -> None:
             found = path.stat()
             if found.st_uid == os.getuid() and time.time() - found.st_mtime > _OLD:
                 path.unlink()
+
+
+class _Mapping:
+    """Memory of a file, for as long as arrays refer to it.
+
+    Python's own class keeps a descriptor open (until 3.13, where that can be turned off), and
+    programs may have hundreds of communicators.
+    """
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        access = mmap.PROT_READ | mmap.PROT_WRITE
+        address = _libc.mmap(None, size, access, mmap.MAP_SHARED, descriptor, 0)
+        if address in (None, ctypes.c_void_p(-1).value):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+        self._place = address, size
+        self.__array_interface__ = {
+            "data": (address, False),
+            "shape": (size,),
+            "typestr": "|u1",
+            "version": 3,
+        }
+
+    def __del__(self, unmap: Callable[[int, int], object] = _libc.munmap) -> None:
+        if hasattr(self, "_place"):
+            unmap(*self._place)
+
+
+def mapped(descriptor: int, size: int) -> Array:
+    """The first bytes of an open file as an array; the file may be closed afterwards."""
+    return np.asarray(_Mapping(descriptor, size))

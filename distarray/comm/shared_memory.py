@@ -12,7 +12,7 @@ import errno
 import os
 import time
 from itertools import pairwise
-from mmap import PAGESIZE, mmap
+from mmap import PAGESIZE
 from threading import Lock
 from typing import Any
 
@@ -21,7 +21,7 @@ from mpi4py import MPI
 
 from distarray.comm import calls, hooks
 from distarray.comm.describing import ranks_in_words
-from distarray.comm.nameless_file import open_together
+from distarray.comm.nameless_file import mapped, open_together
 from distarray.config import config
 from distarray.errors import DivergenceError
 from distarray.typing import Array
@@ -71,9 +71,9 @@ class SharedMemory:
         before writing to it (:meth:`begin`), and again when all have read it (:meth:`meet`).
     """
 
-    def __init__(self, comm: MPI.Intracomm, memory: mmap, segment: int) -> None:
+    def __init__(self, comm: MPI.Intracomm, memory: Array, segment: int) -> None:
         self._comm, self._segment = comm, segment
-        parts = np.frombuffer(memory, np.uint8).reshape(comm.size, -1)
+        parts = memory.reshape(comm.size, -1)
         self.slots = [part[: 2 * segment].reshape(2, segment) for part in parts]
         # One mark per cache line, so that writing one does not slow down reading another.
         marks = [part[2 * segment :].view(np.int64)[:: LINE // 8] for part in parts]
@@ -239,7 +239,7 @@ def shared_by(comm: MPI.Intracomm) -> SharedMemory | None:
     return None
 
 
-def _mapped(comm: MPI.Intracomm, part: int) -> tuple[mmap | None, OSError | None]:
+def _mapped(comm: MPI.Intracomm, part: int) -> tuple[Array | None, OSError | None]:
     """Memory with so many bytes for each rank, of which each reserves its own; or the obstacle.
 
     A process that writes to memory which is not there is killed. And what a rank reserves is in the
@@ -247,11 +247,11 @@ def _mapped(comm: MPI.Intracomm, part: int) -> tuple[mmap | None, OSError | None
     """
     descriptor = open_together(comm)
     if descriptor < 0:
-        return None, OSError(errno.EACCES, "the ranks do not see the same files in memory")
+        return None, OSError(-descriptor, os.strerror(-descriptor))
     try:
         os.ftruncate(descriptor, comm.size * part)
         os.posix_fallocate(descriptor, comm.rank * part, part)
-        return mmap(descriptor, comm.size * part), None
+        return mapped(descriptor, comm.size * part), None
     except OSError as error:
         return None, error
     finally:

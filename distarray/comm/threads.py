@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from distarray.comm import objects
+from distarray.comm import objects, thread_start
 from distarray.comm.algorithms import split_views
 from distarray.comm.group import Array, Group, Pair
 from distarray.comm.pending import FINISHED, Pending
@@ -314,10 +314,14 @@ def run_threads(
         )
         for rank in range(n)
     ]
+    for rank, thread in enumerate(threads):
+        error = thread_start.try_start(thread)
+        if error is not None:  # the other ranks must not wait for it
+            failures.append((rank, error))
+            world.finish(rank)
     for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+        if thread.ident is not None:
+            thread.join()
     if failures:
         raise _cause(failures)
     return results

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from distarray.comm import thread_start
 from distarray.notebook.shapes import Shell
 
 __all__ = ["MARK", "install"]
@@ -93,8 +94,8 @@ def install(shell: Shell, rank: int) -> None:
     pub.publish, pub.clear_output = publish, clear_output
     hook.write_format_data = write_format_data
     hook.start_displayhook = hook.write_output_prompt = hook.finish_displayhook = _nothing
-    if rank == 0:
-        threading.Thread(target=_flush_for_ever, args=(flush,), daemon=True).start()
+    if rank == 0:  # without a thread, outputs come at the end of their cell
+        thread_start.try_start(threading.Thread(target=_flush_for_ever, args=(flush,), daemon=True))
 
 
 def _null() -> io.TextIOBase:

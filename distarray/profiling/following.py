@@ -12,6 +12,7 @@ from time import perf_counter
 from types import CodeType
 from typing import Any, TypeAlias
 
+from distarray.comm import hooks, thread_start
 from distarray.comm.frames import current_frames
 from distarray.comm.user_lines import is_house, is_library, is_ours, user_frames
 from distarray.profiling.measured import Line
@@ -162,7 +163,9 @@ class _Looks(Follower):
         self._enough = Lock()  # free once it is enough
         self._enough.acquire()
         self._thread = Thread(target=self._look, name="distarray-profile", daemon=True)
-        self._thread.start()
+        error = thread_start.try_start(self._thread)
+        if error is not None:
+            hooks.say(f"the lines of this rank are not followed: {error}")
 
     def stop(self) -> None:
         """Follow it no more."""

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
+from distarray.comm import thread_start
+
 __all__ = ["Guard"]
 
 
@@ -48,7 +50,11 @@ class Guard:
         self._ends = reading, writing
         signal.signal(signal.SIGTERM, self._note)
         _standing.append(self)
-        self._thread.start()
+        if thread_start.try_start(self._thread) is not None:  # nobody would act on the signal
+            self._leave()
+            os.close(reading)
+            os.close(writing)
+            self._ends = None
 
     def end(self) -> None:
         """Stand guard no more; does not return if the process is being ended."""

@@ -10,6 +10,7 @@ import random
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pytest
 import distarray as da
 from distarray import DeviceMesh, Replicate, Shard, checkpoint
 from distarray.checkpoint import chunk_files, loading
-from distarray.comm import run_threads
+from distarray.comm import run_threads, thread_start
 from distarray.errors import CheckpointError
 from distarray.io import chunk_grids, flushing
 from distarray.testing import assert_matches
@@ -297,6 +298,25 @@ def test_where_one_call_does_not_bring_all_to_disk(
     names = {name.partition(".partial")[2].strip("/") for name in flushed}
     assert {str(path.relative_to(tmp_path / "run")) for path in found} <= names
     assert str(tmp_path) in flushed  # the parent directory
+
+
+@pytest.mark.parametrize("refused", [{0}, {3}, {0, 6}, set(range(7))])
+def test_ranks_without_a_thread_save_at_once(
+    tmp_path: Path, refused: set[int], monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    """Such a rank raised, and the others waited for it."""
+    start = thread_start.try_start
+
+    def try_start(thread: threading.Thread) -> Exception | None:
+        rank = threading.current_thread().name.removeprefix("rank-")
+        saves = thread.name.startswith("saving")
+        none = saves and rank in map(str, refused)
+        return RuntimeError("can't start new thread") if none else start(thread)
+
+    monkeypatch.setattr(thread_start, "try_start", try_start)
+    saved_at(tmp_path / "run", asynchronous=True)
+    assert (checkpoint.load(tmp_path / "run")["table"].full() == TABLE).all()
+    assert capfd.readouterr().err.count("can't start new thread") == len(refused)
 
 
 @pytest.mark.usefixtures("own_processes")

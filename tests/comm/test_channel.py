@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -72,13 +73,52 @@ def test_a_killed_process_is_gone(two):
 
 def test_what_is_too_long_is_cut(two):
     here, _ = two
-    book = [["group", n, True, "allreduce", "np.sum", "x" * 300] for n in range(64)]
+    book = [["group", n, True, "allreduce", "np.sum", "x" * 3000] for n in range(64)]
     here.write(1, {"moves": 1, "recent": book, "counts": {}})
     kept = here.read()[0]["recent"]
     assert 0 < len(kept) < 64
     assert kept == book[-len(kept) :]
     here.write(2, {"moves": 2, "call": "y" * (2 * SLOT)})
     assert here.read()[0]["moves"] == 2
+
+
+def test_the_group_that_a_rank_waits_in_is_always_told(two):
+    """A rank in hundreds of communicators: the whole table was left out, and the readers failed."""
+    here, _ = two
+    counts = {f"1.{n:08x}": n for n in range(9000)}
+    book = [["1.00000000", n, True, "allreduce", "np.sum", "x" * 300] for n in range(64)]
+    entry = book[-1]
+    needs = [[rank, rank + 1, 1] for rank in range(0, 20_000, 3)]
+    report = {"moves": 3, "doing": "waits", "path": ["a.py:1"] * 9000, "entry": entry}
+    here.write(3, {**report, "counts": counts, "recent": book, "whole": True, "needs": needs})
+    found = here.read()[0]
+    assert (found["moves"], found["doing"], found["entry"]) == (3, "waits", entry)
+    assert found["counts"]["1.00000000"] == 0
+    assert not found["whole"]
+    assert found["needs"] is None  # all ranks, never some of them
+    assert found["path"] == ["a.py:1"] * len(found["path"])
+
+
+def test_hundreds_of_groups_are_told_whole(two):
+    here, _ = two
+    report = {"moves": 1, "doing": "waits", "counts": {f"1.{n:08x}": n for n in range(1500)}}
+    here.write(1, report)
+    assert here.read()[0]["counts"] == report["counts"]
+
+
+def test_a_stopped_process_is_not_gone(two):
+    here, other = two
+    assert not here.read()[1]["stopped"]
+    other.send_signal(signal.SIGSTOP)
+    until = time.monotonic() + 30
+    while not here.read()[1]["stopped"] and time.monotonic() < until:
+        time.sleep(0.05)
+    found = here.read()[1]
+    assert (found["stopped"], found["gone"]) == (True, False)
+    other.send_signal(signal.SIGCONT)
+    while here.read()[1]["stopped"] and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not here.read()[1]["stopped"]
 
 
 def test_all_are_asked(two):

@@ -339,6 +339,20 @@ def test_a_skipped_collective_is_an_error():
         thread_ranks(3, program)
 
 
+def test_a_rank_that_cannot_start_is_not_waited_for(monkeypatch):
+    from distarray.comm import thread_start
+
+    start = thread_start.try_start
+
+    def try_start(thread):
+        none = thread.name == "rank-1"
+        return RuntimeError("can't start new thread") if none else start(thread)
+
+    monkeypatch.setattr(thread_start, "try_start", try_start)
+    with pytest.raises(RuntimeError, match="can't start"):
+        thread_ranks(3, lambda group: group.barrier())
+
+
 def test_a_missing_message_is_an_error():
     from distarray.comm.threads import BrokenWorldError
 

@@ -30,6 +30,12 @@ if group.rank in ranks:
         thread = threading.Thread(target=lambda: 1 / 0)
         thread.start()
         thread.join()
+    if how == "no thread":  # is left for ending the job
+        from distarray.comm.hooks import end_all
+        def refuse(thread):
+            raise RuntimeError("can't start new thread")
+        start, threading.Thread.start = threading.Thread.start, refuse
+        start(threading.Thread(target=end_all, args=("the reason",)))
     if how == "exit":
         sys.exit(3)
     if how == "words":
@@ -85,6 +91,14 @@ def start(tmp_path, mpiexec, how, ranks, n=4):
     if status is None:
         pytest.fail(f"hung:\n{output}")
     return status, output, time.monotonic() - begun
+
+
+def test_the_job_ends_without_a_thread(launch):
+    """That the job is ended was said, and it went on."""
+    status, output, _ = launch("no thread", "1")
+    assert status != 0
+    assert output.count("distarray: the reason") == 1, output
+    assert "can't start" not in output
 
 
 @pytest.mark.parametrize(

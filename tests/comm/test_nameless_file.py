@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def blind(monkeypatch):
     """No rank finds another's files in memory, as in PID namespaces of their own."""
 
     def readlink(path):
-        raise FileNotFoundError(path)
+        raise FileNotFoundError(errno.ENOENT, "not here")
 
     monkeypatch.setattr(nameless_file.os, "readlink", readlink)
 
@@ -51,6 +52,26 @@ def test_the_file_has_no_name_and_takes_any_size():
     assert os.fstat(descriptor).st_nlink == 0
     os.close(descriptor)
     assert descriptors() == before
+
+
+def test_mapped_memory_lives_as_long_as_its_views():
+    """And keeps no descriptor."""
+    before = descriptors()
+    descriptor = nameless_file.open_together(Near())
+    os.ftruncate(descriptor, 1 << 20)
+    whole = nameless_file.mapped(descriptor, 1 << 20)
+    os.close(descriptor)
+    assert descriptors() == before
+    part = whole.view(np.int64)[5:]
+    address = part.ctypes.data
+    del whole
+    part[0] = 7
+    assert hex(address - 40)[2:] in Path("/proc/self/maps").read_text()
+    del part
+    gc.collect()
+    assert f"{address - 40:012x}-" not in Path("/proc/self/maps").read_text()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        nameless_file.mapped(descriptor, 1 << 20)
 
 
 def test_without_files_in_memory_the_name_is_removed(monkeypatch, tmp_path):
@@ -66,7 +87,7 @@ def test_without_a_directory_in_memory_only_a_file_on_disk_is_left(monkeypatch, 
     monkeypatch.delattr(os, "memfd_create")
     monkeypatch.setattr(nameless_file, "_SHM", str(tmp_path / "missing"))
     monkeypatch.setattr(nameless_file.tempfile, "gettempdir", lambda: str(tmp_path))
-    assert nameless_file.open_together(Near()) == -1
+    assert nameless_file.open_together(Near()) == -errno.ENOENT
     descriptor = nameless_file.open_together(Near(), on_disk=True)
     assert descriptor >= 0
     os.close(descriptor)

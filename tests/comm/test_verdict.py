@@ -259,6 +259,14 @@ def test_words():
     assert "signals" not in text
 
 
+def test_a_stopped_rank_is_told_and_waited_for():
+    found = those(waits(0), waits(1), Report(2, "stopped"))
+    assert not hopeless(found, LIMIT)
+    assert full_report(found, None).startswith(
+        "2 of 3 ranks wait in np.sum at a.py:4; rank 2 is stopped (by a signal or a debugger; "
+    )
+
+
 def test_signals_that_the_program_has_handled_are_told():
     flagged = [waits(rank, handled="SIGTERM at a.py:7") for rank in (0, 2)]
     text = full_report(those(*flagged, waits(1), waits(3, handled="SIGINT at a.py:8")), None)

@@ -11,6 +11,7 @@ import os
 import struct
 import time
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from distarray.comm.nameless_file import open_together
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["Channel", "open_channel"]
 
 #: Bytes of a slot; only bytes that are written take memory. The first slot belongs to all ranks.
-SLOT = 1 << 14
+SLOT = 1 << 16
+#: Bytes that are read of a slot at first: a report without hundreds of communicators.
+_FIRST = 1 << 13
+#: The most characters of each text of a report that is too long, the most lines of its path, and
+#: the most spans of ranks: a rank that needs more of them is taken to need all.
+_TEXT, _LINES, _SPANS = 1000, 20, 200
+#: Seconds without a sign of life after which a process may have been stopped.
+_QUIET = 1.0
 #: The time of the last sign of life, the rank's moves, and length and checksum of its report.
 _HEAD = struct.Struct("<dqII")
 #: The times at which ranks were asked last, and at which some rank was found to wait too long.
@@ -30,6 +38,8 @@ _CALL = struct.Struct("<dd")
 _FAREWELLS, _FAREWELL = 1 << 36, 512
 #: The offset of the locks, beyond all contents: the lock to report, and each rank's own.
 _LOCKS = 1 << 40
+#: A record lock, as `fcntl` has it: kind, origin, start, length and process. Linux's.
+_LOCK = struct.Struct("@hhqqi")
 
 _now = time.monotonic
 
@@ -82,30 +92,48 @@ class Channel:
         """The last report of each rank of the node, by rank.
 
         Each also has: `moves`, how often the rank has begun a conversation or a wait; `since_beat`,
-        the seconds since its last sign of life; `gone`, whether its process has ended; `still`,
-        whether the report is about its current conversation.
+        the seconds since its last sign of life; `gone`, whether its process has ended; `stopped`,
+        whether a signal or a debugger has stopped it; `still`, whether the report is about its
+        current conversation.
         """
         return {rank: self._slot(index) for index, rank in enumerate(self.ranks)}
 
     def _slot(self, index: int) -> dict[str, Any]:
         for _ in range(20):
-            data = os.pread(self._file, SLOT, SLOT * (1 + index))
+            data = os.pread(self._file, _FIRST, SLOT * (1 + index))
             if len(data) < _HEAD.size:
                 break
             beat, moves, length, check = _HEAD.unpack_from(data)
+            if _HEAD.size + length > len(data):
+                data += os.pread(self._file, SLOT - len(data), SLOT * (1 + index) + len(data))
             words = data[_HEAD.size : _HEAD.size + length]
             if zlib.crc32(words) == check:
                 found: dict[str, Any] = json.loads(words) if words else {}
                 found["still"] = found.get("moves") == moves
-                found.update(moves=moves, since_beat=_now() - beat, gone=self._is_gone(index))
+                found.update(moves=moves, since_beat=_now() - beat, **self._life(index, beat))
                 if "since" in found:
                     found["age"] = _now() - found.pop("since")
                 return found
             time.sleep(0.001)  # it is being written
-        return {"moves": -1, "since_beat": float("inf"), "gone": self._is_gone(index)}
+        return {"moves": -1, "since_beat": float("inf"), **self._life(index, 0.0)}
 
-    def _is_gone(self, index: int) -> bool:
-        return index != self._index and self._take(1 + index, fcntl.LOCK_SH)
+    def _life(self, index: int, beat: float) -> dict[str, bool]:
+        """Whether a rank's process has ended, and whether it is stopped."""
+        if index == self._index:
+            return {"gone": False, "stopped": False}
+        gone = self._take(1 + index, fcntl.LOCK_SH)
+        quiet = not gone and _now() - beat > _QUIET
+        return {"gone": gone, "stopped": quiet and self._is_stopped(index)}
+
+    def _is_stopped(self, index: int) -> bool:
+        """Whether the process that holds a rank's lock is stopped; False where that is unknown."""
+        wanted = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _LOCKS + 1 + index, 1, 0)
+        try:
+            *_, process = _LOCK.unpack(fcntl.fcntl(self._file, fcntl.F_GETLK, wanted))
+            state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        except (OSError, IndexError):
+            return False
+        return state in "Tt"
 
     def _take(self, place: int, kind: int, keep: bool = False) -> bool:
         """Whether a lock can be taken; it is released at once unless `keep`."""
@@ -166,15 +194,34 @@ def _inode(descriptor: int) -> tuple[int, int]:
 
 
 def _packed(report: dict[str, Any]) -> bytes:
-    """A report as bytes that fit the slot; its oldest conversations are left out first."""
+    """A report as bytes that fit the slot.
+
+    Texts are cut, then its oldest conversations are left out, and then the numbers of all groups
+    but the first ones. What it says of the conversation that the rank waits in always remains.
+    """
     data = json.dumps(report).encode()
-    while len(data) > SLOT - _HEAD.size and report.get("recent"):
-        report = {**report, "recent": report["recent"][len(report["recent"]) // 2 + 1 :]}
-        data = json.dumps(report).encode()
-    if len(data) > SLOT - _HEAD.size:
-        short = {key: value for key, value in report.items() if key not in ("counts", "members")}
-        data = json.dumps(short | {"members": None}).encode()
-    return data if len(data) <= SLOT - _HEAD.size else b""
+    if len(data) <= SLOT - _HEAD.size:
+        return data
+    report = {key: _cut(value) for key, value in report.items()}
+    if len(report.get("needs") or ()) > _SPANS:
+        report["needs"] = None
+    while len(data := json.dumps(report).encode()) > SLOT - _HEAD.size:
+        recent, counts = report.get("recent"), report.get("counts")
+        if recent:
+            report.update(recent=recent[len(recent) // 2 + 1 :], whole=False)
+        elif counts:
+            report["counts"] = dict(list(counts.items())[: len(counts) // 2])
+        else:
+            return b""
+    return data
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:_TEXT]
+    if isinstance(value, (list, tuple)) and all(isinstance(line, str) for line in value):
+        return [line[:_TEXT] for line in value[:_LINES]]
+    return value
 
 
 def open_channel(near: "MPI.Intracomm", rank: int) -> Channel | None:

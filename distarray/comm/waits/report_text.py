@@ -112,6 +112,8 @@ def _does(report: Report, count: int, where: str) -> str:
     if report.doing in ("left", "gone"):
         verb = "left" if report.doing == "left" else "ended"
         return f"{have} {verb}{f' by {report.call}' if report.call else ''}{_at_line(report)}"
+    if report.doing == "stopped":
+        return f"{be} stopped (by a signal or a debugger; SIGCONT lets a process go on)"
     if report.doing == "silent":
         return f"{'does' if count == 1 else 'do'} not answer"
     return f"{'goes' if count == 1 else 'go'} on{f', now at {where}' if report.path else ''}"

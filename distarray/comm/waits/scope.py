@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import Sequence
 from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakSet
 
@@ -74,7 +75,8 @@ class Scope:
         self.wire: Wire | None = None
         self._nodes: tuple[int, int] = (0, 0)
         #: The groups made of the program's communicators, as long as they live.
-        self.roots: WeakSet[MPIGroup] = WeakSet()
+        self._roots: WeakSet[MPIGroup] = WeakSet()
+        self._changing = Lock()
         self._known: dict[tuple[str, tuple[int, ...]], int] = {}
 
     # -- its ranks and nodes ---------------------------------------------------------------------
@@ -97,6 +99,16 @@ class Scope:
             place = self.channel.append(json.dumps(nodes).encode())
         self._nodes = place
         return place
+
+    def keep(self, group: "MPIGroup") -> None:
+        """Count the conversations of a group made of one of the program's communicators."""
+        with self._changing:
+            self._roots.add(group)
+
+    def roots(self) -> list["MPIGroup"]:
+        """The groups to keep that are alive."""
+        with self._changing:
+            return list(self._roots)
 
     def other_nodes(self) -> list[Node]:
         """All nodes but this one, in order of their lowest ranks."""
@@ -200,7 +212,7 @@ def _report(rank: int, words: dict[str, Any], stale: float, scope: Scope) -> Rep
     if words["gone"]:
         return Report(rank, "gone", moves=moves)
     if words["since_beat"] > stale:
-        return Report(rank, "silent", moves=moves)
+        return Report(rank, "stopped" if words.get("stopped") else "silent", moves=moves)
     if not words.get("still"):
         path = tuple(words.get("path", ()))
         return Report(rank, "goes on", path=path, moves=moves)

@@ -141,7 +141,10 @@ class Speaker:
         elif look.begun is not None:
             doing = "computes"  # it waits for ranks outside of this scope
         recent = calls.recent()
-        groups = [*self.scope.roots, *[call.group for call in recent]]
+        groups = [call.group for call in reversed(recent)]
+        if look.begun is not None:
+            groups.insert(0, look.begun.group)
+        groups += self.scope.roots()
         counts = {g.among.key: g.number for g in groups if g.among is not None}
         entries = [entry_of(call, self.scope) for call in recent]
         return {

@@ -85,8 +85,9 @@ class Report(NamedTuple):
     ----------
     rank : int
     doing : str
-        "waits", "computes", "left" (the program has ended), "gone" (the process has), "silent"
-        (it does not answer), "goes on" (it talks with other ranks).
+        "waits", "computes", "left" (the program has ended), "gone" (the process has), "stopped"
+        (by a signal or a debugger), "silent" (it does not answer), "goes on" (it talks with other
+        ranks).
     age : float
         Seconds since it began that.
     call, arguments, path

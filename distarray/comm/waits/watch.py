@@ -14,7 +14,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from distarray.comm import calls, hooks
+from distarray.comm import calls, hooks, thread_start
 from distarray.comm.waits import stacks
 from distarray.comm.waits.last_words import leave_words
 from distarray.comm.waits.scope import Among, Scope, make_scope
@@ -53,8 +53,12 @@ class _Watch:
         if self._thread is not None:
             return
         self._stop.clear()
-        self._thread = threading.Thread(target=self._run, name="distarray-watch", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="distarray-watch", daemon=True)
+        error = thread_start.try_start(thread)
+        if error is not None:
+            hooks.say(f"this rank's waits are not watched: {error}")
+            return
+        self._thread = thread
         for wire in self._wires():
             wire.start()
 
@@ -66,6 +70,15 @@ class _Watch:
             self._thread = None
             for wire in self._wires():
                 wire.stop()
+
+    @property
+    def watches(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread is not None
+
+    def met(self) -> None:
+        """Note that the ranks have met, even if they cannot read what the others do."""
+        self._first = None
 
     def add(self, scope: Scope) -> None:
         """Watch one more set of ranks."""
@@ -134,13 +147,14 @@ class _Watch:
 
 
 def before_meeting(comm: "MPI.Intracomm") -> None:
-    """Watch this process from before it meets others for the first time.
+    """Watch this process from before it meets others for the first time; and note each meeting.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
     """
     global _watch
+    calls.waiting()
     if _watch is None and comm.Get_size() > 1 and config.wait_limit > 0:
         _watch = _Watch(comm.Get_rank(), comm.Get_size())
         atexit.register(_leave, os.getpid())
@@ -162,13 +176,15 @@ def join(group: "MPIGroup") -> None:
         if group.among is not None:
             break
     else:
-        scope = make_scope(group.comm, labels, _watch is not None)
+        scope = make_scope(group.comm, labels, _watch is not None and _watch.watches)
+        if _watch is not None:
+            _watch.met()
         if scope is None or _watch is None:
             return
         group.among = scope.among(labels)
         _watch.add(scope)
     if group.among is not None:
-        group.among.scope.roots.add(group)
+        group.among.scope.keep(group)
 
 
 def another_line() -> Among | None:

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from distarray.comm import thread_start
 from distarray.comm.network import addresses
 
 __all__ = ["WORDS", "Node", "Wire", "listener"]
@@ -92,8 +93,9 @@ class Wire:
     def start(self) -> None:
         """Answer questions in a thread of its own, so that two ranks can ask each other."""
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="distarray-wire", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._run, name="distarray-wire", daemon=True)
+        if thread_start.try_start(thread) is None:  # else other ranks of the node answer
+            self._thread = thread
 
     def stop(self) -> None:
         """Stop answering, until `start`."""
