@@ -5,8 +5,10 @@ import fcntl
 import ipaddress
 import socket
 import struct
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
-__all__ = ["addresses", "device_towards", "name_is_known"]
+__all__ = ["address_towards", "addresses", "device_towards", "name_is_known"]
 
 #: Linux's request for the address of a network device.
 _SIOCGIFADDR = 0x8915
@@ -46,12 +48,39 @@ def name_is_known(name: str) -> bool:
     return any(map(_is_outward, _of_name(name)))
 
 
+def address_towards(hosts: Iterable[Sequence[str]]) -> str:
+    """The address of this host by which most of other hosts are reached; sends nothing.
+
+    Parameters
+    ----------
+    hosts : iterable of sequence of str
+        The addresses of each of the others.
+
+    Returns
+    -------
+    str
+        Empty if there is no way to any of them.
+    """
+    own = addresses()
+    ways: Counter[str] = Counter()
+    for theirs in hosts:
+        # What this host has, too, is each host's own, such as the bridge of its containers.
+        ways.update({_source(address) or "" for address in theirs if address not in own})
+    return max(own, key=lambda address: ways[address]) if any(map(ways.get, own)) else ""
+
+
 def device_towards(address: str) -> str | None:
     """The device by which an address is reached; None if there is none. Sends nothing."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+    own = _source(address)
+    return next((name for name, known in _devices().items() if known == own), None)
+
+
+def _source(address: str) -> str | None:
+    """The address of this host from which packets to an address leave; None if there is no way."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as line:
         try:
             line.connect((address, 9))
         except OSError:
             return None
-        own = line.getsockname()[0]
-    return next((name for name, known in _devices().items() if known == own), None)
+        return str(line.getsockname()[0])

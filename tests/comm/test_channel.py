@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -152,8 +155,8 @@ def wires(monkeypatch):
     ends = []
     for secret in (b"ours", b"ours", b"theirs"):
         heard = []
-        end = Wire(listener(), secret, lambda question: {"heard": question}, heard.append)
-        end._own, end.heard = [], heard
+        end = Wire(listener("127.0.0.1"), secret, lambda told: {"heard": told}, heard.append)
+        end._own, end.heard = "elsewhere", heard
         end.start()
         ends.append(end)
     yield ends
@@ -164,7 +167,7 @@ def wires(monkeypatch):
 
 def at(*ends):
     ports = [end._door.getsockname()[1] for end in ends]
-    return Node((0,), ("127.0.0.1",), ports)
+    return Node((0,), "127.0.0.1", ports)
 
 
 def test_nodes_answer_one_another(wires):
@@ -177,6 +180,103 @@ def test_strangers_are_not_answered(wires):
     one, two, stranger = wires
     assert stranger.ask(at(one), "table") is None
     assert one.ask(at(stranger, two), "table") == {"heard": "table"}  # the next rank does
+
+
+def strangers(end, count, says=b""):
+    """Connections from nowhere, which say something and then nothing more."""
+    lines = []
+    for _ in range(count):
+        lines.append(socket.create_connection(end._door.getsockname(), 10))
+        lines[-1].sendall(says)
+    return lines
+
+
+@pytest.mark.parametrize("says", [b"", b"x", b"GET / HTTP/1.0\r\n" * 40])
+def test_strangers_do_not_delay_the_job(wires, says):
+    one, two, _ = wires
+    lines = strangers(two, 40, says)
+    start = time.monotonic()
+    assert one.ask(at(two), "table") == {"heard": "table"}
+    two.stop()  # as before each fork
+    assert time.monotonic() - start < 5  # one after the other they would take 40 s
+    two.start()
+    for line in lines:
+        line.close()
+
+
+def test_strangers_are_sent_away_soon(wires):
+    _, two, _ = wires
+    (line,) = strangers(two, 1)
+    line.settimeout(30)
+    start = time.monotonic()
+    while line.recv(64):
+        line.sendall(b"x")
+    assert time.monotonic() - start < 10
+    line.close()
+
+
+def test_more_strangers_than_places(wires):
+    one, two, _ = wires
+    lines = strangers(two, 300)
+    found = [one.ask(at(two, two), "table") for _ in range(3)]
+    assert {"heard": "table"} in found
+    for line in lines:
+        line.close()
+
+
+@pytest.mark.parametrize("drips", [False, True])
+def test_an_answer_that_is_not_the_jobs_is_not_taken(wires, drips):
+    """Of a gigabyte that a stranger promises nothing is read; a slow one is given up."""
+    one, *_ = wires
+    with socket.create_server(("127.0.0.1", 0)) as door, ThreadPoolExecutor(1) as threads:
+
+        def answer():
+            line, _ = door.accept()
+            with line, suppress(OSError):
+                line.sendall(bytes(16))
+                head = (1 << 30).to_bytes(4, "little") + bytes(32)
+                for byte in head if drips else ():
+                    line.sendall(bytes([byte]))
+                    time.sleep(0.2)
+                line.sendall(head + bytes(1 << 20))
+
+        told = threads.submit(answer)
+        start = time.monotonic()
+        assert one.ask(Node((0,), "127.0.0.1", door.getsockname()[1:]), "table") is None
+        assert time.monotonic() - start < 5
+        told.result(30)
+
+
+def test_a_question_is_answered_once(wires):
+    """What was recorded from the network and is sent again is no question."""
+    one, two, _ = wires
+    recorded = []
+    with socket.create_server(("127.0.0.1", 0)) as between, ThreadPoolExecutor(1) as threads:
+
+        def relay():
+            here, _ = between.accept()
+            with here, socket.create_connection(two._door.getsockname(), 10) as there:
+                here.sendall(there.recv(16, socket.MSG_WAITALL))
+                recorded.append(here.recv(4096))
+                there.sendall(recorded[0])
+                while data := there.recv(4096):
+                    here.sendall(data)
+
+        told = threads.submit(relay)
+        through = Node((0,), "127.0.0.1", between.getsockname()[1:])
+        assert one.ask(through, "table") == {"heard": "table"}
+        told.result(30)
+    (line,) = strangers(two, 1, recorded[0])
+    line.settimeout(30)
+    assert len(line.recv(16, socket.MSG_WAITALL)) == 16
+    assert line.recv(1) == b""
+    line.close()
+
+
+def test_only_the_address_that_was_asked_for_is_listened_at(wires):
+    one, *_ = wires
+    assert one._door.getsockname() == one._ear.getsockname()
+    assert one._door.getsockname()[0] == "127.0.0.1"
 
 
 def test_last_words_are_sent_before_the_door_is_closed(wires):

@@ -32,3 +32,14 @@ def test_a_name_without_an_address_is_not_known(monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
     assert not network.name_is_known("node7")
+
+
+def test_the_address_towards_other_hosts_is_one_of_this_host(monkeypatch):
+    ways = {"10.0.0.2": "10.0.0.1", "10.0.0.3": "10.0.0.1", "192.168.7.2": "192.168.7.1"}
+    monkeypatch.setattr(network, "_source", ways.get)
+    own = ["172.17.0.1", "192.168.7.1", "10.0.0.1"]
+    monkeypatch.setattr(network, "addresses", lambda: own)
+    others = [["172.17.0.1", "10.0.0.2", "192.168.7.2"], ["172.17.0.1", "10.0.0.3"]]
+    assert network.address_towards(others) == "10.0.0.1"
+    assert network.address_towards([["172.17.0.1"]]) == ""
+    assert network.address_towards([]) == ""

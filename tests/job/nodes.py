@@ -90,9 +90,13 @@ class Nodes:
         if done.returncode:
             raise Unavailable(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
+    def inside(self, number: int) -> list[str]:
+        """The beginning of a command that runs on a node; the first one has number 1."""
+        return ["ip", "netns", "exec", f"{self._name}{number}"]
+
     def launcher(self, mpiexec: Sequence[str], ranks: Sequence[int]) -> list[str]:
         """The command that starts so many ranks on each node, to be followed by the program's."""
         hosts = [f"{self._net}.{number}:{count}" for number, count in enumerate(ranks, 1)]
-        first = ["ip", "netns", "exec", f"{self._name}1", *mpiexec]
+        first = [*self.inside(1), *mpiexec]
         remote = ["-launcher", "ssh", "-launcher-exec", str(self._script)]
         return [*first, *remote, "-hosts", ",".join(hosts), "-n", str(sum(ranks))]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from weakref import WeakSet
 
 from distarray.comm.calls import Call
-from distarray.comm.network import addresses
+from distarray.comm.network import address_towards, addresses
 from distarray.comm.waits.channel import Channel, open_channel
 from distarray.comm.waits.verdict import Entry, Report
 from distarray.comm.waits.wire import WORDS, Node, Wire, listener
@@ -28,6 +28,8 @@ __all__ = ["Among", "Scope", "entry_of", "make_scope"]
 _CHECKED = frozenset({"begin_exchange", "exchange", "subset"})
 #: How many other nodes get a rank's last words: the lowest ones, since the lowest rank reports.
 _TOLD = 8
+#: How many other nodes are looked at to find the address by which this one is reached.
+_NEIGHBOURS = 16
 _now = time.monotonic
 
 
@@ -288,18 +290,21 @@ def _near(comm: "MPI.Intracomm") -> "MPI.Intracomm":
 
 
 def _connect(scope: Scope, comm: "MPI.Intracomm", near: "MPI.Intracomm") -> None:
-    """Exchange the addresses of all nodes."""
+    """Exchange the addresses of all nodes, and listen at this node's towards the others."""
     from mpi4py import MPI
 
-    door = None
+    leaders = comm.Split(0 if near.Get_rank() == 0 else MPI.UNDEFINED)
+    address, place, door = "", None, None
+    if leaders != MPI.COMM_NULL:
+        hosts, here = leaders.allgather(addresses()), leaders.Get_rank()
+        address = address_towards([*hosts[here + 1 :], *hosts[:here]][:_NEIGHBOURS])
+    address = near.bcast(address)
     with suppress(OSError):
-        door = listener()
+        door = listener(address) if address else None
     ports = near.allgather(door.getsockname()[1] if door is not None else 0)
     secret = comm.bcast(os.urandom(32))
-    leaders = comm.Split(0 if near.Get_rank() == 0 else MPI.UNDEFINED)
-    place = None
     if leaders != MPI.COMM_NULL:
-        node = Node(scope.channel.ranks, addresses(), [port for port in ports if port])
+        node = Node(scope.channel.ranks, address, [port for port in ports if port])
         place = scope.keep_nodes(leaders.allgather(node), None)
         leaders.Free()
     scope.keep_nodes((), near.bcast(place))

@@ -1,56 +1,57 @@
 """The wire between nodes: questions over TCP about what their ranks do, and answers.
 
-Each rank listens, and answers for all ranks of its node; the first answer is taken. A closed port
-shows that its process has ended, or will not answer again; before that it has sent its last words
-to the first nodes, in a datagram that nobody waits for. All messages are signed with a secret of
-the job.
+Each rank listens at its node's address towards the other nodes, and answers for all ranks of its
+node; the first answer is taken. A closed port shows that its process has ended, or will not answer
+again; before that it has sent its last words to the first nodes, in a datagram that nobody waits
+for. All messages are sealed with a secret of the job. Strangers are not answered, and cannot delay
+it: see :mod:`distarray.comm.waits.guests`.
 """
 
 import contextlib
-import hashlib
-import hmac
 import json
 import os
 import select
 import signal
 import socket
-import struct
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from distarray.comm import thread_start
-from distarray.comm.network import addresses
+from distarray.comm.waits.channel import SLOT
+from distarray.comm.waits.guests import Guests
+from distarray.comm.waits.seals import HEAD, NONCE, SEAL, Seals
 
 __all__ = ["WORDS", "Node", "Wire", "listener"]
 
-_SEAL = 32
-_NONCE = 16
-_LENGTH = struct.Struct("<I")
-#: Seconds to wait for a connection, and for an answer: ranks that are busy in Python answer late.
-_CONNECT, _ANSWER = 0.5, 1.0
-#: How many unanswered ports make a node unreachable, and the most bytes of a question.
-_DEAF, _QUESTION = 4, 64
-#: Seconds between checks whether the answering thread is to end.
-_PAUSE = 0.2
-_SIOCGIFADDR = 0x8915
+#: Seconds to wait for a connection, for an answer's beginning (ranks that are busy in Python answer
+#: late), and for all of it.
+_CONNECT, _ANSWER, _WHOLE = 0.5, 1.0, 3.0
+#: How many unanswered ports make a node unreachable.
+_DEAF = 4
+#: Seconds between checks whether the answering thread is to end, and how many events it attends to
+#: in a tenth of a second: whoever floods it must not take the program's time.
+_PAUSE, _BREATH, _EVENTS = 0.2, 0.1, 200
+#: Datagrams that are read at a time.
+_AT_ONCE = 16
 #: The most bytes of last words.
 WORDS = 512
-Tables = dict[int, dict[str, Any]]
+_now = time.monotonic
 
 
 class Node(NamedTuple):
-    """The addresses of a node, and a port of each of its ranks.
+    """The address of a node towards the others, and a port of each of its ranks.
 
     Attributes
     ----------
     ranks : sequence of int
-    addresses : sequence of str
+    address : str
     ports : sequence of int
     """
 
     ranks: Sequence[int]
-    addresses: Sequence[str]
+    address: str
     ports: Sequence[int]
 
 
@@ -78,10 +79,10 @@ class Wire:
     ) -> None:
         self._door = door
         self._ear = _ear(door)
-        self._secret = secret
+        self._seals = Seals(secret)
         self._answer = answer
         self._heed = heed
-        self._own = addresses()
+        self._own: str = door.getsockname()[0]
         self._thread: threading.Thread | None = None
         self._stopping = False
 
@@ -109,79 +110,79 @@ class Wire:
         poll = select.poll()
         poll.register(self._door, select.POLLIN)
         poll.register(self._ear, select.POLLIN)
-        ear = self._ear.fileno()
+        guests = Guests(self._door, self._seals, self._answered, poll)
+        try:
+            self._attend(poll, guests)
+        finally:
+            guests.close()
+
+    def _attend(self, poll: select.poll, guests: Guests) -> None:
+        door, ear = self._door.fileno(), self._ear.fileno()
+        began, events = _now(), 0
         while not self._stopping:
             for file, event in poll.poll(1000 * _PAUSE):
-                if event & select.POLLNVAL:  # the program has closed a socket that is not its own
+                if file not in (door, ear):
+                    events += 1
+                    guests.attend(file)
+                elif event & select.POLLNVAL:  # the program has closed what is not its own
                     return
-                if file == ear:
-                    self._hear()
                 else:
-                    self._serve()
+                    events += guests.let_in() if file == door else self._hear()
+            guests.expire()
+            if _now() - began > _BREATH:
+                began, events = _now(), 0
+            elif events > _EVENTS:
+                time.sleep(_BREATH)
 
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            guest, _ = self._door.accept()
-            with guest:
-                guest.settimeout(_ANSWER)
-                nonce = _exactly(guest, _NONCE)
-                question = self._opened(guest, b"question" + nonce, _QUESTION)
-                told = json.dumps(self._answer(question.decode())).encode()
-                self._send(guest, told, b"answer" + nonce)
+    def _answered(self, question: bytes) -> bytes:
+        return json.dumps(self._answer(question.decode())).encode()
 
-    def _hear(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            data = self._ear.recv(_SEAL + WORDS + 1, socket.MSG_DONTWAIT)
-            if hmac.compare_digest(data[:_SEAL], self._seal(b"last" + data[_SEAL:])):
-                self._heed(data[_SEAL:])
+    def _hear(self) -> int:
+        """Take last words that have come; return how many datagrams were looked at."""
+        for count in range(_AT_ONCE):
+            try:
+                data = self._ear.recv(SEAL + WORDS + 1)
+            except OSError:
+                return count
+            if self._seals.is_sealed(data[:SEAL], b"last" + data[SEAL:]):
+                with contextlib.suppress(OSError, ValueError):
+                    self._heed(data[SEAL:])
+        return _AT_ONCE
 
     def send(self, node: Node, words: bytes) -> None:
         """Send last words to a node; nobody waits for them, and they may be lost."""
-        for host in node.addresses if node.ports else ():
+        if node.ports:
             with contextlib.suppress(OSError):
-                data = self._seal(b"last" + words) + words
-                self._ear.sendto(data, socket.MSG_DONTWAIT, (host, node.ports[0]))
+                data = self._seals.seal(b"last" + words) + words
+                self._ear.sendto(data, (node.address, node.ports[0]))
 
     def ask(self, node: Node, question: str) -> dict[str, Any] | None:
         """A node's answer; None if no rank answers, empty if all its ranks have ended."""
-        hosts = [host for host in node.addresses if host not in self._own]
-        closed, deaf = [], 0
-        for port in node.ports:
+        closed = deaf = 0
+        for port in node.ports if node.address != self._own else ():
             if deaf == _DEAF:
                 break
-            for host in hosts:
-                try:
-                    return self._ask(host, port, question)
-                except ConnectionRefusedError:
-                    closed.append((host, port))
-                except (OSError, ValueError):  # the address is another host's, or the rank is busy
-                    deaf += 1
-        return {} if len(closed) == len(hosts) * len(node.ports) > 0 else None
+            try:
+                return self._ask(node, port, question)
+            except ConnectionRefusedError:
+                closed += 1
+            except (OSError, ValueError):  # the address is another host's, or the rank is busy
+                deaf += 1
+        return {} if closed == len(node.ports) > 0 else None
 
-    def _ask(self, host: str, port: int, question: str) -> dict[str, Any]:
-        with socket.create_connection((host, port), _CONNECT) as line:
-            line.settimeout(_ANSWER)
-            nonce = os.urandom(_NONCE)
-            line.sendall(nonce)
-            self._send(line, question.encode(), b"question" + nonce)
-            found: dict[str, Any] = json.loads(self._opened(line, b"answer" + nonce))
+    def _ask(self, node: Node, port: int, question: str) -> dict[str, Any]:
+        with socket.create_connection((node.address, port), _CONNECT) as line:
+            until = _now() + _ANSWER
+            nonces = _exactly(line, NONCE, until) + os.urandom(NONCE)
+            asked = self._seals.message(question.encode(), b"question" + nonces)
+            line.sendall(nonces[NONCE:] + asked)
+            head = _exactly(line, HEAD, until)
+            # A report fits a slot of the channel; written as JSON once more it may be longer.
+            most = 2 * SLOT * (1 + len(node.ranks))
+            length = self._seals.length(head, b"answer" + nonces, most)
+            rest = _exactly(line, length, until + _WHOLE - _ANSWER)
+            found: dict[str, Any] = json.loads(self._seals.opened(rest, b"answer" + nonces))
             return found
-
-    def _send(self, line: socket.socket, data: bytes, about: bytes) -> None:
-        line.sendall(_LENGTH.pack(len(data)) + self._seal(about + data) + data)
-
-    def _opened(self, line: socket.socket, about: bytes, most: int = 1 << 30) -> bytes:
-        (length,) = _LENGTH.unpack(_exactly(line, _LENGTH.size))
-        if length > most:
-            raise ValueError("the message is too long to come from this job")
-        seal = _exactly(line, _SEAL)
-        data = _exactly(line, length)
-        if not hmac.compare_digest(seal, self._seal(about + data)):
-            raise ValueError("the message does not come from this job")
-        return data
-
-    def _seal(self, data: bytes) -> bytes:
-        return hmac.digest(self._secret, data, hashlib.sha256)
 
     def close(self) -> None:
         """Stop answering for good."""
@@ -189,32 +190,41 @@ class Wire:
         self._ear.close()
 
 
-def listener() -> socket.socket:
-    """A listening socket that other nodes can reach."""
-    door = socket.socket()
+def listener(address: str) -> socket.socket:
+    """A listening socket at one address of this host."""
+    door = socket.socket(_family(address))
     try:
-        door.bind(("", 0))
+        door.bind((address, 0))
         door.listen(64)
-        door.settimeout(_ANSWER)
+        door.setblocking(False)
     except OSError:
         door.close()
         raise
     return door
 
 
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
 def _ear(door: socket.socket) -> socket.socket:
-    """A socket for datagrams at the door's port; if that is taken, one that receives none."""
-    ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    """A socket for datagrams at the door's address; if its port is taken, it receives none."""
+    ear = socket.socket(door.family, socket.SOCK_DGRAM)
+    ear.setblocking(False)
     with contextlib.suppress(OSError):
-        ear.bind(("", door.getsockname()[1]))
+        ear.bind(door.getsockname())
     return ear
 
 
-def _exactly(line: socket.socket, count: int) -> bytes:
-    data = b""
+def _exactly(line: socket.socket, count: int, until: float) -> bytes:
+    """So many bytes, received until a point in time."""
+    data = bytearray()
     while len(data) < count:
+        line.settimeout(max(0.001, until - _now()))
         part = line.recv(count - len(data))
         if not part:
             raise ValueError("the other side has closed the connection")
+        if _now() > until:
+            raise TimeoutError("the other side is too slow")
         data += part
-    return data
+    return bytes(data)
