@@ -19,6 +19,7 @@ from distarray.array.base import Base, is_subclass
 from distarray.array.floaterrors import error_state
 from distarray.array.ladder import call, is_free, passed, two_at_once, usual, watched
 from distarray.array.registry import is_overridden
+from distarray.array.sparse_operands import beside_sparse, is_sparse
 from distarray.array.speedups import quick
 from distarray.array.temporaries import LARGE, put_off_or_done
 from distarray.plan import whole_pair
@@ -43,6 +44,11 @@ _SEQUENCES = (list, tuple, str, bytes, bytearray)
 
 def _declines(other: ArrayLike) -> bool:
     return getattr(type(other), "__array_ufunc__", True) is None
+
+
+def _keeps_out(other: Any) -> bool:
+    """Whether an operand cannot be worked into an array in place, also for NumPy."""
+    return _declines(other) or is_sparse(other)
 
 
 @lru_cache(maxsize=256)
@@ -70,7 +76,9 @@ def _repeats(ufunc: np.ufunc, number: Base, other: ArrayLike) -> bool:
 
 
 def _asking(ufunc: np.ufunc, reflected: bool = False) -> Binary:
-    def ask(self: Base, other: ArrayLike) -> Any:
+    def ask(self: Base, other: Any) -> Any:
+        if is_sparse(other):
+            return beside_sparse(ufunc, self, other, reflected)
         if _declines(other) or _repeats(ufunc, self, other):
             return NotImplemented
         if reflected:
@@ -236,7 +244,7 @@ def _in_place(ufunc: np.ufunc) -> Binary:
             if kind is type(self) and _side_by_side(self, other):
                 ufunc(block, other.block, out=block)
                 return self
-        return NotImplemented if _declines(other) else ufunc(self, other, out=(self,))
+        return NotImplemented if _keeps_out(other) else ufunc(self, other, out=(self,))
 
     return quick("in_place", ufunc)(operate)
 
