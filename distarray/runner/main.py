@@ -232,7 +232,7 @@ def run(program: Program) -> int:
     """
     ending = open_line()
     line, answers = open_line(), open_answers()
-    outcome = Outcome()
+    outcome, hook = Outcome(), sys.excepthook
     try:
         _prepare(program)
         tracebacks.install(program.full)
@@ -242,7 +242,7 @@ def run(program: Program) -> int:
         pools.finish()
         _finish()
     except BaseException as error:
-        outcome = Outcome.of(error)
+        outcome = Outcome.of(error, None if sys.excepthook is hook else sys.excepthook)
     measuring.end(outcome)
     if mpi_is_the_parents():
         _leave(outcome)
