@@ -179,12 +179,15 @@ def _order_in_memory(x: DistArray) -> tuple[tuple[int, ...], frozenset[int]] | N
     """The dimensions by falling strides, and those that run backwards; None for C order.
 
     The same on all ranks: that of the first one whose block has two elements along most dimensions.
+    Where no block has two along a dimension, its place can only be guessed from the others.
     """
     block = x.block
     extents = [min(extent, 2) for extent in block.shape]
     shown = (-prod(extents), x.mesh.rank, block.strides, extents)
     _, _, strides, extents = min(x.mesh.group.allgather_object(shown, "order in memory"))
-    axes = tuple(sorted(range(x.ndim), key=lambda d: (-abs(strides[d]), d)))
+    long = sorted([d for d in range(x.ndim) if extents[d] > 1], key=lambda d: -abs(strides[d]))
+    way = -1 if len(long) > 1 and long == sorted(long, reverse=True) else 1  # Fortran's or C's
+    axes = tuple(sorted(range(x.ndim), key=lambda d: (-abs(strides[d]), way * d)))
     turned = frozenset([d for d in axes if strides[d] < 0 and extents[d] > 1])
     return None if axes == tuple(range(x.ndim)) and not turned else (axes, turned)
 
