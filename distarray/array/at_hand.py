@@ -290,8 +290,11 @@ def _itself(found: Array, given: list[Any], models: list[Any]) -> Any:
 
 
 def _laid_out(found: Array, model: Base, limits: Limits) -> Any:
-    """A NumPy array as a distributed one; NotImplemented if it is too large to stay whole."""
-    if found.nbytes >= limits[found.ndim > 1]:
+    """A NumPy array as a distributed one; NotImplemented if it is too large to stay whole.
+
+    Python's objects always stay whole.
+    """
+    if found.nbytes >= limits[found.ndim > 1] and not found.dtype.hasobject:
         return NotImplemented
     layout, shape = model.layout, found.shape
     result = _new(model.plain_type)  # also for a memory-mapped file

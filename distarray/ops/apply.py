@@ -18,7 +18,7 @@ from distarray.typing import ArrayLike, Axes
 __all__ = ["apply_along_axis", "apply_over_axes"]
 
 
-@implements(np.apply_along_axis, alone=Alone())
+@implements(np.apply_along_axis, at=True, alone=Alone())
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any
 ) -> DistArray:
@@ -61,6 +61,9 @@ def apply_along_axis(
     if 0 in (*x.shape[:axis], *x.shape[axis + 1 :]):
         raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
 
+    def divided() -> DistArray:
+        return _along(func1d, axis, x.plain(), args, kwargs)
+
     def by_all(operands: list[Any]) -> DistArray:
         (values,) = operands
         called: Any = giving_arrays(func1d)
@@ -68,13 +71,7 @@ def apply_along_axis(
         result: DistArray = spread(writing(x, values, act), x)
         return result
 
-    return divided_or_not(
-        func1d,
-        [*args, *kwargs.values()],
-        [x],
-        lambda: _along(func1d, axis, x, args, kwargs),
-        by_all,
-    )
+    return divided_or_not(func1d, [*args, *kwargs.values()], [x], divided, by_all)
 
 
 def _along(

@@ -58,8 +58,7 @@ class vectorize(np.vectorize):
 
         def by_all(arrays: list[Any]) -> Any:
             called = func if self.signature is None else giving_arrays(func)
-            whole = [x if x.ndim else x[()] for x in arrays]
-            return spread(super(vectorize, self)._vectorize_call(called, whole), operands[0])  # type: ignore[misc]
+            return spread(super(vectorize, self)._vectorize_call(called, arrays), operands[0])  # type: ignore[misc]
 
         return divided_or_not(
             self.pyfunc,

@@ -2,7 +2,9 @@
 
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
 
 from distarray.comm.waits.watch import elsewhere
 from distarray.runner.answers import Answers
@@ -16,6 +18,21 @@ PATIENCE = 4.0
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 #: Libraries that write files past what the runner watches, as a traceback names them.
 _WRITERS = re.compile(r"\b(h5py|netCDF4|sqlite3|zarr)\b")
+
+
+#: A function in the place of ``sys.excepthook``.
+Hook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
+
+
+def _told(hook: Hook, error: BaseException) -> str:
+    """Let the program's hook tell of an error; the text to be added, as Python adds it."""
+    try:
+        hook(type(error), error, error.__traceback__)
+    except Exception as fault:
+        return (
+            f"Error in sys.excepthook:\n{written(fault)}\nOriginal exception was:\n{written(error)}"
+        )
+    return ""
 
 
 @dataclass(frozen=True)
@@ -32,12 +49,17 @@ class Outcome:
     ends: bool = False
 
     @classmethod
-    def of(cls, error: BaseException | None) -> "Outcome":
-        """The outcome that Python gives to an exception that nobody caught."""
+    def of(cls, error: BaseException | None, hook: Hook | None = None) -> "Outcome":
+        """The outcome that Python gives to an exception that nobody caught.
+
+        `hook` is the program's own ``sys.excepthook``, which says what is to be said.
+        """
         if error is None:
             return cls()
         if not isinstance(error, SystemExit):
             code = 130 if isinstance(error, KeyboardInterrupt) else 1
+            if hook is not None:
+                return cls(code, _told(hook, error))
             return cls(code, written(error) + elsewhere(error))
         if error.code is None or isinstance(error.code, int):
             return cls((error.code or 0) & 0xFF)

@@ -18,7 +18,7 @@ import numpy.ctypeslib
 
 from distarray.array import DistArray
 from distarray.array.handing import handing
-from distarray.runner.imports import when_imported
+from distarray.runner.imports import belongs_to_program, when_imported
 
 __all__ = ["install"]
 
@@ -58,6 +58,22 @@ def install() -> None:
     pointer.from_param = classmethod(_pointing(pointer.from_param.__func__))
     for library in _COVERED:
         when_imported(library, partial(_cover, library))
+    when_imported("unittest.mock", _patch_ours)
+
+
+def _patch_ours(mock: ModuleType) -> None:
+    """Let ``mock.patch("numpy.sum")`` in the program patch the NumPy that the program has."""
+    real = vars(mock).get("_get_target")
+    if real is None:
+        return
+
+    def _get_target(target: Any) -> Any:
+        ours = isinstance(target, str) and belongs_to_program(sys._getframe(2))
+        if ours and target.partition(".")[0] == "numpy":
+            target = f"distarray.{target}"
+        return real(target)
+
+    vars(mock)["_get_target"] = _get_target
 
 
 def _pointing(real: Callable[[type, Any], Any]) -> Callable[[type, Any], Any]:

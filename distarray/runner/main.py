@@ -62,9 +62,10 @@ where they are handed a distributed one.
   Standard input     is read by rank 0 and handed to all.
   Files              opened for writing are written by rank 0 alone; reading one that the program
                      has written waits for that. Directories are made, files removed, and commands
-                     run once. Each rank has its own temporary files. Files that a library writes
-                     past Python's open() (sqlite3, h5py, netCDF4) or from threads of its own
-                     (zarr) are not covered; distarray.io writes HDF5, NetCDF and Zarr.
+                     run once. So it is for libraries, and for temporary files, which have one name
+                     on all ranks. Files that a library writes past Python's open() (sqlite3, h5py,
+                     netCDF4) or from threads of its own (zarr) are not covered; distarray.io
+                     writes HDF5, NetCDF and Zarr.
   Clock and chance   are rank 0's: time.time(), datetime.now() and their like, generators without a
                      seed, random, secrets, uuid, os.urandom(), os.getpid(), directories, and the
                      order of sets of text. Sets of objects that have no hash of their own are not
@@ -234,7 +235,7 @@ def run(program: Program) -> int:
     """
     ending = _meet(program)
     line, answers = open_line(), open_answers()
-    outcome = Outcome()
+    outcome, hook = Outcome(), sys.excepthook
     try:
         _prepare(program)
         tracebacks.install(program.full)
@@ -244,7 +245,7 @@ def run(program: Program) -> int:
         pools.finish()
         _finish()
     except BaseException as error:
-        outcome = Outcome.of(error)
+        outcome = Outcome.of(error, None if sys.excepthook is hook else sys.excepthook)
     measuring.end(outcome)
     if mpi_is_the_parents():
         _leave(outcome)

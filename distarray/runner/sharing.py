@@ -2,7 +2,7 @@
 
 import os
 
-from distarray.runner import alike, chance
+from distarray.runner import alike, chance, classes
 from distarray.runner.answers import Answers
 from distarray.runner.disk import Disk
 from distarray.runner.files import FILES
@@ -18,5 +18,6 @@ def share(line: Line, answers: Answers) -> None:
     seed, process = line.broadcast_object((os.urandom(32), os.getpid()), 0)
     chance.install(seed)
     alike.install(answers, process)
+    classes.install()
     FILES.start(paths)
     Disk(paths).install()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import random
 
+from tests.explore.grammar_of_effects import EFFECTS
+
 __all__ = ["CHAPTERS", "MAY_COPY", "draw_statement"]
 
 #: Functions that give a view in NumPy, and here a copy where elements have to change rank.
@@ -392,6 +394,7 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         v = np.asarray({x:num}).astype("U8")
         """,
     ),
+    "effects": (6, EFFECTS),
     "elements": (
         5,
         """

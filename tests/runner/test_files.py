@@ -1,6 +1,7 @@
 """Files come out as if one process had run the program."""
 
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -171,8 +172,23 @@ PROGRAMS = {
         os.close(fd)
         print(open("raw", "rb").read())
     """,
-    "temporary files are a rank's own": """
+    "temporary files are the job's": """
         import os, shutil, tempfile
+        import numpy as np
+        directory = tempfile.mkdtemp()
+        path = os.path.join(directory, "x.dat")
+        mapped = np.memmap(path, dtype=float, mode="w+", shape=(2, 3))
+        mapped[:] = np.arange(6).reshape(2, 3)
+        mapped.flush()
+        print(mapped.sum(), np.fromfile(path).tolist(), os.listdir(directory))
+        np.save(os.path.join(directory, "y"), mapped)
+        print(np.load(os.path.join(directory, "y.npy")).tolist())
+        descriptor, name = tempfile.mkstemp(suffix=".txt")
+        os.write(descriptor, b"text")
+        os.close(descriptor)
+        print(open(name).read(), os.path.exists(name))
+        os.remove(name)
+        shutil.rmtree(directory)
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, "f")
             with open(path, "w") as file:
@@ -235,6 +251,24 @@ def test_files_are_as_one_process_leaves_them(tmp_path, name):
 
 def test_one_rank(tmp_path):
     compare(tmp_path, PROGRAMS["directories"], ranks=1)
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_libraries_that_read_and_write_again(tmp_path, ranks):
+    """What they do with files is rank 0's act, and no rank takes another branch."""
+    compare(
+        tmp_path,
+        f"""
+        import os, sys
+        sys.path.append({str(Path(__file__).parent)!r})
+        import outside_library as library
+        for name in ("again", "append", "update", "paths", "aside", "formats"):
+            os.mkdir(name)
+            for _ in range(2):
+                print(getattr(library, name)(name + "/" + str(_)), sorted(os.listdir(name)))
+        """,
+        ranks=ranks,
+    )
 
 
 def test_libraries(tmp_path):

@@ -145,6 +145,20 @@ fill(Call *call, const Limits *limits, int whole)
     return call->model != NULL;
 }
 
+/* The same by at_hand.given_out, which also keeps objects whole, however many there are: a function
+   of Python must not be called once more. */
+static PyObject *
+handed_out_in_python(PyObject *found, const Call *call, const Limits *limits)
+{
+    PyObject *items =
+        PyObject_CallFunctionObjArgs(known.given_out, found, call->model, limits->tuple, NULL);
+    Py_DECREF(found);
+    if (items == Py_NotImplemented) {
+        Py_CLEAR(items);
+    }
+    return items;
+}
+
 /* NumPy's result with arrays of ours in place of its own; the reference is taken. */
 static PyObject *
 handed_out(PyObject *found, const Call *call, const Limits *limits)
@@ -153,14 +167,7 @@ handed_out(PyObject *found, const Call *call, const Limits *limits)
         return found;
     }
     if (!PyArray_CheckExact(found)) {
-        PyObject *model = call->model;
-        PyObject *items =
-            PyObject_CallFunctionObjArgs(known.given_out, found, model, limits->tuple, NULL);
-        Py_DECREF(found);
-        if (items == Py_NotImplemented) {
-            Py_CLEAR(items);
-        }
-        return items;
+        return handed_out_in_python(found, call, limits);
     }
     for (Py_ssize_t i = 0; i < call->total; i++) {
         if (found == call->given[i]) { /* such as `out` */
@@ -169,8 +176,7 @@ handed_out(PyObject *found, const Call *call, const Limits *limits)
         }
     }
     if (!is_below((PyArrayObject *)found, limits) || !IS_SMALL(call->layout)) {
-        Py_DECREF(found);
-        return NULL;
+        return handed_out_in_python(found, call, limits);
     }
     return small_array(found, call->layout, call->mesh);
 }

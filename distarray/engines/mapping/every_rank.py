@@ -6,6 +6,7 @@ NumPy's own function makes the calls, as often and in the order in which it make
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, wraps
+from math import prod
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -154,11 +155,41 @@ def _refuse_or_warn(arrays: Sequence[DistArray], effect: str) -> None:
 
 
 def whole(x: DistArray) -> Array:
-    """All elements as an array on this rank's host: the block itself, if it has all."""
+    """All elements as an array on this rank's host: the block itself, if it has all.
+
+    NumPy's ufuncs go through the elements as they lie in memory, so the copy of a cut array has the
+    order that NumPy's array has, which the blocks show.
+    """
     x = x.plain()
     if x.layout.is_replicated:
-        return x.mesh.to_host(x.block)
-    return x.full()
+        block: Array = x.mesh.to_host(x.block)
+        return block if x.ndim else np.asarray(block)
+    values = x.full()
+    order = _order_in_memory(x)
+    if order is None:
+        return values
+    axes, turned = order
+    ways = tuple([slice(None, None, -1 if axis in turned else None) for axis in axes])
+    laid = values.transpose(axes)[ways].copy()
+    result: Array = laid[ways].transpose(np.argsort(axes))
+    return result
+
+
+def _order_in_memory(x: DistArray) -> tuple[tuple[int, ...], frozenset[int]] | None:
+    """The dimensions by falling strides, and those that run backwards; None for C order.
+
+    The same on all ranks: that of the first one whose block has two elements along most dimensions.
+    Where no block has two along a dimension, its place can only be guessed from the others.
+    """
+    block = x.block
+    extents = [min(extent, 2) for extent in block.shape]
+    shown = (-prod(extents), x.mesh.rank, block.strides, extents)
+    _, _, strides, extents = min(x.mesh.group.allgather_object(shown, "order in memory"))
+    long = sorted([d for d in range(x.ndim) if extents[d] > 1], key=lambda d: -abs(strides[d]))
+    way = -1 if len(long) > 1 and long == sorted(long, reverse=True) else 1  # Fortran's or C's
+    axes = tuple(sorted(range(x.ndim), key=lambda d: (-abs(strides[d]), way * d)))
+    turned = frozenset([d for d in axes if strides[d] < 0 and extents[d] > 1])
+    return None if axes == tuple(range(x.ndim)) and not turned else (axes, turned)
 
 
 def giving_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -178,7 +209,7 @@ def writing(x: DistArray, values: Array, act: Callable[[], T]) -> T:
     """Act on the elements of an array as `whole` gave them; the array gets what has changed."""
     values.flags.writeable = values.flags.writeable and x.flags.writeable
     result = act()
-    if values.flags.writeable and not np.may_share_memory(values, x.to_local()):
+    if values.flags.writeable and not (x.layout.is_replicated and x.mesh.device_type == "cpu"):
         x[...] = values
     return result
 
