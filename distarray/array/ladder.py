@@ -38,6 +38,7 @@ from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concer
 from distarray.array.immutable import holds_changeable
 from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, Objects, Row, is_overridden
 from distarray.array.speedups import quick
+from distarray.array.unhashable import made_again
 from distarray.config import in_force, on_check
 from distarray.layout import Layout
 from distarray.typing import ArrayLike, UfuncOut
@@ -142,8 +143,14 @@ on_check(_compare)
 
 def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call the implementation of a NumPy function, or the fallback."""
-    result = at_once(function, args, kwargs)
-    return call_in_general(function, *args, **kwargs) if result is NotImplemented else result
+    try:
+        result = at_once(function, args, kwargs)
+        return call_in_general(function, *args, **kwargs) if result is NotImplemented else result
+    except TypeError:
+        found = made_again(call, (function, *args), kwargs)
+        if found is None:
+            raise
+        return found[0]
 
 
 def call_in_general(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

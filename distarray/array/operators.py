@@ -20,7 +20,7 @@ from distarray.array.floaterrors import error_state
 from distarray.array.ladder import call, is_free, passed, two_at_once, usual, watched
 from distarray.array.registry import is_overridden
 from distarray.array.sparse_operands import beside_sparse, is_sparse
-from distarray.array.speedups import quick
+from distarray.array.speedups import again_if_unhashable, quick
 from distarray.array.temporaries import LARGE, put_off_or_done
 from distarray.plan import whole_pair
 from distarray.typing import ArrayLike, Binary, Unary
@@ -377,6 +377,7 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
     def __pow__(self, other: ArrayLike, modulo: int | None = None) -> Self:
         return NotImplemented if modulo is not None else _raised(_power, self, other)
 
+    @again_if_unhashable
     def __rpow__(self, other: ArrayLike, modulo: int | None = None) -> Self:
         if modulo is not None or _declines(other):
             return NotImplemented
@@ -385,14 +386,17 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
         raised: Any = _reflected_power
         return raised(self, other)
 
-    def __ipow__(self, other: ArrayLike) -> Self:  # type: ignore[misc]
+    @again_if_unhashable
+    def __ipow__(self, other: ArrayLike) -> Self:
         if isinstance(self.block, np.generic):
             return self**other
         return _raised(_power_in_place, self, other)
 
+    @again_if_unhashable
     def __divmod__(self, other: ArrayLike) -> tuple[Self, Self]:
         return NotImplemented if _yields(other) else _divmod(self, other)
 
+    @again_if_unhashable
     def __rdivmod__(self, other: ArrayLike) -> tuple[Self, Self]:
         return NotImplemented if _declines(other) else _divmod(other, self)
 

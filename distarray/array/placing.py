@@ -114,11 +114,7 @@ def _made_small(
 ) -> Any:
     """The array, made by NumPy on every rank if it is small; NotImplemented if it may not be."""
     limit = in_force().replicate_below
-    if len(args) > 1 and not PLAIN.issuperset(map(type, args[1:])):
-        return NotImplemented
-    if kwargs and not (OURS.isdisjoint(kwargs) and PLAIN.issuperset(map(type, kwargs.values()))):
-        return NotImplemented
-    if not 0 <= elements(*args, **kwargs) * _LARGEST < limit:
+    if not _is_small(elements, args, kwargs, limit):
         return NotImplemented
     mesh = default_mesh()
     if mesh.coords is None or mesh.device_type != "cpu":
@@ -127,6 +123,21 @@ def _made_small(
     if type(block) is not np.ndarray or block.nbytes >= limit or block.dtype.char not in ELEMENTS:
         return NotImplemented
     return wrap(block, Layout.replicated(block.shape, mesh.shape), mesh)
+
+
+def _is_small(
+    elements: Callable[..., int], args: tuple[Any, ...], kwargs: dict[str, Any], limit: int
+) -> bool:
+    """Whether arguments are NumPy's, and known to ask for few elements."""
+    try:
+        if len(args) > 1 and not PLAIN.issuperset(map(type, args[1:])):
+            return False
+        given = kwargs.values()
+        if kwargs and not (OURS.isdisjoint(kwargs) and PLAIN.issuperset(map(type, given))):
+            return False
+        return 0 <= elements(*args, **kwargs) * _LARGEST < limit
+    except TypeError:  # of wrong arguments, or of types that cannot be hashed
+        return False
 
 
 def _kept(numpy_function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -6,9 +6,10 @@ and leave all other calls to these. A program gets the same with and without the
 """
 
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import update_wrapper, wraps
 from typing import Any, TypeVar, cast
 
+from distarray.array.unhashable import made_again
 from distarray.config import in_force
 
 try:
@@ -16,7 +17,7 @@ try:
 except ImportError:  # there was no compiler
     _ways = None  # type: ignore[assignment]
 
-__all__ = ["is_built", "quick", "used"]
+__all__ = ["again_if_unhashable", "is_built", "quick", "used"]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
@@ -39,8 +40,27 @@ def quick(kind: str, numpys: Callable[..., Any] | None = None) -> Callable[[_Met
 
     def decorate(method: _Method) -> _Method:
         if used is None:
-            return method
+            return cast(_Method, again_if_unhashable(method))
         way: Any = update_wrapper(used.Way(kind, method, numpys), method)
         return cast(_Method, way)
 
     return decorate
+
+
+def again_if_unhashable(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a function that takes objects of any type; the ways in C do the same by themselves.
+
+    See :mod:`distarray.array.unhashable`.
+    """
+
+    @wraps(method)
+    def act(*args: Any, **named: Any) -> Any:
+        try:
+            return method(*args, **named)
+        except TypeError:
+            found = made_again(method, args, named)
+            if found is None:
+                raise
+            return found[0]
+
+    return act

@@ -7,6 +7,7 @@ from distarray.array.alike import ELEMENTWISE, SCALARS
 from distarray.array.base import Base
 from distarray.array.floaterrors import error_variable
 from distarray.array.registry import FUNCTIONS
+from distarray.array.unhashable import made_again
 from distarray.comm import DeviceMesh
 from distarray.config import current, elsewhere
 from distarray.layout import Layout
@@ -39,6 +40,7 @@ def adopt(array: type[Base]) -> None:
         "ours": at_hand.OURS,
         "temporaries": vars(temporaries),
         "given_out": at_hand.given_out,
+        "made_again": made_again,
     }
     slots = {name: vars(owner)[name] for owner, names in _SLOTS.items() for name in names}
     speedups.used.adopt(objects, slots, at_hand.ELEMENTS, at_hand.MOST)

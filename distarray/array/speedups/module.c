@@ -125,6 +125,7 @@ static const struct {
     {"ours", &known.ours, &PyFrozenSet_Type},
     {"temporaries", &known.temporaries, &PyDict_Type},
     {"given_out", &known.given_out, NULL},
+    {"made_again", &known.made_again, NULL},
     {"array", (PyObject **)&known.array, &PyType_Type}, /* last: until then no object is one */
 };
 

@@ -4,10 +4,48 @@
 
 /* -- what is asked ------------------------------------------------------------------------------ */
 
+/* What a call gives that has failed, made with stand-ins for objects whose type cannot be hashed;
+   without such objects the error stays. See unhashable.py. */
+static PyObject *
+made_again(Way *way, PyObject *const *args, Py_ssize_t count, PyObject *names)
+{
+    PyObject *error, *value, *trace, *found = NULL;
+    PyErr_Fetch(&error, &value, &trace);
+    PyObject *given = PyTuple_New(count), *named = PyDict_New();
+    for (Py_ssize_t i = 0; given != NULL && i < count; i++) {
+        PyTuple_SET_ITEM(given, i, Py_NewRef(args[i]));
+    }
+    int failed = given == NULL || named == NULL;
+    for (Py_ssize_t i = 0; !failed && names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        failed = PyDict_SetItem(named, PyTuple_GET_ITEM(names, i), args[count + i]) < 0;
+    }
+    if (!failed) {
+        found = PyObject_CallFunctionObjArgs(known.made_again, way->method, given, named, NULL);
+    }
+    Py_XDECREF(named);
+    Py_XDECREF(given);
+    if (found == Py_None) {
+        PyErr_Restore(error, value, trace);
+        Py_CLEAR(found);
+        return NULL;
+    }
+    Py_XDECREF(error);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    PyObject *result = found == NULL ? NULL : Py_XNewRef(PyTuple_GetItem(found, 0));
+    Py_XDECREF(found);
+    return result;
+}
+
 PyObject *
 in_python(ARGUMENTS)
 {
-    return PyObject_Vectorcall(way->method, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+    PyObject *found = PyObject_Vectorcall(way->method, args, count, names);
+    if (found == NULL && known.made_again != NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        found = made_again(way, args, count, names);
+    }
+    return found;
 }
 
 /* Whether rungs 1 and 2 of the ladder have nothing to do. */

@@ -48,6 +48,7 @@ extern struct Known {
     PyObject *ours;             /* names of parameters that NumPy's functions do not have */
     PyObject *temporaries;      /* the module's names */
     PyObject *given_out;        /* at_hand.given_out */
+    PyObject *made_again;       /* unhashable.made_again */
     npy_bool elements[TYPES];   /* by NumPy's number of the type: at_hand.ELEMENTS */
     Py_ssize_t most;            /* at_hand.MOST */
     PyObject *name_cut_from, *name_small, *name_reproducible, *name_call, *name_large, *names_out;
