@@ -164,7 +164,8 @@ def replacing(path: str, group: Group, *, writers: Literal["all", "one"] = "all"
             agreed(group, lambda: bring_to_disk(witnesses[0]) if witnesses else None)
     finally:
         for witness in witnesses:
-            os.close(witness)
+            with suppress(OSError):  # what it has to tell it has told
+                os.close(witness)
 
 
 @contextmanager

@@ -99,9 +99,14 @@ def _made(aside: Path) -> Path:
     """Make an empty file of this process."""
     active.add(aside)  # first: another thread may look for what nobody owns
     try:
-        os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+        handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except BaseException:
         active.discard(aside)
+        raise
+    try:
+        os.close(handle)
+    except OSError:
+        discard(aside)
         raise
     return aside
 

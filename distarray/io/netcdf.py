@@ -21,6 +21,7 @@ from distarray.comm.progress import advance
 from distarray.io.atomic_file import replacing
 from distarray.io.contents import Contents, Lazy, check_labels, check_tree
 from distarray.io.file_errors import creating
+from distarray.io.netcdf_closing import close_written
 from distarray.io.netcdf_guard import check_netcdf
 from distarray.io.sections import write_array
 from distarray.layout import Box
@@ -344,13 +345,18 @@ def _opened(netcdf: ModuleType, path: str, name: str, mesh: DeviceMesh) -> Itera
     """A new file open for writing on rank 0; None on the others."""
 
     def create() -> Any:
-        with _lock:
-            return netcdf.Dataset(name, "w") if mesh.rank == 0 else None
+        if mesh.rank:
+            return None
+        with _lock, _written(path):
+            try:
+                return netcdf.Dataset(name, "w")
+            except OSError as error:  # with a number that the library guesses
+                raise RuntimeError(f"NetCDF: {error.strerror}") from error
 
     def close() -> None:
         with _lock, _written(path):
             if file is not None:
-                file.close()
+                close_written(file, name)
 
     file = agreed(mesh.group, create)
     try:
