@@ -8,6 +8,7 @@ from distarray.array.base import Base
 from distarray.array.floaterrors import error_variable
 from distarray.array.registry import FUNCTIONS
 from distarray.comm import DeviceMesh
+from distarray.comm.observed import is_observed
 from distarray.config import current, elsewhere
 from distarray.layout import Layout
 
@@ -27,6 +28,7 @@ def adopt(array: type[Base]) -> None:
     objects: dict[str, Any] = {
         "array": array,
         "error_state": error_variable,
+        "observed": is_observed,
         "settings": current,
         "base": elsewhere,
         "usual": ladder.usual,

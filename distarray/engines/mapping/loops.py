@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from distarray.array import DistArray, default_layout, to_layout, wrap
+from distarray.array import DistArray, default_layout, floaterrors, to_layout, wrap
 from distarray.comm import DeviceMesh, alone
 from distarray.comm.agree import agreed
 from distarray.comm.user_lines import warn_program
@@ -242,12 +242,14 @@ def looped(
     A broadcast of shapes and types, and two allreduces of an integer to agree on errors.
     """
     group, shape = loop.mesh.group, loop.shape
+    if not loop.by_all:
+        floaterrors.divide(loop.mesh)
     indices: Iterator[tuple[int, ...]] = np.ndindex(shape)
     index = next(indices, None)
     convert = loop.mesh.xp.asarray
 
     def call_first() -> list[Any]:
-        with alone(loop.mesh, loop.by_all):
+        with alone(loop.mesh, loop.by_all), floaterrors.as_the_program_has_it():
             return [] if index is None else [convert(own_block(value)) for value in function(index)]
 
     first = agreed(group, call_first)
@@ -261,7 +263,7 @@ def looped(
     def call_rest() -> None:
         for target, value in zip(made, first, strict=False):
             target[index] = value
-        with alone(loop.mesh, loop.by_all):
+        with alone(loop.mesh, loop.by_all), floaterrors.as_the_program_has_it():
             for place in indices:
                 for target, value in zip(made, function(place), strict=True):
                     target[place] = convert(own_block(value))
