@@ -296,6 +296,14 @@ def own_random_numbers(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(autouse=True)
+def harness_observes_nothing() -> None:
+    """Pytest's own filters and record are no program's, for which ranks would send messages."""
+    from distarray.comm import observed
+
+    observed.disregard()
+
+
+@pytest.fixture(autouse=True)
 def short_ways() -> Iterator[None]:
     """Switch the short ways on again after a test that compares calls or overrides operators."""
     yield

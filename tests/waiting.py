@@ -16,7 +16,7 @@ def everything_waits(replace: Any = setattr) -> None:
     for module in (casting, operators, temporaries):
         replace(module, "LARGE", 0)
     replace(deferred, "LEAST", 0)
-    replace(deferred, "_warnings_are_watched", lambda: False)
+    replace(deferred, "is_observed", lambda: False)
 
 
 def messages_come_late(replace: Any = setattr, tell: Any = lambda what: None) -> None:

@@ -8,6 +8,7 @@ from distarray.array.base import Base
 from distarray.array.faults import DETOURS
 from distarray.array.floaterrors import error_state
 from distarray.array.ladder import passed, ufunc_at_once, usual
+from distarray.comm.observed import is_observed
 from distarray.layout import LARGE
 
 __all__ = ["ELEMENTWISE", "SCALARS", "call_at_once", "call_into"]
@@ -83,6 +84,8 @@ def call_into(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...], out: tuple[Any,
     """
     layout = x.layout
     if ufunc not in ELEMENTWISE or ufunc in DETOURS or error_state() is not usual[0]:
+        return NotImplemented
+    if not layout.is_whole and is_observed():
         return NotImplemented
     if layout.partials or layout.size >= LARGE or x.waits:
         return NotImplemented

@@ -19,7 +19,6 @@ What runs is one :class:`~distarray.array.programs.Program`, on tiles that stay 
 """
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -54,7 +53,8 @@ from distarray.array.operations import (
     result_type,
 )
 from distarray.array.pieces import Pieces
-from distarray.comm import DeviceMesh
+from distarray.comm import DeviceMesh, observed
+from distarray.comm.observed import is_observed
 from distarray.comm.user_lines import program_frame
 from distarray.config import in_force
 from distarray.layout import Entries, Layout
@@ -239,7 +239,7 @@ def put_off(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
     if act is None or len(inputs) != act.nin or error_state() is not usual[0]:
         return None
     model = _model(inputs)
-    if model is None or _warnings_are_watched() or in_force().fuse == "off":
+    if model is None or is_observed() or in_force().fuse == "off":
         return None
     with waiting.lock:
         operands = _operands(inputs)
@@ -252,7 +252,7 @@ def _put_off(
     act: Any, operands: tuple[Any, ...], layout: Layout, mesh: DeviceMesh, shape: Shape
 ) -> Any:
     frame = program_frame(sys._getframe(1))
-    line = Line(frame.f_code.co_filename, frame.f_lineno, frame.f_globals)
+    line = Line(frame.f_code.co_filename, frame.f_lineno, frame.f_globals, observed.display())
     result: Any = object.__new__(Deferred)
     result.layout, result.mesh = layout, mesh
     dtype: Any = result_type(act, operands)
@@ -274,7 +274,7 @@ def is_late(function: Callable[..., Any], operands: Sequence[Any], layout: Layou
     arrays = [x for x in operands if isinstance(x, Base)]
     if any(x.dtype.kind not in KINDS or x.mesh.coords is None for x in arrays):
         return False
-    if not _lies_well(arrays[0].mesh, layout) or _warnings_are_watched():
+    if not _lies_well(arrays[0].mesh, layout) or is_observed():
         return False
     return in_force().fuse == "on" and result_type(act, operands) is not None
 
@@ -375,21 +375,6 @@ def _shape(operands: Sequence[Any]) -> Shape:
     """The shape of the blocks among operands."""
     of = {Leaf: lambda x: x.block.shape, Operation: lambda x: x.shape}
     return next(of[type(x)](x) for x in operands if type(x) in of)
-
-
-def _warnings_are_watched() -> bool:
-    """Whether warnings are raised or recorded where they arise."""
-    global _watched
-    filters: Any = warnings.filters
-    mark = id(filters), len(filters), warnings._showwarnmsg_impl  # type: ignore[attr-defined]
-    if mark != _watched[0]:
-        raised = any(f[0] == "error" and issubclass(RuntimeWarning, f[2]) for f in filters)
-        _watched = mark, raised or mark[2] is not _SHOW
-    return _watched[1]
-
-
-_SHOW: Any = warnings._showwarnmsg_impl  # type: ignore[attr-defined]
-_watched: tuple[Any, bool] = ((), False)
 
 
 def _read(x: Base) -> Any:

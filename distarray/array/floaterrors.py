@@ -1,37 +1,55 @@
-"""Floating-point errors that raise: on all ranks, or on none.
+"""Floating-point errors and warnings: what the program learns of them, all ranks learn.
 
-Under ``numpy.errstate(divide="raise")`` NumPy raises FloatingPointError on the ranks that hold an
-element which causes it. The others would go on, and wait for these at the next message. So while
-any kind of error is to be raised, NumPy is told to log it instead, and at the end of the call the
-ranks agree on what has been logged.
+NumPy reports what is wrong with elements on the ranks that hold them: by an exception, a call, a
+line of a log, or a warning, as :func:`numpy.errstate` says. The others would go on, in another way.
+So while the program can tell (:func:`told`), reports are kept in the course of a call, and at its
+end the ranks agree on what has been reported: then each of them raises, calls, logs or warns, once.
+Otherwise a warning is a line on standard error, which one rank may write, and nothing is sent.
 
-Filters of Python's ``warnings`` that raise act on each rank separately.
+Where every rank has all operands, and the whole result, all of them have the same reports.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from contextvars import Context
-from typing import Any, ParamSpec, TypeVar
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import Context, ContextVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
 from distarray.array.base import Base
-from distarray.comm import DeviceMesh
+from distarray.array.error_words import words_of
+from distarray.comm import DeviceMesh, fold_errors, warned_lines
 from distarray.comm.group import Group
+from distarray.comm.observed import is_observed
 from distarray.layout import Fold
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-__all__ = ["NORMAL", "agreed", "error_state", "error_variable", "mesh_concerned", "raises"]
+__all__ = [
+    "NORMAL",
+    "agreed",
+    "as_the_program_has_it",
+    "divide",
+    "error_state",
+    "error_variable",
+    "mesh_concerned",
+    "told",
+]
 
-#: NumPy's words for a kind of error -> its name in :func:`numpy.errstate`, in the order in which
-#: NumPy checks them.
+#: NumPy's words for a kind of error -> its name in :func:`numpy.errstate` and its bit in the number
+#: that a function of the program gets, in the order in which NumPy checks them.
 _KINDS = {
-    "divide by zero": "divide",
-    "overflow": "over",
-    "underflow": "under",
-    "invalid value": "invalid",
+    "divide by zero": ("divide", 1),
+    "overflow": ("over", 2),
+    "underflow": ("under", 4),
+    "invalid value": ("invalid", 8),
 }
+_PLACES = list(_KINDS)
+#: Ways to handle an error that the program can tell by itself, or that are wanted once.
+_TOLD = frozenset({"raise", "call", "log", "print"})
 
 
 #: NumPy's context variable of the error state; None if this NumPy has none.
@@ -39,29 +57,61 @@ error_variable: Any = getattr(
     getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None
 )
 #: An object that stands for the state of :func:`numpy.errstate` in force: in 30 ns, where
-#: ``geterr`` takes 1 us. Without the variable every state seems new, and :func:`raises` calls
+#: ``geterr`` takes 1 us. Without the variable every state seems new, and :func:`_handles` calls
 #: that.
 error_state: Callable[[], object] = object if error_variable is None else error_variable.get
-#: Its value if nobody has changed the state; nothing raises then.
+#: Its value if nobody has changed the state; nothing is handled then but by warnings.
 NORMAL = Context().run(error_state)
 
 _seen: tuple[object, bool] = (NORMAL, False)
 
 
-def raises() -> bool:
-    """Whether any kind of floating-point error is to be raised."""
+class Report(NamedTuple):
+    """What has been reported.
+
+    Attributes
+    ----------
+    word : str
+        Of a floating-point error, NumPy's word for its kind; of a warning, its text.
+    place : str
+        NumPy's name of what found the error; of a warning "".
+    category : type
+        Of the warning.
+    line : Line or None
+        Of the program, if the warning names one.
+    number : tuple of int
+        Tells warnings of the program's own functions apart, which they may give again and again.
+    """
+
+    word: str
+    place: str
+    category: type[Warning] = RuntimeWarning
+    line: warned_lines.Line | None = None
+    number: tuple[int, ...] = ()
+
+
+_reports: ContextVar["_Reports | None"] = ContextVar("distarray_reports", default=None)
+
+
+def told() -> bool:
+    """Whether the program can tell what is reported, and no call has yet begun to keep it."""
+    return _reports.get() is None and (_handles() or is_observed())
+
+
+def _handles() -> bool:
+    """Whether any kind of floating-point error is handled otherwise than by a warning."""
     global _seen
     state, (known, answer) = error_state(), _seen
     if state is not known:
-        answer = "raise" in np.geterr().values()
+        answer = not _TOLD.isdisjoint(np.geterr().values())
         _seen = state, answer
     return answer
 
 
 def mesh_concerned(values: Iterable[Any]) -> Any:
-    """The mesh whose ranks have to agree on errors of a call with these arguments; None if none.
+    """The mesh whose ranks have to agree on reports of a call with these arguments; None if none.
 
-    A call with only replicated arrays raises the same on every rank, without a message.
+    A call with only replicated arrays reports the same on every rank, without a message.
     """
     for value in values:
         found = value.mesh if isinstance(value, Base) and not value.layout.is_replicated else None
@@ -72,73 +122,198 @@ def mesh_concerned(values: Iterable[Any]) -> Any:
     return None
 
 
-def agreed(mesh: DeviceMesh, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function; floating-point errors that have to be raised are raised on all ranks.
+def divide(mesh: DeviceMesh) -> None:
+    """Say that ranks divide work on operands that all of them have: they agree on reports then."""
+    reports = _reports.get()
+    if reports is not None:
+        reports.mesh, reports.caller = mesh, mesh.group.rank
+
+
+def agreed(
+    mesh: DeviceMesh | None, key: Any, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Call a function; what is reported is handled on all ranks as the program has it.
 
     Parameters
     ----------
-    mesh : DeviceMesh
-        The ranks, all of which make the call.
+    mesh : DeviceMesh or None
+        The ranks, all of which make the call. None: they have all that is computed with, and agree
+        if the result is cut.
+    key : object
+        The function of NumPy for which the call is made, or a ufunc and its method.
     function, *args, **kwargs
         The call.
 
     Raises
     ------
     FloatingPointError
-        With NumPy's text. If the ranks have different errors, it is the one that NumPy checks
-        first, and the lowest rank's.
+        With NumPy's text. If there are several errors, it is the one that NumPy checks first.
 
     Cost
     ----
-    That of the call, and one allreduce of an integer.
+    That of the call, and one allreduce of an integer; two small conversations more for each rank
+    that has reported what those before it have not.
     """
-    modes = np.geterr()
-    notes = _Notes(modes)
-    wanted: Any = {kind: "log" for kind, mode in modes.items() if mode == "raise"}
-    with np.errstate(call=notes, **wanted):
+    reports = _Reports(mesh)
+    with reports.kept():
         value = function(*args, **kwargs)
-    _agree(mesh.group, notes.first)
+        _settle([value])
+    found = [*reports.found]
+    mesh = reports.mesh or mesh_concerned([value])
+    group = None if mesh is None or mesh.group.size == 1 else mesh.group
+    if group is not None:
+        found = _united(group, found)
+    try:
+        for report in _in_numpys_words(found, key):
+            reports.hand_over(report, found)
+    finally:
+        if found and group is not None and group.in_one_process:
+            group.barrier()  # who goes on would take the warnings of all threads
     return value
 
 
-def _agree(group: Group, text: str | None) -> None:
-    """Raise on all ranks if NumPy has reported anything on one of them."""
-    if group.size > 1:
-        nothing = len(_KINDS) * group.size
-        mine = nothing if text is None else _place(text) * group.size + group.rank
-        first = int(group.allreduce(np.array(mine), Fold.MIN, "agreement on errors"))
-        if first == nothing:
-            return
-        text = group.broadcast_object(text, first % group.size, "agreement on errors")
-    if text is not None:
-        raise FloatingPointError(text)
+def _settle(values: Iterable[Any]) -> None:
+    """Carry out what folds are pending, so that their errors belong to this call."""
+    for value in values:
+        if isinstance(value, Base) and value.layout.partials:
+            value.settle()
+        elif isinstance(value, (list, tuple)):
+            _settle(value)
 
 
-def _kind(text: str) -> str:
-    return text.partition(" encountered")[0]
+def _united(group: Group, mine: list[Report]) -> list[Report]:
+    """What any rank has reported: the lowest rank's first."""
+    known: dict[Report, None] = {}
+    while True:
+        new = [report for report in mine if report not in known]
+        vote = np.array(group.rank if new else group.size)
+        first = int(group.allreduce(vote, Fold.MIN, "agreement on errors"))
+        if first == group.size:
+            return list(known)
+        known.update(dict.fromkeys(group.broadcast_object(new, first, "agreement on errors")))
 
 
-def _place(text: str) -> int:
-    """The position of an error's kind in the order in which NumPy checks them."""
-    return list(_KINDS).index(_kind(text))
+def _in_numpys_words(found: Iterable[Report], key: Any) -> list[Report]:
+    """Reports as NumPy makes them of the whole call, in its order."""
+    words = words_of(key)
+    named: dict[Report, None] = {}
+    for report in found:
+        if isinstance(words, dict) or not report.place:
+            place = words.get(report.place, report.place) if isinstance(words, dict) else ""
+            named[report._replace(place=place)] = None
+        elif words is not None:
+            named[report._replace(place=words)] = None
+    order = {place: number for number, place in enumerate(dict.fromkeys(r.place for r in named))}
+    return sorted(named, key=lambda r: (order[r.place], _PLACES.index(r.word) if r.place else 0))
 
 
-class _Notes:
-    """Keeps what NumPy reports in place of raising; all other reports are passed on."""
+class _Reports:
+    """Keeps what is reported in the course of a call, and hands it to the program at its end."""
 
-    def __init__(self, modes: Mapping[str, Any]) -> None:
-        self._modes = modes
-        self._others: Any = np.geterrcall()
-        self.first: str | None = None
+    def __init__(self, mesh: DeviceMesh | None) -> None:
+        self.mesh = mesh
+        self.found: dict[Report, None] = {}
+        #: The rank, where ranks divide the calls of a function of the program.
+        self.caller = 0
+        self._numbered = 0
+        self._modes: Mapping[str, Any] = np.geterr()
+        self._receiver: Any = np.geterrcall()
+        self._observed = is_observed()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep reports."""
+        token = _reports.set(self)
+        wanted: Any = {kind: "log" for kind, mode in self._modes.items() if self._keeps(mode)}
+        try:
+            with fold_errors.heard(self._note_fold), np.errstate(call=self, **wanted):
+                if self._observed:
+                    with warned_lines.taken(self._note_warning):
+                        yield
+                else:
+                    yield
+        finally:
+            _reports.reset(token)
+
+    def _keeps(self, mode: str) -> bool:
+        """Whether errors handled so are kept; a function is told of those that are ignored, too."""
+        if mode == "ignore":
+            return "call" in self._modes.values()
+        return mode in _TOLD or self._observed
+
+    @contextmanager
+    def as_the_program_has_it(self) -> Iterator[None]:
+        """The program's own error state, for functions of the program."""
+        modes: Any = self._modes
+        with np.errstate(call=self, **modes):
+            yield
+
+    # -- what is kept ----------------------------------------------------------------------------
 
     def write(self, line: str) -> None:
         """Take a line of NumPy's log."""
         text = line.removeprefix("Warning: ").rstrip("\n")
-        if self._modes[_KINDS[_kind(text)]] != "raise":
-            self._others.write(line)
-        elif self.first is None:
-            self.first = text
+        word, _, place = text.partition(" encountered in ")
+        self.found[Report(word, place)] = None
 
-    def __call__(self, kind: str, flag: int) -> None:
-        """Pass an error to the program's own function, if the program handles its kind so."""
-        self._others(kind, flag)
+    def _note_fold(self, word: str, _: int) -> None:
+        if self._keeps(self._modes[_KINDS[word][0]]):
+            self.found[Report(word, "reduce")] = None
+
+    def __call__(self, word: str, flag: int) -> None:
+        """Keep what NumPy calls a function of the program for, in one."""
+        for other, (_, bit) in _KINDS.items():
+            if flag & bit:
+                self.found[Report(other, "a function")] = None
+
+    def _note_warning(self, said: Any) -> None:
+        line = warned_lines.line_of(said)
+        number: tuple[int, ...] = ()
+        if line is not None:
+            self._numbered += 1
+            number = self.caller, self._numbered
+        self.found[Report(str(said.message), "", _sent(said.category), line, number)] = None
+
+    # -- what is handed over ---------------------------------------------------------------------
+
+    def hand_over(self, report: Report, found: Iterable[Report]) -> None:
+        """Do with a report what the program wants to be done with it."""
+        if not report.place:
+            warned_lines.warn_user(report.word, report.category, report.line)
+            return
+        kind, _ = _KINDS[report.word]
+        text = f"{report.word} encountered in {report.place}"
+        match self._modes[kind]:
+            case "raise":
+                raise FloatingPointError(text)
+            case "warn":
+                warned_lines.warn_user(text, RuntimeWarning)
+            case "call":
+                bits = {_KINDS[x.word][1] for x in found if x.place}
+                self._receiver(report.word, sum(bits))
+            case "log":
+                self._receiver.write(f"Warning: {text}\n")
+            case "print":
+                sys.stderr.write(f"Warning: {text}\n")
+
+
+@contextmanager
+def as_the_program_has_it() -> Iterator[None]:
+    """A context in which a function of the program finds the error state that it has set."""
+    reports = _reports.get()
+    if reports is None:
+        yield
+        return
+    with reports.as_the_program_has_it():
+        yield
+
+
+def _sent(category: type[Warning]) -> type[Warning]:
+    """A category as other ranks know it: itself, or the nearest base that can be sent."""
+    for kind in category.__mro__:
+        try:
+            pickle.dumps(kind)
+        except Exception:
+            continue
+        return kind
+    return Warning

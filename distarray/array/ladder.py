@@ -4,7 +4,7 @@
  rung  module               what happens
 =====  ===================  ======================================================================
     1  `divergence`         under `config.check` the ranks compare their calls
-    2  `floaterrors`        floating-point errors that have to be raised are raised on all ranks
+    2  `floaterrors`        errors and warnings that the program can tell reach it on all ranks
     3  here                 ``out=`` must be arrays
     4  `fallback`           Python objects: NumPy's own function, or gathered, as the row says
     5  here                 pending folds and single coordinates are settled, unless the row takes
@@ -34,11 +34,13 @@ import numpy as np
 from distarray.array import at_hand, registry
 from distarray.array.base import Base, check_out, is_number, operands_in, sequence_like
 from distarray.array.divergence import verify
-from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, raises
+from distarray.array.error_words import are_ours
+from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, told
 from distarray.array.immutable import holds_changeable
 from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, Objects, Row, is_overridden
 from distarray.array.speedups import quick
 from distarray.array.unhashable import made_again
+from distarray.comm.observed import is_observed
 from distarray.config import in_force, on_check
 from distarray.layout import Layout
 from distarray.typing import ArrayLike, UfuncOut
@@ -70,8 +72,9 @@ _ATOMS = frozenset({type(None), bool, int, float, complex, str, type})
 #: Calls NumPy on whole arrays of Python objects; set by :mod:`distarray.array.fallback`.
 on_objects: list[Callable[..., Any]] = []
 
-#: The error state under which rungs 1 and 2 have nothing to do. One comparison decides for both:
-#: once calls are compared or operators overridden anywhere, no state equals this one.
+#: The error state under which rungs 1 and 2 have nothing to do, if no rank has but a part of an
+#: operand, or nobody observes warnings. Once calls are compared or operators overridden anywhere,
+#: no state equals this one.
 usual: list[object] = [NORMAL]
 #: Whether no program has ever compared calls, or overridden operators. Calls on arrays that every
 #: rank has whole need to know no more: what NumPy raises, floating-point errors too, it raises on
@@ -159,7 +162,7 @@ def call_in_general(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     if only_reads(function, args, kwargs):
         passed.harmless += 1
     row = FUNCTIONS.get(function)
-    if error_state() is usual[0]:
+    if error_state() is usual[0] and not is_observed():
         result = _climb(function, row, args, kwargs)
     elif row is None or row.computes:
         result = watched(function, args, kwargs, _climb, (function, row, args, kwargs))
@@ -184,10 +187,11 @@ def call_ufunc(
     if method == "__call__" and len(inputs) == ufunc.nin and "out" not in kwargs:
         passed.harmless += 1
     act = UFUNC_METHODS[method].function
-    if error_state() is usual[0]:
+    if error_state() is usual[0] and not is_observed():
         result = act(ufunc, *inputs, **kwargs)
     else:
-        result = watched(ufunc, inputs, kwargs, act, (ufunc, *inputs), kwargs)
+        key = ufunc, method
+        result = watched(ufunc, inputs, kwargs, act, (ufunc, *inputs), kwargs, key)
     return _handed_out(result, inputs, kwargs)
 
 
@@ -264,11 +268,11 @@ def _at_once_first(method: _Method, whole: bool) -> _Method:
 
 def is_free(function: Callable[..., Any], layout: Layout) -> bool:
     """Whether a call can go straight to the blocks of arrays of this layout."""
-    return not layout.partials and (error_state() is usual[0] or _is_free_after_all(function))
-
-
-def _is_free_after_all(function: Callable[..., Any]) -> bool:
-    return not (in_force().check or raises() or is_overridden(function))
+    if layout.partials:
+        return False
+    if error_state() is usual[0] and (layout.is_whole or not is_observed()):
+        return True
+    return not (in_force().check or is_overridden(function) or (told() and not layout.is_whole))
 
 
 # -- rungs 1 and 2 -------------------------------------------------------------------------------
@@ -281,8 +285,9 @@ def watched(
     act: Callable[..., Any],
     given: Iterable[Any],
     named: dict[str, Any] | None = None,
+    key: Any = None,
 ) -> Any:
-    """Make a call that the ranks compare, and whose floating-point errors all ranks raise.
+    """Make a call that the ranks compare, and of whose errors and warnings all ranks learn.
 
     Parameters
     ----------
@@ -290,13 +295,31 @@ def watched(
         The call, as the program made it.
     act, given, named
         The function that carries it out, and its arguments.
+    key : object
+        For :func:`~distarray.array.floaterrors.agreed`, if it is another one than the function.
     """
     passed.number += 1
     verify(function, args, kwargs)
-    mesh = mesh_concerned([*args, *kwargs.values()]) if raises() else None
-    if mesh is None:
+    values = [*args, *kwargs.values()] if told() else []
+    if not values or (_has_one_rank(values) and not are_ours(key or function)):
         return act(*given, **(named or {}))
-    return agreed(mesh, act, *given, **(named or {}))
+    _settle_before(values)
+    return agreed(mesh_concerned(values), key or function, act, *given, **(named or {}))
+
+
+def _has_one_rank(values: Iterable[Any]) -> bool:
+    """Whether arrays are on one rank, which learns of everything by itself."""
+    array = next(operands_in(values), None)
+    return array is not None and array.mesh.size() == 1
+
+
+def _settle_before(values: Iterable[Any]) -> None:
+    """Carry out pending folds of arguments: what is wrong with them belongs to earlier lines."""
+    for value in values:
+        if isinstance(value, Base) and value.layout.partials:
+            value.settle()
+        elif isinstance(value, (list, tuple)):
+            _settle_before(value)
 
 
 # -- rungs 3 to 7 --------------------------------------------------------------------------------

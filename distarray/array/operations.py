@@ -12,6 +12,7 @@ import numpy as np
 
 from distarray.array.faults import DETOURS
 from distarray.array.memories import Leaf, Memory
+from distarray.comm.observed import Display
 from distarray.typing import Array, DType, Shape
 
 __all__ = ["KINDS", "SCALARS", "Line", "Operation", "acting", "cast_to", "result_type"]
@@ -40,11 +41,12 @@ _numbers = count()
 
 
 class Line(NamedTuple):
-    """A line of the program, for warnings."""
+    """A line of the program, for warnings, with the display that was in force there."""
 
     path: str
     number: int
     names: dict[str, Any]
+    display: Display
 
 
 class Operation:

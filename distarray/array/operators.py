@@ -22,6 +22,7 @@ from distarray.array.registry import is_overridden
 from distarray.array.sparse_operands import beside_sparse, is_sparse
 from distarray.array.speedups import again_if_unhashable, quick
 from distarray.array.temporaries import LARGE, put_off_or_done
+from distarray.comm.observed import is_observed
 from distarray.plan import whole_pair
 from distarray.typing import ArrayLike, Binary, Unary
 
@@ -106,8 +107,8 @@ def _forward(ufunc: np.ufunc) -> Binary:
     def operate(self: Base, other: Any) -> Any:
         kind = type(other)
         layout = self.layout
-        # The first half of `is_free`, inlined: this costs less than the call.
-        if not layout.partials and (error_state() is usual[0] or is_free(ufunc, layout)):
+        # Part of `is_free`, inlined: this costs less than the call.
+        if (layout.is_whole and error_state() is usual[0]) or is_free(ufunc, layout):
             if kind is type(self):
                 if other.layout is layout and other.mesh is self.mesh:
                     if layout.size >= LARGE:
@@ -130,10 +131,8 @@ def _reflected(ufunc: np.ufunc) -> Binary:
 
     def operate(self: Base, other: ArrayLike) -> Any:
         layout = self.layout
-        if (
-            type(other) in SCALARS
-            and not layout.partials
-            and (error_state() is usual[0] or is_free(ufunc, layout))
+        if type(other) in SCALARS and (
+            (layout.is_whole and error_state() is usual[0]) or is_free(ufunc, layout)
         ):
             if layout.size >= LARGE:
                 counts = 0, getrefcount(self)
@@ -236,7 +235,7 @@ def _in_place(ufunc: np.ufunc) -> Binary:
             passed.number += 1
         elif not layout.is_whole:
             passed.number += 1
-        if not layout.partials and (error_state() is usual[0] or is_free(ufunc, layout)):
+        if (layout.is_whole and error_state() is usual[0]) or is_free(ufunc, layout):
             kind = type(other)
             if kind in SCALARS:
                 ufunc(block, other, out=block)
@@ -279,8 +278,8 @@ def _refuses(self: Base, exponent: Any) -> bool:
 
 
 def _raised(act: Callable[[Any, Any], Any], x: Base, other: ArrayLike) -> Any:
-    """A power by the operator; floating-point errors that have to be raised are on all ranks."""
-    if error_state() is usual[0]:
+    """A power by the operator; of errors that the program can tell all ranks learn."""
+    if error_state() is usual[0] and (x.layout.is_whole or not is_observed()):
         return act(x, other)
     return watched(_POWER, (x, other), {}, act, (x, other))
 

@@ -10,6 +10,7 @@ from distarray.array.memories import Leaf
 from distarray.array.operations import Line, Operation
 from distarray.array.pieces import Cell, Pieces, cells_of, whole_box
 from distarray.array.tiled import Step, Tiles, run_behind
+from distarray.comm.observed import as_under
 from distarray.comm.pending import FINISHED
 from distarray.layout import Box
 from distarray.typing import Array
@@ -215,12 +216,13 @@ def _graph(ends: Sequence[Operation]) -> list[Operation]:
 
 
 def _warn(operation: Operation, kind: str) -> None:
-    path, number, names = operation.line
-    warnings.warn_explicit(
-        f"{kind} encountered in {operation.function.__name__}",
-        RuntimeWarning,
-        path,
-        number,
-        names.get("__name__") or "<string>",
-        names.setdefault("__warningregistry__", {}),
-    )
+    path, number, names, then = operation.line
+    with as_under(then):
+        warnings.warn_explicit(
+            f"{kind} encountered in {operation.function.__name__}",
+            RuntimeWarning,
+            path,
+            number,
+            names.get("__name__") or "<string>",
+            names.setdefault("__warningregistry__", {}),
+        )

@@ -222,7 +222,7 @@ class _Notes:
 
     def taken(self) -> Any:
         """A context in which NumPy reports errors here."""
-        return np.errstate(divide="call", over="call", invalid="call", call=self)
+        return np.errstate(divide="call", over="call", under="ignore", invalid="call", call=self)
 
     def __call__(self, kind: str, _: int) -> None:
         """Take a report."""

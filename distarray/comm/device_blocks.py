@@ -8,7 +8,7 @@ from typing import Any, TypeVar, TypeVarTuple, cast
 
 import numpy as np
 
-from distarray.comm import algorithms, devices, ledger, nccl
+from distarray.comm import algorithms, devices, fold_errors, ledger, nccl
 from distarray.comm.algorithms import split_views
 from distarray.comm.calls import note as remember
 from distarray.comm.devices import module_of, on_device
@@ -135,6 +135,11 @@ class DeviceBlocks(Subsets):
         return ways.nccl
 
     def _allreduce_staged(self, block: Array, fold: Fold) -> Array:
+        if type(block) is _ndarray:
+            heard = fold_errors.are_heard(block, fold)
+            return (
+                fold_errors.allreduce(self, block, fold) if heard else self._allreduce(block, fold)
+            )
         return self._fold_on_device(block, fold, self._ways if self._has_nccl(block) else None)
 
     def _fold_on_device(self, block: Array, fold: Fold, ways: Ways | None) -> Array:
@@ -145,6 +150,8 @@ class DeviceBlocks(Subsets):
 
     def _reduce_scatter_staged(self, blocks: Sequence[Array], fold: Fold) -> Array:
         like = blocks[0]
+        if fold_errors.listening and fold_errors.are_heard(like, fold):
+            return fold_errors.reduce_scatter(self, blocks, fold)
         found = self._nccl(like, sum([block.nbytes for block in blocks]))
         if found is not None and nccl.folds(like.dtype, fold):
             return found.reduce_scatter(blocks, fold)

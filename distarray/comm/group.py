@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from distarray.comm import ledger
+from distarray.comm import fold_errors, ledger
 from distarray.comm.calls import note as remember
 from distarray.comm.device_blocks import DeviceBlocks
 from distarray.comm.ledger import Note
@@ -52,6 +52,8 @@ class Group(DeviceBlocks):
 
     #: Distinguishes worlds with the same ranks; for threads, also the ranks of one process.
     place: tuple[int, int] | None = None
+    #: Whether the ranks are threads of one process.
+    in_one_process = False
 
     # -- point to point -----------------------------------------------------------------------
 
@@ -145,7 +147,7 @@ class Group(DeviceBlocks):
             self.write("allreduce", block.nbytes, note)
         if self.watched:
             remember(self, "allreduce", (block.shape, fold))
-        if type(block) is not _ndarray:
+        if type(block) is not _ndarray or fold_errors.listening:
             return self._allreduce_staged(block, fold)
         return self._allreduce(block, fold)
 
@@ -155,7 +157,7 @@ class Group(DeviceBlocks):
             self.write("allreduce", block.nbytes, note)
         if self.watched:
             remember(self, "allreduce_in_place", (block.shape, fold))
-        if type(block) is not _ndarray:
+        if type(block) is not _ndarray or fold_errors.listening:
             block[...] = self._allreduce_staged(block, fold)
             return
         self._allreduce_in_place(block, fold)
@@ -183,7 +185,7 @@ class Group(DeviceBlocks):
             self.write("allreduce", block.nbytes, note)
         if self.watched:
             remember(self, "begin_allreduce", (block.shape, fold))
-        if type(block) is not _ndarray:
+        if type(block) is not _ndarray or fold_errors.listening:
             block[...] = self._allreduce_staged(block, fold)
             return FINISHED
         return self._begin_allreduce(block, fold)
@@ -232,6 +234,8 @@ class Group(DeviceBlocks):
             self.write("exscan", block.nbytes, note)
         if self.watched:
             remember(self, "exscan", (block.shape, fold))
+        if fold_errors.listening and fold_errors.are_heard(block, fold):
+            return fold_errors.exscan(self, block, fold, identity)
         return self._staged(self._exscan, block, fold, identity)
 
     # -- copies -------------------------------------------------------------------------------

@@ -107,6 +107,8 @@ class _Room:
 class ThreadGroup(Group):
     """A group whose ranks are threads; made by :func:`run_threads`."""
 
+    in_one_process = True
+
     def __init__(self, room: _Room, rank: int, talker: Talker) -> None:
         super().__init__(rank, len(room.ranks))
         self.talker = talker

@@ -9,15 +9,33 @@ that the user's filters decide and the registry of the user's module says what h
 
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
-from distarray.comm.user_lines import is_house, is_ours
+from distarray.comm import observed
+from distarray.comm.user_lines import is_house, is_ours, user_frames
 
-__all__ = ["install"]
+__all__ = ["Line", "install", "line_of", "taken", "warn_user"]
 
 _REGISTER = "__warningregistry__"
+
+
+class Line(NamedTuple):
+    """A line of the program, as a warning names it."""
+
+    path: str
+    number: int
+    module: str
+
+
 _show: Any = None
+#: Takes the warnings of this thread in place of the program.
+_taker: ContextVar[Callable[[warnings.WarningMessage], None] | None] = ContextVar(
+    "distarray_taker", default=None
+)
 
 
 def install() -> None:
@@ -32,21 +50,66 @@ def install() -> None:
 
 def _move_or_show(said: warnings.WarningMessage) -> None:
     """Replaces ``warnings._showwarnmsg``, which C code calls for a warning to be shown."""
+    taker = _taker.get()
+    if taker is not None:
+        taker(said)
+        return
     origin, user = _way(said.filename, sys._getframe(1))
     if origin is None or user is None:
         _show(said)
         return
     _forget(said, origin)
+    _warn_at(user, said.message, said.category, said.source)
+
+
+def _warn_at(
+    user: FrameType, text: Warning | str, category: type[Warning], source: Any = None
+) -> None:
     names = user.f_globals
     warnings.warn_explicit(
-        said.message,
-        said.category,
+        text,
+        category,
         user.f_code.co_filename,
         user.f_lineno,
         names.get("__name__") or "<string>",
         names.setdefault(_REGISTER, {}),
-        source=said.source,
+        source=source,
     )
+
+
+def warn_user(text: str, category: type[Warning], line: Line | None = None) -> None:
+    """Warn at a line; if none is given at that which called this library, as NumPy would."""
+    if line is None:
+        _warn_at(next(user_frames(sys._getframe(1)), sys._getframe(1)), text, category)
+        return
+    names = vars(sys.modules[line.module]) if line.module in sys.modules else {}
+    register = names.setdefault(_REGISTER, {})
+    warnings.warn_explicit(text, category, line.path, line.number, line.module, register)
+
+
+def line_of(said: warnings.WarningMessage) -> Line | None:
+    """The line that a warning names; None if it is this library's, or NumPy's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != said.filename:
+        frame = frame.f_back
+    if frame is None or is_house(frame) or _is_ours(frame):
+        return None
+    return Line(said.filename, said.lineno, frame.f_globals.get("__name__") or "<string>")
+
+
+@contextmanager
+def taken(taker: Callable[[warnings.WarningMessage], None]) -> Iterator[None]:
+    """Hand this thread's warnings to a function, whatever the program's filters say.
+
+    Which warnings the program has been shown is not forgotten, as it would be if its filters were
+    replaced by ``catch_warnings``.
+    """
+    token = _taker.set(taker)
+    try:
+        with observed.every_warning():
+            yield
+    finally:
+        _taker.reset(token)
 
 
 def _way(path: str, frame: FrameType | None) -> tuple[FrameType | None, FrameType | None]:

@@ -95,7 +95,9 @@ def apply_blockwise(
             return later
     else:
         call = _call(request, layout)
-    return _results(_evaluated(call, request, grown), request, layout)
+    if grown:
+        floaterrors.divide(request.mesh)
+    return _results(_evaluated(call, request), request, layout)
 
 
 def _put_off(request: Request, layout: Layout) -> tuple[Any, Any]:
@@ -199,15 +201,10 @@ def _target(out: DistArray, request: Request, layout: Layout) -> Array:
     return fresh
 
 
-def _evaluated(call: Call, request: Request, grown: bool) -> Any:
-    """The blocks of the results; what one rank alone raises is raised on all.
-
-    `grown`: every rank has all operands, so that nobody else looks after floating-point errors.
-    """
+def _evaluated(call: Call, request: Request) -> Any:
+    """The blocks of the results; what one rank alone raises is raised on all."""
     if _depends(request):
         return agreed(request.mesh.group, partial(evaluate, call))
-    if grown and floaterrors.raises():
-        return floaterrors.agreed(request.mesh, evaluate, call)
     return evaluate(call)
 
 

@@ -137,8 +137,7 @@ def nanmean(
     total = reduce(np.add, x, axis, dtype, None, keepdims, where=where)
     if out is not None:
         total = statistics.cast_for(total, out)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        result = statistics.divided(total, count)
+    result = _divided(total, count)
     statistics.warn_if(count, 0, "Mean of empty slice")
     return result if out is None else statistics.copied(result, out)
 
@@ -203,6 +202,12 @@ def _count(x: DistArray, mask: Array, axis: Axes, keepdims: bool, where: ArrayLi
     return counts.plain()
 
 
+def _divided(total: DistArray, count: DistArray | Array) -> DistArray:
+    """Sums divided by counts, which may be zero; only of other errors NumPy says something."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return statistics.divided(total, count)
+
+
 def _variance(
     function: Callable[..., Any],
     a: ArrayLike,
@@ -229,18 +234,18 @@ def _variance(
     if where is not NoValue and where is not True:
         mask = mask | ~part_beside(as_distarray(where, x.mesh), x)
     plan = plan_reduction(x.layout, axis, keepdims, kind)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        if mean is NoValue:
-            centre = statistics.centre_of(x, axis, dtype, where, count)
-        else:
-            centre = part_beside(as_distarray(mean, x.mesh), x)
-        total = statistics.squared_deviations(x, centre, plan, dtype, mask).plain()
-        if out is not None:
-            total = statistics.cast_for(total, out)
-        if not keepdims:
-            count = statistics.squeezed(count, plan.axes)
-        freedom = to_layout(count, total.layout).block - ddof
-        result = statistics.divided(total, freedom)
+    if mean is NoValue:
+        sums = reduce(np.add, x, axis, dtype, None, True, where=where)
+        centre = part_beside(_divided(sums, count), x)
+    else:
+        centre = part_beside(as_distarray(mean, x.mesh), x)
+    total = statistics.squared_deviations(x, centre, plan, dtype, mask).plain()
+    if out is not None:
+        total = statistics.cast_for(total, out)
+    if not keepdims:
+        count = statistics.squeezed(count, plan.axes)
+    freedom = to_layout(count, total.layout).block - ddof
+    result = _divided(total, freedom)
     if np.any(freedom <= 0) and x.mesh.coords is not None:
         warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=1)
         part = np.where(freedom <= 0, result.dtype.type(np.nan), result.block)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TextIO
 
+from distarray.comm import observed
 from distarray.comm.processes import mpi_is_the_parents
 from distarray.runner.answers import Talk
 
@@ -56,6 +57,7 @@ def _kept(show: Callable[..., None]) -> Callable[..., None]:
             WARNED[warnings.formatwarning(message, category, filename, lineno)] = None
         show(message, category, filename, lineno, *rest)
 
+    observed.printers.append(keep_and_show)
     return keep_and_show
 
 

@@ -395,6 +395,31 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         """,
     ),
     "effects": (6, EFFECTS),
+    "warnings and errors": (
+        6,
+        """
+        v = {told}(lambda: 1 / {x:num})
+        v = {told}(lambda: {x:num} / {y})
+        v = {told}(lambda: {x:num} // 0)
+        v = {told}(lambda: np.{binary}({x:real}, {y}))
+        v = {told}(lambda: np.log({x:real}))
+        v = {told}(lambda: np.sqrt({x:real}))
+        v = {told}(lambda: np.exp({x:float} * 1000))
+        v = {told}(lambda: (np.log(np.abs({x:real})) - np.log(np.abs({same}))))
+        v = {told}(lambda: np.divide(1, {x:float}, where={mask}))
+        v = {told}(lambda: np.sum(np.log(np.abs({x:exact+float})) * np.sign({same})))
+        v = {told}(lambda: np.sum(np.sign({x:exact+float}) * np.inf, axis={axis}))
+        v = {told}(lambda: np.prod((np.abs(np.sign({x:exact+float})) + 1) * 1e300))
+        v = {told}(lambda: np.cumsum(np.sign({x:exact+float}) * np.inf))
+        v = {told}(lambda: np.mean(np.sign({x:exact+float}) * np.inf))
+        v = {told}(lambda: np.max(np.sign({x:exact+float}) * np.inf))
+        v = {told}(lambda: np.dot(np.sign({x:exact+float+d1}) * np.inf, np.ones({same}.shape)))
+        v = {told}(lambda: np.add.reduce(np.sign({x:exact+float}) * np.inf, axis=None))
+        v = {told}(lambda: ({x:float} / 0).astype("i8"))
+        v = {told}(lambda: np.zeros({x:float}.shape, "i8").__setitem__(..., {same} * np.nan))
+        v = {told}(lambda: np.where({x:num} == 0, 0, 1 / {same}))
+        """,
+    ),
     "elements": (
         5,
         """

@@ -260,6 +260,9 @@ class Operands:
 
     # -- ufuncs ----------------------------------------------------------------------------------
 
+    def _told(self) -> str:
+        return str(self.one(["called", "raised", "recorded"]))
+
     def _binary(self) -> str:
         return str(self.one(BINARY))
 

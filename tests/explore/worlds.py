@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
 from math import prod
 from typing import Any
 
 import numpy
 import numpy as np
 
-__all__ = ["laid", "make", "numpy_world", "our_world"]
+__all__ = ["called", "laid", "make", "numpy_world", "our_world", "raised", "recorded"]
 
 RECORD = [("x", "f8"), ("y", "i4")]
 WORDS = ("a", "bc", "", "xyz", "B", "a c")
@@ -36,14 +38,47 @@ def make(shape: Any, dtype: Any = "f8", seed: int = 0, order: Any = "C") -> Any:
     return numpy.array(values, order=order)
 
 
+def called(compute: Any) -> list[str]:
+    """The kinds of floating-point errors that a function of the program is called for."""
+    kinds: set[str] = set()
+    with numpy.errstate(all="call", under="ignore", call=lambda kind, flag: kinds.add(kind)):
+        compute()
+    return sorted(kinds)
+
+
+def raised(compute: Any) -> str:
+    """The kind of the floating-point error that a computation raises; "" if it raises none."""
+    try:
+        with numpy.errstate(all="raise", under="ignore"):
+            compute()
+    except FloatingPointError as error:
+        return str(error).partition(" encountered")[0]
+    return ""
+
+
+def recorded(compute: Any) -> list[str]:
+    """What a program records; ranks that are threads would have one record, and are called."""
+    if threading.current_thread() is not threading.main_thread():
+        return called(compute)
+    with numpy.errstate(all="warn", under="ignore"), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        compute()
+    texts = [str(w.message) for w in said if issubclass(w.category, RuntimeWarning)]
+    return sorted({text.partition(" encountered")[0] for text in texts if " encountered" in text})
+
+
+_TELLING = {"called": called, "raised": raised, "recorded": recorded}
+
+
 def numpy_world() -> dict[str, Any]:
     """A namespace in which arrays are NumPy's."""
 
     def lay(values: Any, *placements: Any) -> Any:
         return numpy.array(values)
 
-    names = dict.fromkeys(("R", "P"))
-    return {"np": np, "numpy": numpy, "make": make, "lay": lay, "S": lambda dim: None, **names}
+    names: dict[str, Any] = dict.fromkeys(("R", "P"))
+    names |= {"S": lambda dim: None, **_TELLING}
+    return {"np": np, "numpy": numpy, "make": make, "lay": lay, **names}
 
 
 def our_world(mesh: Any) -> dict[str, Any]:
@@ -54,7 +89,7 @@ def our_world(mesh: Any) -> dict[str, Any]:
     def lay(values: Any, *placements: Any) -> Any:
         return laid(numpy.array(values), mesh, placements or None)
 
-    names = {"S": Shard, "R": Replicate(), "P": Partial()}
+    names = {"S": Shard, "R": Replicate(), "P": Partial(), **_TELLING}
     return {"np": dnp, "numpy": numpy, "make": make, "lay": lay, **names}
 
 

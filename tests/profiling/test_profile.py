@@ -114,7 +114,7 @@ def test_a_late_rank_is_waited_for(world, ranks):
 
 @pytest.mark.host
 def test_what_is_put_off_runs_at_the_line_that_asks(world, ranks, monkeypatch):
-    monkeypatch.setattr(deferred, "_warnings_are_watched", lambda: False)
+    monkeypatch.setattr(deferred, "is_observed", lambda: False)
 
     def program(group):
         x = np.ones(ranks << 20)

@@ -9,6 +9,7 @@ from distarray.array.floaterrors import error_variable
 from distarray.array.registry import FUNCTIONS
 from distarray.array.unhashable import made_again
 from distarray.comm import DeviceMesh
+from distarray.comm.observed import is_observed
 from distarray.config import current, elsewhere
 from distarray.layout import Layout
 
@@ -28,6 +29,7 @@ def adopt(array: type[Base]) -> None:
     objects: dict[str, Any] = {
         "array": array,
         "error_state": error_variable,
+        "observed": is_observed,
         "settings": current,
         "base": elsewhere,
         "usual": ladder.usual,

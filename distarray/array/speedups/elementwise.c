@@ -7,7 +7,8 @@ static int
 lies_well(PyObject *layout)
 {
     return PyTuple_GET_SIZE(SLOT(layout, partials)) == 0 &&
-           PyTuple_GET_SIZE(SLOT(layout, shape)) > 0 && !is_large(layout);
+           PyTuple_GET_SIZE(SLOT(layout, shape)) > 0 && !is_large(layout) &&
+           (IS_WHOLE(layout) || !is_observed());
 }
 
 /* The one of two small arrays to whose shape both broadcast; see plan.whole_pair. */

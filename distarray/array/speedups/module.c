@@ -113,6 +113,7 @@ static const struct {
     PyTypeObject *type;
 } objects[] = {
     {"error_state", &known.error_state, NULL},
+    {"observed", &known.observed, NULL},
     {"settings", &known.settings, &PyContextVar_Type},
     {"base", &known.base, &PyList_Type},
     {"usual", &known.usual, &PyList_Type},

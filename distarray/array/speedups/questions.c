@@ -65,6 +65,17 @@ is_usual(void)
     return same;
 }
 
+/* Whether the program can tell that one rank has warned. */
+int
+is_observed(void)
+{
+    PyObject *found = PyObject_CallNoArgs(known.observed);
+    int observed = found != Py_False;
+    PyErr_Clear();
+    Py_XDECREF(found);
+    return observed;
+}
+
 int
 is_unwatched(void)
 {

@@ -40,6 +40,7 @@ extern struct Known {
     Py_ssize_t block, layout, mesh;  /* where its slots are, */
     Py_ssize_t shape, size, is_whole, partials, replicas, row, coords; /* and theirs */
     PyObject *error_state;  /* NumPy's context variable, or None */
+    PyObject *observed;     /* comm.observed.is_observed */
     PyObject *settings;     /* that of the settings in force here, ... */
     PyObject *base;         /* ... and a list with those that hold elsewhere */
     PyObject *usual, *unwatched, *basic_keys, *functions;  /* of the ladder and the registry */
@@ -83,6 +84,7 @@ typedef struct {
 PyObject *in_python(ARGUMENTS);
 int is_usual(void);
 int is_unwatched(void);
+int is_observed(void);
 int has_type_in(PyObject *value, PyObject *types);
 int is_number(PyObject *value);
 int is_basic(PyObject *key);

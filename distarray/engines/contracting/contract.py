@@ -52,17 +52,8 @@ def contract(
     what is on a GPU, takes about twenty times the arithmetic, ten times the size of the result, and
     two more small allreduces.
     """
-    if floaterrors.raises() and _is_divided(program, operands):
-        return floaterrors.agreed(operands[0].mesh, _carry_out, program, operands, out)
-    return _carry_out(program, operands, out)
-
-
-def _is_divided(program: Program, operands: Sequence[DistArray]) -> bool:
-    """Whether ranks that have all operands make parts of the result, whose errors others miss."""
-    return not program.plan.local.is_whole and all(x.layout.is_replicated for x in operands)
-
-
-def _carry_out(program: Program, operands: Sequence[DistArray], out: DistArray | None) -> DistArray:
+    if not program.plan.local.is_whole and all(x.layout.is_replicated for x in operands):
+        floaterrors.divide(operands[0].mesh)
     if not program.rounds or not config.settings.reproducible:
         return execute(program, operands, out)
     on_host = operands[0].mesh.device_type == "cpu"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from distarray.array import DistArray, default_layout, to_layout, wrap
+from distarray.array import DistArray, default_layout, floaterrors, to_layout, wrap
 from distarray.comm import DeviceMesh, alone
 from distarray.comm.agree import agreed
 from distarray.config import config
@@ -185,12 +185,13 @@ def looped(
     A broadcast of shapes and types, and two allreduces of an integer to agree on errors.
     """
     group, shape = loop.mesh.group, loop.shape
+    floaterrors.divide(loop.mesh)
     indices: Iterator[tuple[int, ...]] = np.ndindex(shape)
     index = next(indices, None)
     convert = loop.mesh.xp.asarray
 
     def call_first() -> list[Any]:
-        with alone(loop.mesh):
+        with alone(loop.mesh), floaterrors.as_the_program_has_it():
             return [] if index is None else [convert(own_block(value)) for value in function(index)]
 
     first = agreed(group, call_first)
@@ -204,7 +205,7 @@ def looped(
     def call_rest() -> None:
         for target, value in zip(made, first, strict=False):
             target[index] = value
-        with alone(loop.mesh):
+        with alone(loop.mesh), floaterrors.as_the_program_has_it():
             for place in indices:
                 for target, value in zip(made, function(place), strict=True):
                     target[place] = convert(own_block(value))

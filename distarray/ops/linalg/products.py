@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, call, common_mesh, implements, wrap
+from distarray.comm.warned_lines import taken
 from distarray.engines.factoring import small
 from distarray.engines.reshaping import in_line
 from distarray.typing import Array, ArrayLike, Out
@@ -145,8 +146,8 @@ def cross(
 
 def _check_components(first: int, second: int) -> None:
     """Warn or raise, as this version of NumPy does, about vectors of two components."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
+    said: list[warnings.WarningMessage] = []
+    with taken(said.append):
         np.cross(np.zeros(first), np.zeros(second))
     for warning in said:
         warnings.warn(str(warning.message), warning.category, stacklevel=1)

@@ -1,0 +1,216 @@
+"""Whether the program can tell that a warning was given: it records warnings, or lets them raise.
+
+Under Python's own filters a warning is a line on standard error, which one rank may write alone.
+Once a filter makes an error of it, or something but Python's own display receives it
+(``catch_warnings(record=True)``, ``logging.captureWarnings``, a replaced ``showwarning``), the
+program may act on it, and then all ranks have to learn of it.
+
+Every operation on cut arrays asks; so what is found is kept for as long as nothing changes.
+"""
+
+import gc
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "Display",
+    "as_under",
+    "disregard",
+    "display",
+    "every_warning",
+    "is_observed",
+    "printers",
+]
+
+#: Categories of warnings about elements, which one rank may meet alone.
+_CATEGORIES = (RuntimeWarning, np.exceptions.ComplexWarning, np.exceptions.RankWarning)
+_names: dict[str, Any] = vars(warnings)
+#: Replacements of ``warnings.showwarning`` that only print; the runner adds its own.
+printers: list[Callable[..., Any]] = []
+#: Modules whose ``showwarning`` hands warnings about elements on to the one before.
+_PASSING = frozenset({"astropy.logger"})
+#: The file of pytest that records the warnings of a test, for its own summary.
+_PYTEST = "_pytest/warnings.py"
+
+
+class Display(NamedTuple):
+    """Filters and display of warnings, as they were at a time.
+
+    Attributes
+    ----------
+    filters : list
+        A copy of ``warnings.filters``.
+    receive, show : callable
+        ``warnings._showwarnmsg_impl`` and ``warnings.showwarning``.
+    observed : bool
+        Whether the program can tell that a warning was given.
+    """
+
+    filters: list[Any]
+    receive: Any
+    show: Any
+    observed: bool
+
+
+_last = Display([object()], None, None, False)
+_disregarded = _last
+#: Of `_last`, as every operation compares them.
+_filters, _receive, _show, _observed = _last
+#: Filters that let every warning through, the program's meanwhile, and how many threads use them.
+_every: list[Any] = []
+_programs: list[Any] = []
+_users = 0
+_lock = Lock()
+#: The thread's own filters and record, of Pythons that have them; else None.
+_context: Callable[[], Any] | None = (
+    warnings._get_context  # type: ignore[attr-defined]
+    if getattr(sys.flags, "context_aware_warnings", 0)
+    else None
+)
+
+
+def is_observed() -> bool:
+    """Whether the program can tell that a warning was given."""
+    if (
+        _names["filters"] == _filters
+        and _names["_showwarnmsg_impl"] is _receive
+        and _names["showwarning"] is _show
+        and _context is None
+    ):
+        return _observed
+    return display().observed
+
+
+def display() -> Display:
+    """The filters and the display in force."""
+    receive, show, filters = [_names[x] for x in ("_showwarnmsg_impl", "showwarning", "filters")]
+    filters = [*(_programs if filters is _every else filters)]
+    if _context is None and (filters, receive, show) == (_filters, _receive, _show):
+        return _last
+    recording = (receive, show) != _disregarded[1:3] and (
+        _records(receive) or not _only_prints(show)
+    )
+    if _context is not None:
+        recording = recording or _context().log is not None
+        filters = [*warnings._get_filters()]  # type: ignore[attr-defined]
+    regarded = _without_harness(filters)
+    observed = any(_is_noticed(category, regarded, recording) for category in _CATEGORIES)
+    return _kept(Display(filters, receive, show, observed))
+
+
+def _kept(found: Display) -> Display:
+    """A display, or the one that is disregarded if it is the same, as the last one in force."""
+    global _last, _filters, _receive, _show, _observed
+    _last = _disregarded if found[:3] == _disregarded[:3] else found
+    _filters, _receive, _show, _observed = _last
+    return _last
+
+
+def _without_harness(filters: list[Any]) -> list[Any]:
+    """Filters with those that are disregarded, and come last, as if they only showed warnings."""
+    kept, last = [*_disregarded.filters], len(filters)
+    while last and filters[last - 1] in kept:
+        last -= 1
+        while kept.pop() != filters[last]:  # a filter that is set again has gone to the front
+            pass
+    rest = [("default", *f[1:]) if f[0] == "error" else f for f in filters[last:]]
+    return [*filters[:last], *rest]
+
+
+def disregard() -> None:
+    """Count the filters and the display in force as unobserved: they are a test harness's."""
+    global _disregarded
+    _disregarded = display()._replace(observed=False)
+    _kept(_disregarded)
+
+
+@contextmanager
+def as_under(then: Display) -> Iterator[None]:
+    """Filters and display as they were, for warnings that were put off."""
+    if then is display():
+        yield
+        return
+    kept = [_names[name] for name in ("filters", "_showwarnmsg_impl", "showwarning")]
+    _put(*then[:3])
+    try:
+        yield
+    finally:
+        _put(*kept)
+
+
+@contextmanager
+def every_warning() -> Iterator[None]:
+    """Let every warning through, without forgetting which ones have been shown."""
+    if _context is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            yield
+        return
+    _enter()
+    try:
+        yield
+    finally:
+        _leave()
+
+
+def _enter() -> None:
+    global _programs, _users
+    with _lock:
+        if not _users:
+            _every[:], _programs = [("always", None, Warning, None, 0)], _names["filters"]
+            _names["filters"] = _every
+        _users += 1
+
+
+def _leave() -> None:
+    global _users
+    with _lock:
+        _users -= 1
+        if not _users:
+            _names["filters"] = _programs
+
+
+def _put(filters: list[Any], receive: Any, show: Any) -> None:
+    """Replace filters and display, without forgetting which warnings have been shown."""
+    _names["filters"], _names["_showwarnmsg_impl"], _names["showwarning"] = filters, receive, show
+
+
+def _is_noticed(category: type[Warning], filters: list[Any], recording: bool) -> bool:
+    """Whether a warning of a category may be raised or recorded."""
+    for action, text, wanted, module, line in filters:
+        if not issubclass(category, wanted):
+            continue
+        if action == "error" or (recording and action != "ignore"):
+            return True
+        if text is None and module is None and not line:
+            return False
+    return recording
+
+
+def _only_prints(show: Any) -> bool:
+    if show is _names.get("_showwarning_orig") or show in printers:
+        return True
+    return getattr(show, "__module__", None) in _PASSING
+
+
+def _records(receive: Any) -> bool:
+    """Whether warnings go elsewhere than to Python's own display, or pytest's summary."""
+    if isinstance(receive, FunctionType) and receive.__module__ in ("warnings", "_py_warnings"):
+        return False
+    record = getattr(receive, "__self__", None)
+    if isinstance(record, list) and "_pytest.warnings" in sys.modules:
+        return not any(map(_is_pytests, gc.get_referrers(record)))
+    return True
+
+
+def _is_pytests(referrer: object) -> bool:
+    """Whether what refers to a record is the generator in which pytest keeps that of a test."""
+    code = getattr(referrer, "gi_code", None) or getattr(referrer, "f_code", None)
+    return code is not None and code.co_filename.replace("\\", "/").endswith(_PYTEST)
