@@ -19,6 +19,7 @@ from distarray.array import DistArray
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agreed
 from distarray.comm.progress import advance
+from distarray.config import config
 from distarray.errors import DamagedFileError, DistArrayError
 from distarray.io import directories
 from distarray.io.atomic_file import discarded_on_error
@@ -320,7 +321,8 @@ def _begin(final: Path) -> Path:
 
 
 def _commit(aside: Path, final: Path) -> None:
-    directories.flush_all(aside)
+    if config.durable:
+        directories.flush_all(aside)
     directories.commit(aside, final)
 
 
