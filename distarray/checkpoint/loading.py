@@ -89,6 +89,11 @@ def load(
         and the file. Errors that show without reading the data (sizes of files, names, shapes,
         types) are raised before `into` is changed.
 
+    Notes
+    -----
+    What is loaded is of one save, also while another job saves to the same path: if files have gone
+    meanwhile, loading begins anew with the new checkpoint.
+
     Cost
     ----
     Each chunk of the arrays is read once, by one rank, and verified. Others that want some of it

@@ -7,6 +7,7 @@ properties before its shape is asked for: that of a virtual dataset opens its so
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -90,9 +91,11 @@ class HDF5Names:
         if kind != kinds.TYPE_SOFT:
             raise OtherFileError(f"is a link of a kind that its author has made up: {ELSEWHERE}")
         path = os.fsdecode(links.get_val(_coded(key)))
-        if self._external:
-            return group[key]  # in other files absolute paths begin at their own root
-        return self._at(group, path, left - 1)
+        if not self._external:
+            return self._at(group, path, left - 1)
+        with suppress(KeyError, OSError, RuntimeError):  # finds what is no file on the way
+            self._at(group, path, left - 1)
+        return group[key]  # in other files absolute paths begin at their own root
 
     def _at(self, group: Any, path: str, left: int = _MOST_LINKS) -> Any:
         """The object at a path, each of whose components is looked at before it is followed."""

@@ -192,6 +192,7 @@ def test_other_files_are_read_when_they_are_allowed(world: Any, shared: Path) ->
             file["pipe"], file["directory"] = (
                 h5py.ExternalLink(name, "/x") for name in ("a pipe", "a directory")
             )
+            file["soft pipe"] = h5py.SoftLink("pipe")
         os.mkfifo(shared / "a pipe")
         (shared / "a directory").mkdir()
 
@@ -201,8 +202,9 @@ def test_other_files_are_read_when_they_are_allowed(world: Any, shared: Path) ->
         with io.open(shared / "ways.h5", mesh=mesh, external=True) as file:
             for name in ALLOWED:
                 assert_matches(file[name][...], VALUES)
-            for name in ("pipe", "directory"):
-                with pytest.raises(KeyError, match=f"which is a {name} and no HDF5 file"):
+            for name in ("pipe", "directory", "soft pipe"):
+                words = f"which is a {name.removeprefix('soft ')} and no HDF5 file"
+                with pytest.raises(KeyError, match=words):
                     file[name]
 
     world.run(world.ranks[-1], program)
