@@ -81,7 +81,7 @@ def ran(scene: Scene, program: str, ranks: int = 3, limit: str = "1") -> tuple[i
     """Run a program, and return its status and what it has written; it must end."""
     path = scene.directory / "program.py"
     path.write_text(_HEAD + program)
-    status, output = scene.run(ranks, str(path), timeout=150, DISTARRAY_WAIT_LIMIT=limit)
+    status, output = scene.run(ranks, str(path), timeout=400, DISTARRAY_WAIT_LIMIT=limit)
     assert status is not None, f"it hangs\n{output}"
     return status, output
 

@@ -15,6 +15,13 @@ __all__ = ["activities", "full_report", "summary"]
 
 #: The most groups of ranks, and of their last conversations, that are listed.
 _MOST, _LAST = 8, 4
+#: What one rank does, or several, that cannot say it themselves.
+_MUTE = {
+    "silent": ("does not answer", "do not answer"),
+    "stopped": tuple(
+        [f"{be} stopped (by a signal or a debugger; SIGCONT lets it go on)" for be in ("is", "are")]
+    ),
+}
 Names = Callable[[Report], int]
 
 
@@ -112,10 +119,8 @@ def _does(report: Report, count: int, where: str) -> str:
     if report.doing in ("left", "gone"):
         verb = "left" if report.doing == "left" else "ended"
         return f"{have} {verb}{f' by {report.call}' if report.call else ''}{_at_line(report)}"
-    if report.doing == "stopped":
-        return f"{be} stopped (by a signal or a debugger; SIGCONT lets a process go on)"
-    if report.doing == "silent":
-        return f"{'does' if count == 1 else 'do'} not answer"
+    if report.doing in _MUTE:
+        return _MUTE[report.doing][count > 1]
     return f"{'goes' if count == 1 else 'go'} on{f', now at {where}' if report.path else ''}"
 
 
