@@ -63,7 +63,7 @@ def way(name: str) -> Fault:
         (scene.directory / "fails.py").write_text(PROGRAM)
         ended(scene, WAYS[name], "fails.py", name)
 
-    return Fault(f"before MPI: {name}", plant, quick=name in ("import", "status"))
+    return Fault(f"before MPI: {name}", plant, quick=name == "import")
 
 
 def setting(scene: Scene) -> None:
@@ -118,5 +118,5 @@ FAULTS = (
     Fault("before MPI: an option that is none", runner_options),
     Fault("before MPI: a launcher that is not known", by_mpi),
     Fault("before MPI: all ranks alike", all_ranks_alike),
-    Fault("before MPI: children", children, quick=True),
+    Fault("before MPI: children", children),
 )

@@ -26,15 +26,17 @@ with open(f"new-{mesh.rank}", "w") as file:
 os.rename(f"new-{mesh.rank}", f"port-{mesh.rank}")
 inodes = {os.readlink(f"/proc/self/fd/{wire._door.fileno()}")[8:-1]}
 listening = [line.split()[1] for line in open("/proc/net/tcp") if line.split()[9] in inodes]
-print("listens", doors[0] == doors[1], *[door[:8] != "00000000" for door in listening], flush=True)
+here = [door[:8] != "00000000" for door in listening]
+sys.stdout.write(f"listens {doors[0] == doors[1]} {all(here)} {len(here)}\\n")
+sys.stdout.flush()
 x = np.ones(800_000)
-time.sleep(2)  # the strangers come
+time.sleep(1)  # the strangers come
 if sys.argv[1] == "parts" and mesh.rank == 1: sys.exit()
 total = 0
 for _ in range(50):
     total += float(x.sum())
     time.sleep(0.03)
-print("sum", total, flush=True)
+sys.stdout.write(f"sum {total}\\n")
 """
 #: Attacks the addresses that the ranks have written, as soon as they have, for as long as it lives.
 STRANGER = """
@@ -106,7 +108,7 @@ def computes(scene: Scene) -> str:
     status, output = attacked(scene, "computes")
     assert status == 0, f"status {status}: {output}"
     assert output.count("sum 40000000.0") == 2, output
-    assert output.count("listens True True") == 2, output
+    assert output.count("listens True True 1") == 2, output
     assert time.monotonic() - began < SOON, f"{time.monotonic() - began:.1f} s"
     return f"ended after {time.monotonic() - began:.1f} s"
 
