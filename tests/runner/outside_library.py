@@ -127,18 +127,11 @@ def formats(p):
         file.write(b"bz")
     with open(p + "k", "wb") as file:
         pickle.dump(rows, file)
-    found = [
-        zipfile.ZipFile(p + "z").namelist(),
-        gzip.open(p + "g").read(),
-        bz2.open(p + "b").read(),
-    ]
-    raw = io.FileIO(p + "r", "w")
-    raw.write(b"raw")
-    raw.close()
-    return (
-        found,
-        config.sections(),
-        pickle.load(open(p + "k", "rb")),
-        json.load(open(p)),
-        read(p + "r"),
-    )
+    found = [zipfile.ZipFile(p + "z").namelist(), gzip.open(p + "g").read()]
+    found.append(bz2.open(p + "b").read())
+    for kind in "zg":  # which hold the time
+        os.remove(p + kind)
+    with io.FileIO(p + "r", "w") as raw:
+        raw.write(b"raw")
+    kept = pickle.load(open(p + "k", "rb")), json.load(open(p)), read(p + "r")
+    return found, config.sections(), kept
