@@ -159,7 +159,7 @@ class ThreadGroup(Group):
     def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None:
         self.check_talker()
         room, world = self._room, self._world
-        parcels = [(peer, _parcel(view)) for peer, view in sends]
+        parcels = [(peer, _parcel_or_error(view)) for peer, view in sends]
         with world.condition:
             for peer, parcel in parcels:
                 room.boxes.setdefault((self.rank, peer), deque()).append(parcel)
@@ -171,6 +171,9 @@ class ThreadGroup(Group):
                 text = f"a message from rank {peer} ({view.dtype} {view.shape})"
                 world.wait(room.ranks[self.rank], box.__len__, text)
                 got.append(box.popleft())
+        for parcel in [*got, *[parcel for _, parcel in parcels]]:
+            if isinstance(parcel, TypeError):  # as with MPI, on those that send and those that wait
+                raise parcel
         for (peer, view), parcel in zip(receives, got, strict=True):
             if parcel.size != view.size or parcel.dtype.itemsize != view.dtype.itemsize:
                 raise DivergenceError(
@@ -233,6 +236,14 @@ def _parcel(view: Array) -> Array:
     if view.dtype.hasobject:
         return objects.unpacked(objects.packed(view))
     return np.array(view, order="C")
+
+
+def _parcel_or_error(view: Array) -> Any:
+    """As :func:`_parcel`; the error if elements cannot be sent, which then is sent."""
+    try:
+        return _parcel(view)
+    except TypeError as error:
+        return error
 
 
 def _conclude(meeting: _Round) -> None:

@@ -209,7 +209,7 @@ adopt_elements(PyObject *characters)
         if (found < 0) {
             return 0;
         }
-        known.elements[type] = found;
+        known.elements[type] = found == 1;
     }
     return characters != NULL;
 }
