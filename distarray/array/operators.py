@@ -108,7 +108,11 @@ def _forward(ufunc: np.ufunc) -> Binary:
         kind = type(other)
         layout = self.layout
         # Part of `is_free`, inlined: this costs less than the call.
-        if (layout.is_whole and error_state() is usual[0]) or is_free(ufunc, layout):
+        if (
+            error_state() is usual[0]
+            and not layout.partials
+            and (layout.is_whole or not is_observed())
+        ) or is_free(ufunc, layout):
             if kind is type(self):
                 if other.layout is layout and other.mesh is self.mesh:
                     if layout.size >= LARGE:

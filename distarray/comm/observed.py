@@ -82,7 +82,6 @@ def is_observed() -> bool:
         _names["filters"] == _filters
         and _names["_showwarnmsg_impl"] is _receive
         and _names["showwarning"] is _show
-        and _context is None
     ):
         return _observed
     return display().observed
@@ -92,7 +91,7 @@ def display() -> Display:
     """The filters and the display in force."""
     receive, show, filters = [_names[x] for x in ("_showwarnmsg_impl", "showwarning", "filters")]
     filters = [*(_programs if filters is _every else filters)]
-    if _context is None and (filters, receive, show) == (_filters, _receive, _show):
+    if (filters, receive, show) == (_filters, _receive, _show):
         return _last
     recording = (receive, show) != _disregarded[1:3] and (
         _records(receive) or not _only_prints(show)
@@ -110,6 +109,8 @@ def _kept(found: Display) -> Display:
     global _last, _filters, _receive, _show, _observed
     _last = _disregarded if found[:3] == _disregarded[:3] else found
     _filters, _receive, _show, _observed = _last
+    if _context is not None:
+        _show = object()  # asked anew each time: every thread has its own
     return _last
 
 

@@ -1,5 +1,6 @@
 """What the ways in C ask: the tables and the state of the modules that would answer in Python."""
 
+import warnings
 from typing import Any
 
 from distarray.array import at_hand, ladder, speedups, temporaries
@@ -8,7 +9,7 @@ from distarray.array.base import Base
 from distarray.array.floaterrors import error_variable
 from distarray.array.registry import FUNCTIONS
 from distarray.array.unhashable import made_again
-from distarray.comm import DeviceMesh
+from distarray.comm import DeviceMesh, observed
 from distarray.comm.observed import is_observed
 from distarray.config import current, elsewhere
 from distarray.layout import Layout
@@ -29,7 +30,9 @@ def adopt(array: type[Base]) -> None:
     objects: dict[str, Any] = {
         "array": array,
         "error_state": error_variable,
-        "observed": is_observed,
+        "is_observed": is_observed,
+        "observed": vars(observed),
+        "warnings": vars(warnings),
         "settings": current,
         "base": elsewhere,
         "usual": ladder.usual,

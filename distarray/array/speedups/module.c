@@ -113,7 +113,9 @@ static const struct {
     PyTypeObject *type;
 } objects[] = {
     {"error_state", &known.error_state, NULL},
-    {"observed", &known.observed, NULL},
+    {"is_observed", &known.is_observed, NULL},
+    {"observed", &known.observed, &PyDict_Type},
+    {"warnings", &known.warnings, &PyDict_Type},
     {"settings", &known.settings, &PyContextVar_Type},
     {"base", &known.base, &PyList_Type},
     {"usual", &known.usual, &PyList_Type},
@@ -128,6 +130,11 @@ static const struct {
     {"given_out", &known.given_out, NULL},
     {"made_again", &known.made_again, NULL},
     {"array", (PyObject **)&known.array, &PyType_Type}, /* last: until then no object is one */
+};
+
+/* The names in `warnings` of what comm.observed compares, and there of what it has seen. */
+static const char *const asked[ASKED][2] = {
+    {"filters", "_filters"}, {"_showwarnmsg_impl", "_receive"}, {"showwarning", "_show"},
 };
 
 static const struct {
@@ -260,6 +267,11 @@ PyInit__ways(void)
     known.name_reproducible = PyUnicode_InternFromString("reproducible");
     known.name_small = PyUnicode_InternFromString("small");
     known.name_large = PyUnicode_InternFromString("LARGE");
+    for (int i = 0; i < ASKED; i++) {
+        known.names_asked[i] = PyUnicode_InternFromString(asked[i][0]);
+        known.names_seen[i] = PyUnicode_InternFromString(asked[i][1]);
+    }
+    known.name_observed = PyUnicode_InternFromString("_observed");
     known.name_call = PyUnicode_InternFromString("__call__");
     known.names_out = Py_BuildValue("(s)", "out");
     PyObject *module = PyModule_Create(&definition);

@@ -31,7 +31,7 @@
 #error "what is borrowed here from slots is safe under the interpreter's lock only"
 #endif
 
-enum { MOST_ARGUMENTS = 12, TYPES = 24 };
+enum { MOST_ARGUMENTS = 12, TYPES = 24, ASKED = 3 };
 
 /* What Python has handed over, by `adopt`. */
 extern struct Known {
@@ -40,7 +40,8 @@ extern struct Known {
     Py_ssize_t block, layout, mesh;  /* where its slots are, */
     Py_ssize_t shape, size, is_whole, partials, replicas, row, coords; /* and theirs */
     PyObject *error_state;  /* NumPy's context variable, or None */
-    PyObject *observed;     /* comm.observed.is_observed */
+    PyObject *is_observed;  /* comm.observed.is_observed, ... */
+    PyObject *observed, *warnings;  /* ... the names of that module, and of Python's */
     PyObject *settings;     /* that of the settings in force here, ... */
     PyObject *base;         /* ... and a list with those that hold elsewhere */
     PyObject *usual, *unwatched, *basic_keys, *functions;  /* of the ladder and the registry */
@@ -53,6 +54,7 @@ extern struct Known {
     npy_bool elements[TYPES];   /* by NumPy's number of the type: at_hand.ELEMENTS */
     Py_ssize_t most;            /* at_hand.MOST */
     PyObject *name_cut_from, *name_small, *name_reproducible, *name_call, *name_large, *names_out;
+    PyObject *names_asked[ASKED], *names_seen[ASKED], *name_observed;
 } known;
 
 #define SLOT(object, name) (*(PyObject **)((char *)(object) + known.name))
