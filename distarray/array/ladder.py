@@ -357,7 +357,7 @@ def _server_of_objects(
     objects = [x for x in operands if x.block.dtype.hasobject]
     if not objects:
         return None
-    if row.objects is Objects.GATHER and not all(x.layout.is_replicated for x in objects):
+    if row.objects is Objects.GATHER and not all(x.layout.is_replicated for x in operands):
         return registry.fallback[0]
     mesh = operands[0].mesh
     here = mesh.coords is not None and mesh.device_type == "cpu"  # objects never lie on a device

@@ -15,7 +15,7 @@ import numpy as np
 from distarray.array.portable import contiguous, ufunc_method
 from distarray.comm.group import Group
 from distarray.layout import Fold
-from distarray.typing import Array
+from distarray.typing import Array, DType
 
 __all__ = [
     "RULES",
@@ -25,6 +25,7 @@ __all__ = [
     "exclusive",
     "fold_with",
     "identity",
+    "is_of_objects",
     "neutral",
 ]
 
@@ -32,6 +33,10 @@ __all__ = [
 GATHER_BELOW = 1 << 16
 #: Up to this many bytes are gathered from any number of ranks, since cutting them does not pay.
 SMALL = 64
+
+
+#: Names of the type in which sums are Python's own.
+_OBJECTS = (object, np.object_, np.dtype(object), "O", "object")
 
 
 class Rule(NamedTuple):
@@ -80,6 +85,13 @@ RULES: dict[np.ufunc, Rule] = {
 def calls_python(ufunc: np.ufunc) -> bool:
     """Whether a ufunc is one of :func:`numpy.frompyfunc`, which take and give objects."""
     return all(set(loop) <= set("O->") for loop in ufunc.types)
+
+
+def is_of_objects(ufunc: np.ufunc, source: DType, dtype: Any) -> bool:
+    """Whether a reduction, to a data type if one is given, is by Python objects' own methods."""
+    if source.hasobject or (dtype is not None and dtype in _OBJECTS):
+        return True
+    return ufunc not in RULES and calls_python(ufunc)
 
 
 @lru_cache(maxsize=256)

@@ -28,7 +28,7 @@ from distarray.array.probes import as_axis, condition, hollow, keeps_dims, tiny
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines import chains, reproducible
-from distarray.engines.folds import RULES, calls_python, combine, identity, neutral
+from distarray.engines.folds import RULES, combine, identity, is_of_objects, neutral
 from distarray.layout import Fold, Layout, Partial
 from distarray.plan import ReductionPlan, plan_reduction, restrict
 from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike, Out, Shape
@@ -102,7 +102,7 @@ def reduce(
     x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out, where))
     axis = axis if type(axis) is int or axis is None else _as_axis(axis)
     keepdims = keeps_dims(keepdims)
-    if x.dtype.hasobject or (ufunc not in RULES and calls_python(ufunc)):
+    if is_of_objects(ufunc, x.dtype, dtype):
         return _of_objects(ufunc, x, axis, dtype, out, keepdims, initial, where)
     if out is None and initial is NoValue and (where is True or where is NoValue):
         return _planned(ufunc, x, axis, dtype, keepdims)
@@ -211,7 +211,7 @@ def _of_objects(
     return as_distarray(value, x.mesh)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
 def _plan_of(
     ufunc: np.ufunc,
     layout: Layout,

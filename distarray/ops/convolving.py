@@ -15,6 +15,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from distarray.array import (
     DistArray,
+    Objects,
     as_distarray,
     common_mesh,
     default_layout,
@@ -39,7 +40,7 @@ PIECE = 1 << 16
 REPLICATED_BELOW = 1 << 14
 
 
-@implements(np.convolve, alone=Alone())
+@implements(np.convolve, alone=Alone(), objects=Objects.GATHER)
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Any:
     """Discrete convolution of two sequences; see :func:`numpy.convolve`.
 
@@ -68,7 +69,7 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Any:
     return _convolved(np.convolve, a, v, mode)
 
 
-@implements(np.correlate, alone=Alone())
+@implements(np.correlate, alone=Alone(), objects=Objects.GATHER)
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Any:
     """Cross-correlation of two sequences; see :func:`numpy.correlate` and :func:`convolve`.
 

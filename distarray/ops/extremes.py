@@ -121,7 +121,7 @@ def _search(
     return write(part if part.ndim else mesh.scalar(part), plan.layout, mesh, out)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
 def _planned(
     function: Callable[..., Any],
     layout: Layout,

@@ -164,7 +164,7 @@ def _in_a_row(operands: Sequence[DistArray], axis: int) -> tuple[Shape, list[Par
     return tuple(shape), parts
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=2048, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
 def _fit(
     layouts: tuple[Layout, ...],
     dtypes: tuple[DType, ...],

@@ -184,7 +184,7 @@ def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) ->
     return finish(part, plan, np.add, x.mesh)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
 def _counting(layout: Layout, axis: Axes, keepdims: bool) -> ReductionPlan:
     """The plan of a count; raises NumPy's errors about the axis."""
     np.count_nonzero(np.zeros([0] * layout.ndim), axis)

@@ -159,7 +159,7 @@ def from_front(axis: AxisOfUfunc, ndim: int) -> int:
     return normalize_axis_index(axis, ndim)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
 def _probed(
     ufunc: np.ufunc, layout: Layout, source: DType, axis: AxisOfUfunc, dtype: DTypeLike | None
 ) -> DType:

@@ -169,7 +169,7 @@ def chosen_ddof(ddof: float, correction: float) -> Any:
     return correction
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
 def kind_of(
     function: Callable[..., Any],
     source: DType,

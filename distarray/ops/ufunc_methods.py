@@ -109,7 +109,7 @@ def reduceat(
     return finish(_pieces(ufunc, x, starts, axis, dtype, kind), plan, ufunc, x.mesh, out)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
 def _axis_of_slices(ufunc: np.ufunc, ndim: int, axis: AxisOfUfunc) -> int:
     """The axis counted from the front; raises NumPy's errors about it and about the ufunc."""
     binary: np.ufunc = ufunc if ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature else np.add
@@ -117,7 +117,7 @@ def _axis_of_slices(ufunc: np.ufunc, ndim: int, axis: AxisOfUfunc) -> int:
     return from_front(axis, ndim)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
 def _kind_of_slices(
     ufunc: np.ufunc, shape: tuple[int, ...], source: DType, axis: int, dtype: DTypeLike | None
 ) -> DType:

@@ -181,6 +181,9 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         3 np.{binary}.at({x:num+d1}, {line}, {few})
         np.add.at({x:num+dd}, {along}, {y})
         np.negative.at({x:num+d1}, {chosen})
+        np.add.at({x:exact+d1+some}, lay(make((30,), "u8", {count}) % 1), lay(make((30,), "i4")))
+        np.subtract.at({x:exact+d1+some}, lay(make((30,), "u8") % 1), lay(make((30,), "i1")))
+        np.maximum.at({x:exact+d1+some}, lay(make((30,), "u8") % 1), {scalar})
         np.clip({x:num}, {scalar}, {scalar}, out={out})
         np.round({x:float}, out={out})
         np.cumsum({x:exact+nd}, axis={axis}, out={same})
@@ -290,6 +293,12 @@ CHAPTERS: dict[str, tuple[int, str]] = {
         v = np.argsort({x:ordered+nd}, axis={axis}, kind="stable")
         v = np.unique({x:ordered})
         v = np.unique({x:ordered}, return_counts=True)[1]
+        v = np.unique({x:rec}, return_counts=True)[1]
+        v = np.unique({x:rec}, return_inverse=True)[1]
+        v = np.unique({x:rec+nd}, axis={axis})
+        v = np.sort({x:rec+nd}, axis={axis}, kind="stable")
+        v = np.argsort({x:rec+nd}, axis={axis}, kind="stable")
+        v = np.isin({x:rec}, {same})
         v = np.searchsorted(np.sort({x:d1+ordered+num}), {y})
         v = np.isin({x:plain}, {y})
         v = np.tril({x:num+nd}, {int})

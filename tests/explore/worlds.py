@@ -12,7 +12,10 @@ import numpy as np
 
 __all__ = ["called", "laid", "make", "numpy_world", "our_world", "raised", "recorded"]
 
-RECORD = [("x", "f8"), ("y", "i4")]
+#: With gaps, and a field in the other byte order.
+RECORD = numpy.dtype(
+    {"names": ["x", "y"], "formats": ["f8", ">i4"], "offsets": [0, 12], "itemsize": 20}
+)
 WORDS = ("a", "bc", "", "xyz", "B", "a c")
 
 

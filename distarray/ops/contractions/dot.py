@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, implements, to_layout
+from distarray.array import DistArray, Objects, as_distarray, implements, to_layout
 from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated
 from distarray.array.small import bounded, of_product
@@ -106,7 +106,7 @@ def _small_into(a: Array, b: Array, out: Any) -> Any:
     return _numpys_own(a, b, out) if kind is np.ndarray else NotImplemented
 
 
-@implements(np.dot, alone=Alone(unless=_are_not_vectors), small=_small)
+@implements(np.dot, alone=Alone(unless=_are_not_vectors), small=_small, objects=Objects.GATHER)
 def dot(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     """As :func:`numpy.dot`: sum over the last dimension of `a` and the last but one of `b`.
 
@@ -166,7 +166,12 @@ def _not_aligned(a: Sequence[int], b: Sequence[int], left: int, right: int) -> V
     )
 
 
-@implements(np.inner, alone=Alone(unless=_are_not_vectors), small=bounded(np.inner, of_product))
+@implements(
+    np.inner,
+    alone=Alone(unless=_are_not_vectors),
+    small=bounded(np.inner, of_product),
+    objects=Objects.GATHER,
+)
 def inner(a: ArrayLike, b: ArrayLike, /) -> Any:
     """As :func:`numpy.inner`: sum over the last dimension of both."""
     (x, y), _ = read(a, b)
@@ -180,7 +185,7 @@ def inner(a: ArrayLike, b: ArrayLike, /) -> Any:
     return _paired(x, y, ((x.ndim - 1, y.ndim - 1),), dtype)
 
 
-@implements(np.vdot, alone=Alone(unless=_are_not_vectors))
+@implements(np.vdot, alone=Alone(unless=_are_not_vectors), objects=Objects.GATHER)
 def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
     """As :func:`numpy.vdot`: sum of ``conj(a) * b`` over all elements; one allreduce.
 
@@ -196,7 +201,7 @@ def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
     return _paired(x, y, tuple([(d, d) for d in range(x.ndim)]), dtype)
 
 
-@implements(np.outer, small=bounded(np.outer, of_product))
+@implements(np.outer, small=bounded(np.outer, of_product), objects=Objects.GATHER)
 def outer(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     """As :func:`numpy.outer`; cut as `a` is, or as `b` is."""
     (x, y), _ = read(a, b, out=out)
@@ -210,7 +215,7 @@ def outer(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     return deliver(result, out)
 
 
-@implements(np.linalg.outer, small=bounded(np.linalg.outer, of_product))
+@implements(np.linalg.outer, small=bounded(np.linalg.outer, of_product), objects=Objects.GATHER)
 def _linalg_outer(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     (x, y), _ = read(x1, x2)
     if x.ndim != 1 or y.ndim != 1:
@@ -221,7 +226,7 @@ def _linalg_outer(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     return outer(x, y)
 
 
-@implements(np.tensordot, small=bounded(np.tensordot, of_product))
+@implements(np.tensordot, small=bounded(np.tensordot, of_product), objects=Objects.GATHER)
 def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2) -> Any:
     """As :func:`numpy.tensordot`: sum over pairs of dimensions."""
     (x, y), _ = read(a, b)
@@ -251,12 +256,14 @@ def _pairs(a: DistArray, b: DistArray, axes: int | Sequence[Any]) -> Pairs:
     return tuple([(d % a.ndim, e % b.ndim) for d, e in zip(left, right, strict=True)])
 
 
-@implements(np.linalg.tensordot, small=bounded(np.linalg.tensordot, of_product))
+@implements(
+    np.linalg.tensordot, small=bounded(np.linalg.tensordot, of_product), objects=Objects.GATHER
+)
 def _linalg_tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | Sequence[Any] = 2) -> Any:
     return tensordot(x1, x2, axes=axes)
 
 
-@implements(np.kron, small=bounded(np.kron, of_product))
+@implements(np.kron, small=bounded(np.kron, of_product), objects=Objects.GATHER)
 def kron(a: ArrayLike, b: ArrayLike) -> Any:
     """As :func:`numpy.kron`: each element of `a` times the whole of `b`.
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from distarray.array import DistArray, implements
+from distarray.array import DistArray, Objects, implements
 from distarray.array.small import bounded, of_product
 from distarray.array.views import permuted
 from distarray.engines.contracting.contract import contract, deliver
@@ -24,7 +24,7 @@ __all__ = ["einsum", "einsum_path"]
 _Path: TypeAlias = bool | str | Sequence[Any]
 
 
-@implements(np.einsum, at=True, small=bounded(np.einsum, of_product))
+@implements(np.einsum, at=True, small=bounded(np.einsum, of_product), objects=Objects.GATHER)
 def einsum(
     *operands: ArrayLike,
     out: Out = None,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from distarray.array import DistArray, implements
+from distarray.array import DistArray, Objects, implements
 from distarray.array.base import check_out
 from distarray.array.portable import refuse_read_only
 from distarray.config import config
@@ -227,7 +227,7 @@ def _core_last(x: DistArray, axes: Sequence[int]) -> DistArray:
 PRODUCTS = frozenset(_CORES)
 
 
-@implements(np.matmul)
+@implements(np.matmul, objects=Objects.GATHER)
 def matmul(*args: ArrayLike, **kwargs: Any) -> Any:
     """As :func:`numpy.matmul`, with its keywords.
 
@@ -242,7 +242,7 @@ def matmul(*args: ArrayLike, **kwargs: Any) -> Any:
 
 
 def _implement(ufunc: np.ufunc) -> None:
-    @implements(ufunc)
+    @implements(ufunc, objects=Objects.GATHER)
     def multiply(*args: ArrayLike, **kwargs: Any) -> Any:
         return _gufunc(ufunc, *args, **kwargs)
 
@@ -252,11 +252,11 @@ for _ufunc in _CORES:
         _implement(_ufunc)
 
 
-@implements(np.linalg.matmul)
+@implements(np.linalg.matmul, objects=Objects.GATHER)
 def _linalg_matmul(x1: ArrayLike, x2: ArrayLike, /) -> Any:
     return matmul(x1, x2)
 
 
-@implements(np.linalg.vecdot)
+@implements(np.linalg.vecdot, objects=Objects.GATHER)
 def _linalg_vecdot(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Any:
     return _gufunc(np.vecdot, x1, x2, axis=axis)

@@ -178,7 +178,7 @@ def _operand(
     return (in_line(x).plain(), -1) if axis is None else (x, axis)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
 def _check(
     function: Callable[..., Any],
     ndim: int,
