@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from distarray.array.exporting import CONVERSION, is_told, lent, while_in_lists
+from distarray.array.exporting import CONVERSION, given_out, is_told, lent, while_in_lists
 from distarray.typing import Array
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ __all__ = ["export", "give_buffer", "view_of"]
 _KINDS = "?biufcSU"
 #: The flag that requests the format of the elements.
 _FORMAT = 4
+#: The flags by which NumPy asks for ``ndarray(buffer=x)``: it releases the buffer at once, and
+#: keeps `x` for the memory.
+_ANY_CONTIGUOUS = 0x98
 #: Offset of the pointer to the buffer functions in a class of CPython 3.11, in words.
 _TP_AS_BUFFER = 20
 #: Keeps alive the functions that classes' slots point to: C holds no reference to them.
@@ -56,7 +59,10 @@ def export(x: "DistArray", flags: int) -> Array:
         raise BufferError(f"a buffer cannot describe the data type {dtype}: use numpy.asarray(x)")
     if x.layout.is_whole:
         return np.asarray(x.mesh.to_host(x.to_local()))
-    return lent(x, CONVERSION)
+    whole = lent(x, CONVERSION)
+    if flags & _ANY_CONTIGUOUS == _ANY_CONTIGUOUS:
+        given_out(x, whole)
+    return whole
 
 
 def view_of(values: Array) -> memoryview:

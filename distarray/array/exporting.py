@@ -36,6 +36,7 @@ __all__ = [
     "capsule",
     "converted",
     "gathered",
+    "given_out",
     "interface",
     "is_told",
     "lent",
@@ -125,12 +126,17 @@ def interface(x: "DistArray") -> dict[str, Any]:
     is_plain = block.dtype.kind in "biufcmMSUO" or is_described(block.dtype)
     if type(block) is not np.ndarray or not is_plain:
         raise AttributeError(f"{x.summary()} has no attribute '__array_interface__'")
-    lent = getattr(x, "_lent", None)
-    if lent is None:
-        lent = x._lent = []
-    if not lent or lent[-1] is not block:
-        lent.append(block)
+    given_out(x, block)
     return block.__array_interface__  # type: ignore[no-any-return]
+
+
+def given_out(x: Base, memory: Array) -> None:
+    """Keep memory whose address others have as long as the array lives."""
+    kept = getattr(x, "_lent", None)
+    if kept is None:
+        kept = x._lent = []
+    if not kept or kept[-1] is not memory:
+        kept.append(memory)
 
 
 def struct(x: "DistArray") -> Any:
