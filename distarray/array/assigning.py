@@ -50,6 +50,8 @@ def assign(target: Base, value: Any) -> None:
     value = _of_one_kind(value, target.dtype)
     _check_records(value, target.dtype)  # NumPy checks that first
     shape = value.layout.shape if isinstance(value, Base) else np.shape(value)
+    if isinstance(value, (list, tuple)) and len(shape) > target.ndim:
+        np.empty((1,) * target.ndim, target.dtype)[...] = value  # NumPy's error: too deep a list
     if not _fits(shape, target.shape):
         raise ValueError(
             f"could not broadcast input array from shape {shape_text(shape)} into shape "

@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable
 from functools import lru_cache
 from sys import getrefcount
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -83,8 +83,9 @@ def _asking(ufunc: np.ufunc, reflected: bool = False) -> Binary:
         if _declines(other) or _repeats(ufunc, self, other):
             return NotImplemented
         if reflected:
-            times: Any = np.dot if ufunc is _multiply and isinstance(other, np.matrix) else ufunc
-            return times(other, self)
+            if ufunc is _multiply and isinstance(other, np.matrix):
+                return np.dot(other, np.atleast_2d(cast("Any", self)))  # a row, as a matrix is
+            return ufunc(other, self)
         kind: Any = type(other)
         return NotImplemented if _goes_first(kind) else ufunc(self, other)
 

@@ -91,9 +91,26 @@ def as_axis(axis: Any) -> int:
 
 
 def condition(where: ArrayLike) -> Any:
-    """A condition with a data type: anything but an array is converted to bool."""
-    is_array = hasattr(where, "dtype") and not isinstance(where, np.generic)
-    return where if is_array else np.asarray(where, bool)
+    """A condition with a data type: lists and numbers are converted to bool, as NumPy does.
+
+    What gives an array by itself keeps its type, from which NumPy casts only if that is safe.
+    """
+    if hasattr(where, "dtype") and not isinstance(where, np.generic):
+        return where
+    return np.asarray(where) if _gives_an_array(where) else np.asarray(where, bool)
+
+
+def _gives_an_array(value: object) -> bool:
+    """Whether an object that is no array has a buffer, or one of NumPy's protocols."""
+    if isinstance(value, (list, tuple, str, bytes, np.generic)):
+        return False
+    if any(hasattr(value, name) for name in ("__array__", "__array_interface__")):
+        return True
+    try:
+        memoryview(value)  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    return True
 
 
 def as_mask(where: ArrayLike, mesh: DeviceMesh) -> DistArray:

@@ -172,6 +172,22 @@ CALLS = {
     ),
     **{f"flat[{key!r}]": flat(key) for key in (*FLAT_KEYS, 9, -10)},
     **{f"flat[{key!r}] = 5": flat(key, 5) for key in FLAT_KEYS},
+    **{
+        f"where={name}": lambda m, where=where: np.add(m.arange(4.0), 1, where=where, out=m.ones(4))
+        for name, where in {
+            "bytearray": bytearray(b"\1\0\1\1"),
+            "memoryview": memoryview(b"\1\0\1\1"),
+            "integers": Answering(np.array([1, 0, 1, 1])),
+            "truths": Answering(np.array([True, False, True, True])),
+            "a list": [1, 0, 1, 1],
+            "a number": 1,
+        }.items()
+    },
+    "a matrix * a row": lambda m: np.matrix([[1, 2, 3, 4]]) * m.arange(4.0),
+    "a matrix * columns": lambda m: np.matrix([[1, 2, 3, 4]]) * m.arange(8.0).reshape(4, 2),
+    "a column * a row": lambda m: np.matrix([[1], [2]]) * m.arange(4.0),
+    "= too deep a list": lambda m: m.arange(3.0).__setitem__(slice(None), [[1, 2, 3]]),
+    "= two lists": lambda m: m.arange(3.0).__setitem__(slice(None), [[1, 2, 3], [1, 2, 3]]),
     "flat: dimensions": lambda m: m.ones((1,) * 33).flat,
     "a function in a class": lambda m: Maker(m).array([1, 2]) + Maker(m).zeros(2),
     "sum: keepdims by position": lambda m: grid(m).sum(0, None, None, True),
