@@ -127,7 +127,7 @@ def interface(x: "DistArray") -> dict[str, Any]:
     if type(block) is not np.ndarray or not is_plain:
         raise AttributeError(f"{x.summary()} has no attribute '__array_interface__'")
     given_out(x, block)
-    return block.__array_interface__  # type: ignore[no-any-return]
+    return block.__array_interface__
 
 
 def given_out(x: Base, memory: Array) -> None:
