@@ -83,7 +83,7 @@ CASES = [
         everywhere("s.save()", dask="s.save()", heat=""),
         LARGE_STATE,
         TINY_STATE,
-        messages="6",
+        messages="7",
     ),
     Case(
         "checkpoint 1 GiB, load",

@@ -4,6 +4,7 @@ An implementation computes otherwise than NumPy does: its blocks' products are `
 says `dot`, its sums are folds. What it reports bears the name that NumPy would give.
 """
 
+from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ _AS_THEY_ARE: dict[str, str] = {}
 _METHODS = {"reduce": "reduce", "accumulate": "accumulate", "reduceat": "reduceat"}
 
 
-def words_of(key: Any) -> _Words:
+def words_of(key: Hashable) -> _Words:
     """The name of all errors of a call, or other names for some; None if NumPy reports none.
 
     Parameters
@@ -53,6 +54,6 @@ def words_of(key: Any) -> _Words:
         return _AS_THEY_ARE
 
 
-def are_ours(key: Any) -> bool:
+def are_ours(key: Hashable) -> bool:
     """Whether errors of a call bear other names than NumPy's, also on one rank."""
     return words_of(key) is not _AS_THEY_ARE

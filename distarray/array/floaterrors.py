@@ -11,14 +11,14 @@ Where every rank has all operands, and the whole result, all of them have the sa
 
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from distarray.array.base import Base
+from distarray.array.base import Base, operands_in
 from distarray.array.error_words import words_of
 from distarray.comm import DeviceMesh, fold_errors, warned_lines
 from distarray.comm.group import Group
@@ -35,7 +35,9 @@ __all__ = [
     "divide",
     "error_state",
     "error_variable",
+    "is_on_one_rank",
     "mesh_concerned",
+    "settle_before",
     "told",
 ]
 
@@ -108,6 +110,21 @@ def _handles() -> bool:
     return answer
 
 
+def is_on_one_rank(values: Iterable[Any]) -> bool:
+    """Whether arrays are on one rank, which learns of everything by itself."""
+    array = next(operands_in(values), None)
+    return array is not None and array.mesh.size() == 1
+
+
+def settle_before(values: Iterable[Any]) -> None:
+    """Carry out pending folds of arguments: what is wrong with them belongs to earlier lines."""
+    for value in values:
+        if isinstance(value, Base) and value.layout.partials:
+            value.settle()
+        elif isinstance(value, (list, tuple)):
+            settle_before(value)
+
+
 def mesh_concerned(values: Iterable[Any]) -> Any:
     """The mesh whose ranks have to agree on reports of a call with these arguments; None if none.
 
@@ -130,7 +147,11 @@ def divide(mesh: DeviceMesh) -> None:
 
 
 def agreed(
-    mesh: DeviceMesh | None, key: Any, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    mesh: DeviceMesh | None,
+    key: Hashable,
+    function: Callable[P, T],
+    *args: P.args,
+    **kwargs: P.kwargs,
 ) -> T:
     """Call a function; what is reported is handled on all ranks as the program has it.
 
@@ -193,7 +214,7 @@ def _united(group: Group, mine: list[Report]) -> list[Report]:
         known.update(dict.fromkeys(group.broadcast_object(new, first, "agreement on errors")))
 
 
-def _in_numpys_words(found: Iterable[Report], key: Any) -> list[Report]:
+def _in_numpys_words(found: Iterable[Report], key: Hashable) -> list[Report]:
     """Reports as NumPy makes them of the whole call, in its order."""
     words = words_of(key)
     named: dict[Report, None] = {}

@@ -1,14 +1,16 @@
 """Objects that cannot change: their types, and arrays that hold nothing else."""
 
+from collections.abc import Iterable
 from enum import Enum
 from types import EllipsisType, NoneType, NotImplementedType
 from typing import Any
 
 import numpy as np
 
+from distarray.array.base import Base
 from distarray.typing import Array
 
-__all__ = ["holds_changeable", "is_immutable"]
+__all__ = ["holds_changeable", "is_immutable", "may_have_effects"]
 
 _TYPES: set[type] = {
     *(bool, int, float, complex, str, bytes, range, slice),
@@ -54,3 +56,8 @@ def holds_changeable(values: Array) -> bool:
     if all(kind in _TYPES for kind in kinds):
         return False
     return not all(map(is_immutable, values.flat))
+
+
+def may_have_effects(arrays: Iterable[Base]) -> bool:
+    """Whether methods of objects that every rank has may leave something behind."""
+    return any(x.layout.is_replicated and holds_changeable(x.block) for x in arrays)

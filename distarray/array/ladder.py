@@ -35,8 +35,16 @@ from distarray.array import at_hand, registry
 from distarray.array.base import Base, check_out, is_number, operands_in, sequence_like
 from distarray.array.divergence import verify
 from distarray.array.error_words import are_ours
-from distarray.array.floaterrors import NORMAL, agreed, error_state, mesh_concerned, told
-from distarray.array.immutable import holds_changeable
+from distarray.array.floaterrors import (
+    NORMAL,
+    agreed,
+    error_state,
+    is_on_one_rank,
+    mesh_concerned,
+    settle_before,
+    told,
+)
+from distarray.array.immutable import may_have_effects
 from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, Objects, Row, is_overridden
 from distarray.array.speedups import quick
 from distarray.array.unhashable import made_again
@@ -301,25 +309,10 @@ def watched(
     passed.number += 1
     verify(function, args, kwargs)
     values = [*args, *kwargs.values()] if told() else []
-    if not values or (_has_one_rank(values) and not are_ours(key or function)):
+    if not values or (is_on_one_rank(values) and not are_ours(key or function)):
         return act(*given, **(named or {}))
-    _settle_before(values)
+    settle_before(values)
     return agreed(mesh_concerned(values), key or function, act, *given, **(named or {}))
-
-
-def _has_one_rank(values: Iterable[Any]) -> bool:
-    """Whether arrays are on one rank, which learns of everything by itself."""
-    array = next(operands_in(values), None)
-    return array is not None and array.mesh.size() == 1
-
-
-def _settle_before(values: Iterable[Any]) -> None:
-    """Carry out pending folds of arguments: what is wrong with them belongs to earlier lines."""
-    for value in values:
-        if isinstance(value, Base) and value.layout.partials:
-            value.settle()
-        elif isinstance(value, (list, tuple)):
-            _settle_before(value)
 
 
 # -- rungs 3 to 7 --------------------------------------------------------------------------------
@@ -365,9 +358,8 @@ def _server_of_objects(
         return None
     if all(x.layout.is_replicated for x in operands):
         return on_objects[0]
-    # Methods of such objects may have effects, and every rank has the objects themselves.
-    changing = any(x.layout.is_replicated and holds_changeable(x.block) for x in objects)
-    return registry.fallback[0] if changing else None
+    # Writing in place calls no methods of objects, and would be lost in a gathered copy.
+    return registry.fallback[0] if row.writes < 0 and may_have_effects(objects) else None
 
 
 def _as_they_are(values: Iterable[Any], lists: bool = False) -> bool:

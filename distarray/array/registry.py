@@ -82,6 +82,8 @@ class Row:
         Whether it settles all of its operands itself.
     out : int
         Position of the parameter `out`; -1 if there is none that can be given by position.
+    writes : int
+        Position of the argument that it changes in place; -1 if there is none besides `out`.
     outside : bool
         Whether it has been registered by a program; operators then take no shortcut past it.
     """
@@ -97,6 +99,7 @@ class Row:
     small: Callable[..., Any] | None = None
     settles: bool = False
     out: int = -1
+    writes: int = -1
     outside: bool = False
 
     def answer(self, key: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -124,6 +127,7 @@ def implements(
     objects: Objects = Objects.NUMPY,
     alone: Shortcut | None = None,
     small: bool | Callable[..., Any] = True,
+    writes: int = -1,
 ) -> Callable[[Function], Function]:
     """Register the decorated function as the implementation of NumPy functions.
 
@@ -131,7 +135,7 @@ def implements(
     ----------
     *numpy_functions : callable
         The NumPy functions that it implements; each may be registered once.
-    through, at, like, lists, computes, objects, alone
+    through, at, like, lists, computes, objects, alone, writes
         Traits; see :class:`Row`.
     small : bool or callable
         Whether NumPy takes small operands that every rank has whole; or a function that takes
@@ -153,6 +157,7 @@ def implements(
                 alone,
                 _own_function(numpy_function) if small is True else small or None,
                 out=_position_of_out(function),
+                writes=writes,
             )
         return function
 
@@ -233,6 +238,7 @@ def register_function(
             at,
             like=before is not None and before.like,
             out=_position_of_out(function),
+            writes=-1 if before is None else before.writes,
             outside=True,
         )
         for listener in listeners:

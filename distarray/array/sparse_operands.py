@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array.base import Base
+from distarray.typing import ArrayLike
 
 __all__ = ["beside_sparse", "is_sparse"]
 
@@ -33,7 +34,7 @@ _OPERATORS: dict[np.ufunc, Callable[[Any, Any], Any]] = {
 }
 
 
-def is_sparse(operand: object) -> bool:
+def is_sparse(operand: ArrayLike) -> bool:
     """Whether an operand is one of scipy's sparse arrays or matrices, or of a derived type."""
     kind: Any = type(operand)
     return _is_sparse(kind)
@@ -46,7 +47,7 @@ def _is_sparse(kind: type) -> bool:
     )
 
 
-def beside_sparse(ufunc: np.ufunc, x: Base, other: Any, reflected: bool) -> Any:
+def beside_sparse(ufunc: np.ufunc, x: Base, other: ArrayLike, reflected: bool) -> Any:
     """The result of an operator for an array and a sparse one, as scipy gives it for NumPy's.
 
     Cost

@@ -6,6 +6,7 @@ usual.
 """
 
 from collections.abc import Callable, Mapping
+from operator import is_
 from typing import Any
 
 __all__ = ["made_again"]
@@ -45,15 +46,11 @@ def _usual(value: Any) -> Any:
         return _stand_in(value)
     if kind is tuple or kind is list:
         items = [_usual(item) for item in value]
-        return value if all(map(_is, items, value)) else kind(items)
+        return value if all(map(is_, items, value)) else kind(items)
     if kind is dict:
         found = {name: _usual(item) for name, item in value.items()}
-        return value if all(map(_is, found.values(), value.values())) else found
+        return value if all(map(is_, found.values(), value.values())) else found
     return value
-
-
-def _is(a: Any, b: Any) -> bool:
-    return a is b
 
 
 def _is_hashable(kind: type) -> bool:

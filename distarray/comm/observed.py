@@ -6,6 +6,9 @@ Once a filter makes an error of it, or something but Python's own display receiv
 program may act on it, and then all ranks have to learn of it.
 
 Every operation on cut arrays asks; so what is found is kept for as long as nothing changes.
+
+Ranks that are threads share Python's filters: what one of them changes, or a library that it calls,
+the others would find in the midst of other calls. They go by what was in force when they began.
 """
 
 import gc
@@ -13,6 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Lock
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -25,6 +29,7 @@ __all__ = [
     "disregard",
     "display",
     "every_warning",
+    "fixed",
     "is_observed",
     "printers",
 ]
@@ -68,6 +73,9 @@ _every: list[Any] = []
 _programs: list[Any] = []
 _users = 0
 _lock = Lock()
+#: What ranks that are threads go by, and how many worlds of them there are.
+_fixed: ContextVar[Display | None] = ContextVar("distarray_display", default=None)
+_worlds = 0
 #: The thread's own filters and record, of Pythons that have them; else None.
 _context: Callable[[], Any] | None = (
     warnings._get_context  # type: ignore[attr-defined]
@@ -89,9 +97,12 @@ def is_observed() -> bool:
 
 def display() -> Display:
     """The filters and the display in force."""
+    begun_with = _fixed.get()
+    if begun_with is not None:
+        return begun_with
     receive, show, filters = [_names[x] for x in ("_showwarnmsg_impl", "showwarning", "filters")]
     filters = [*(_programs if filters is _every else filters)]
-    if (filters, receive, show) == (_filters, _receive, _show):
+    if _context is None and (filters, receive, show) == _last[:3]:
         return _last
     recording = (receive, show) != _disregarded[1:3] and (
         _records(receive) or not _only_prints(show)
@@ -109,7 +120,7 @@ def _kept(found: Display) -> Display:
     global _last, _filters, _receive, _show, _observed
     _last = _disregarded if found[:3] == _disregarded[:3] else found
     _filters, _receive, _show, _observed = _last
-    if _context is not None:
+    if _context is not None or _worlds:
         _show = object()  # asked anew each time: every thread has its own
     return _last
 
@@ -130,6 +141,28 @@ def disregard() -> None:
     global _disregarded
     _disregarded = display()._replace(observed=False)
     _kept(_disregarded)
+
+
+@contextmanager
+def fixed() -> Iterator[None]:
+    """Go by the display in force, in this context and its copies, whatever a thread changes."""
+    if _context is not None:  # what a thread changes is its own
+        yield
+        return
+    token = _fixed.set(display())
+    _count(1)
+    try:
+        yield
+    finally:
+        _count(-1)
+        _fixed.reset(token)
+
+
+def _count(worlds: int) -> None:
+    global _worlds
+    with _lock:
+        _worlds += worlds
+        _kept(_last)
 
 
 @contextmanager

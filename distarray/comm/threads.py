@@ -10,12 +10,13 @@ import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 
-from distarray.comm import objects, thread_start
+from distarray.comm import objects, observed, thread_start
 from distarray.comm.algorithms import split_views
 from distarray.comm.group import Array, Group, Pair
 from distarray.comm.pending import FINISHED, Pending
@@ -279,7 +280,8 @@ def run_threads(
     n : int
         Number of ranks.
     program : callable
-        Called with the rank's group, in a copy of the caller's context (settings, traces).
+        Called with the rank's group, in a copy of the caller's context (settings, traces). Filters
+        of warnings that it sets are not observed: where ranks share them, the caller's are.
     timeout : float
         Seconds that a rank waits for the others before it fails. It fails at once if all others
         wait, too, or have ended.
@@ -318,23 +320,24 @@ def run_threads(
         finally:
             world.finish(rank)
 
-    threads = [
-        threading.Thread(
-            target=contextvars.copy_context().run,
-            args=(body, rank),
-            name=f"rank-{rank}",
-            daemon=True,
-        )
-        for rank in range(n)
-    ]
-    for rank, thread in enumerate(threads):
-        error = thread_start.try_start(thread)
-        if error is not None:  # the other ranks must not wait for it
-            failures.append((rank, error))
-            world.finish(rank)
-    for thread in threads:
-        if thread.ident is not None:
-            thread.join()
+    with observed.fixed() if n > 1 else nullcontext():
+        threads = [
+            threading.Thread(
+                target=contextvars.copy_context().run,
+                args=(body, rank),
+                name=f"rank-{rank}",
+                daemon=True,
+            )
+            for rank in range(n)
+        ]
+        for rank, thread in enumerate(threads):
+            error = thread_start.try_start(thread)
+            if error is not None:  # the other ranks must not wait for it
+                failures.append((rank, error))
+                world.finish(rank)
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
     if failures:
         raise _cause(failures)
     return results

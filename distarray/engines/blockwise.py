@@ -79,12 +79,9 @@ def apply_blockwise(
     that has to move.
     """
     if not outs and where is True:
-        later = None if keywords else temporaries.put_off(function, tuple(inputs))
-        if later is not None:
-            return later
-        found = in_one_layout(inputs)
-        if found is not None and found[1].shape and found[2].device_type == "cpu":
-            return _wrapped(function(*found[0], **keywords), found[1], found[2])
+        found = _at_once(function, inputs, keywords)
+        if found is not None:
+            return found
     request = Request(function, inputs, outs, where, keywords)
     layout, grown = working_layout(request, whole)
     if _has_effects(request, layout):
@@ -98,6 +95,19 @@ def apply_blockwise(
     if grown:
         floaterrors.divide(request.mesh)
     return _results(_evaluated(call, request), request, layout)
+
+
+def _at_once(
+    function: Callable[..., Any], inputs: Sequence[ArrayLike], keywords: dict[str, Any]
+) -> Any:
+    """The result of operands that lie alike, which may be put off; None if they do not."""
+    later = None if keywords else temporaries.put_off(function, tuple(inputs))
+    if later is not None:
+        return later
+    found = in_one_layout(inputs)
+    if found is None or not found[1].shape or found[2].device_type != "cpu":
+        return None
+    return _wrapped(function(*found[0], **keywords), found[1], found[2])
 
 
 def _put_off(request: Request, layout: Layout) -> tuple[Any, Any]:

@@ -84,7 +84,8 @@ RULES: dict[np.ufunc, Rule] = {
 @lru_cache(maxsize=256)
 def calls_python(ufunc: np.ufunc) -> bool:
     """Whether a ufunc is one of :func:`numpy.frompyfunc`, which take and give objects."""
-    return all(set(loop) <= set("O->") for loop in ufunc.types)
+    loops = ufunc.types  # those of texts are not listed
+    return bool(loops) and all(set(loop) <= set("O->") for loop in loops)
 
 
 def is_of_objects(ufunc: np.ufunc, source: DType, dtype: Any) -> bool:

@@ -348,8 +348,8 @@ def test_the_fallback_warns_once(world, no_unwrap):
         return
     with pytest.warns(PerformanceWarning, match="24 bytes") as caught:
         world.run(ranks, program)
-    assert len(caught) == 1
-    assert caught[0].filename == __file__
+    assert len(caught) == (ranks if world.name == "threads" else 1)  # each rank's record has it
+    assert {found.filename for found in caught} == {__file__}
 
 
 def test_other_libraries_are_asked(world, ranks):

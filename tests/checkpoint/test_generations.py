@@ -122,8 +122,10 @@ def test_a_chunk_of_another_checkpoint_or_place_is_refused(
             misplace(path)
         group.barrier()
         words = "of another checkpoint or from another place"
+        if misplace is exchanged_parts and group.size == 2:
+            words = "the file is truncated"  # 19 and 18 rows; on more ranks both are of one size
         for placement in (Shard(0), Shard(1), Replicate()):
-            with pytest.raises(CheckpointError, match=f"array '[xy]', chunk .*{words}"):
+            with pytest.raises(CheckpointError, match=f"array '[xy]'(, chunk |: ).*{words}"):
                 checkpoint.load(path, step=2, mesh=mesh, placements=[placement])
         x = da.distribute(TABLE, mesh, [Shard(0)], src=None)
         with pytest.raises(CheckpointError, match=words):

@@ -40,14 +40,14 @@ def quick(kind: str, numpys: Callable[..., Any] | None = None) -> Callable[[_Met
 
     def decorate(method: _Method) -> _Method:
         if used is None:
-            return cast(_Method, again_if_unhashable(method))
+            return again_if_unhashable(method)
         way: Any = update_wrapper(used.Way(kind, method, numpys), method)
         return cast(_Method, way)
 
     return decorate
 
 
-def again_if_unhashable(method: Callable[..., Any]) -> Callable[..., Any]:
+def again_if_unhashable(method: _Method) -> _Method:
     """Decorate a function that takes objects of any type; the ways in C do the same by themselves.
 
     See :mod:`distarray.array.unhashable`.
@@ -63,4 +63,4 @@ def again_if_unhashable(method: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             return found[0]
 
-    return act
+    return cast("_Method", act)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from distarray.array import DistArray, as_distarray, default_layout, to_layout
+from distarray.array import DistArray, as_distarray, default_layout, floaterrors, to_layout
 from distarray.array.immutable import holds_changeable
 from distarray.comm import DeviceMesh
 from distarray.comm.user_lines import warn_program
@@ -92,7 +92,9 @@ def divided_or_not(
                 raise
             effect = _WRITES
     _refuse_or_warn(arrays, effect)
-    return by_all([whole(x) if isinstance(x, DistArray) else x for x in operands])
+    given_whole = [whole(x) if isinstance(x, DistArray) else x for x in operands]
+    with floaterrors.as_the_program_has_it():
+        return by_all(given_whole)
 
 
 def _has_others(mesh: DeviceMesh) -> bool:

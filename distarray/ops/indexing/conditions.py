@@ -117,7 +117,7 @@ def extract(condition: ArrayLike, arr: ArrayLike) -> DistArray:
     return masks.select(x, range(x.ndim), mask, 0)
 
 
-@implements(np.place, at=True)
+@implements(np.place, writes=0, at=True)
 def place(arr: DistArray, mask: ArrayLike, vals: ArrayLike) -> None:
     """Write values in turn into the elements that a mask selects; too few values are repeated.
 
@@ -184,7 +184,7 @@ def _in_turn(values: Array, mask: DistArray) -> DistArray:
     return result
 
 
-@implements(np.putmask, at=True, alone=Alone(unless=lambda a, *_, **__: is_number(a)))
+@implements(np.putmask, writes=0, at=True, alone=Alone(unless=lambda a, *_, **__: is_number(a)))
 def putmask(a: DistArray, /, mask: ArrayLike, values: ArrayLike) -> None:
     """Write, where a mask holds, the value at the same position; too few values are repeated.
 

@@ -160,7 +160,7 @@ def diagflat(v: ArrayLike, k: int = 0) -> DistArray:
     return result
 
 
-@implements(np.fill_diagonal, at=True, alone=Alone())
+@implements(np.fill_diagonal, writes=0, at=True, alone=Alone())
 def fill_diagonal(a: DistArray, val: ArrayLike, wrap: bool = False) -> None:
     """Write into the main diagonal, in place.
 

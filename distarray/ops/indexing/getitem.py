@@ -151,6 +151,7 @@ def _set_at_once(block: Array, key: Key, value: ArrayLike) -> None:
     at=True,
     objects=Objects.ENGINE,
     alone=Alone(unless=_is_whole_mask, function=_set_at_once),
+    writes=0,
 )
 def setitem(x: DistArray, key: Key, value: ArrayLike) -> None:
     """``x[key] = value`` for a key with masks or index arrays.

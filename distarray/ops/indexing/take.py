@@ -138,7 +138,7 @@ def flat_rows(
     return rows, Located(blocks, found.layout)
 
 
-@implements(np.put, at=True, alone=Alone(unless=_names_many))
+@implements(np.put, writes=0, at=True, alone=Alone(unless=_names_many))
 def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None:
     """Write values at positions in the flattened array; too few values are repeated.
 

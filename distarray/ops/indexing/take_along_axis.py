@@ -65,7 +65,7 @@ def take_along_axis(arr: ArrayLike, indices: DistArray | Array, axis: int | None
     return wrap(mesh.asarray(x.block)[key], layouts[1], mesh)
 
 
-@implements(np.put_along_axis, at=True)
+@implements(np.put_along_axis, writes=0, at=True)
 def put_along_axis(
     arr: DistArray, indices: DistArray | Array, values: ArrayLike, axis: int | None
 ) -> None:

@@ -176,7 +176,7 @@ def _check_choices(index: DistArray, count: int) -> None:
         raise error
 
 
-@implements(np.copyto, at=True, alone=Alone(unless=lambda dst, *_, **__: is_number(dst)))
+@implements(np.copyto, writes=0, at=True, alone=Alone(unless=lambda dst, *_, **__: is_number(dst)))
 def copyto(
     dst: DistArray | Array, src: ArrayLike, casting: Casting = "same_kind", where: ArrayLike = True
 ) -> None:

@@ -129,7 +129,7 @@ def argpartition(
     return along_axis([comparable(x)], axis, Work(whole, spread, _INDEX, many))
 
 
-@implements(DistArray.partition, at=True, objects=Objects.GATHER)
+@implements(DistArray.partition, writes=0, at=True, objects=Objects.GATHER)
 def partition_in_place(
     x: DistArray, kth: ArrayLike, axis: int = -1, kind: str = "introselect", order: Fields = None
 ) -> None:

@@ -93,7 +93,7 @@ def sort(
     return viewed(_sorted(keys, axis), x.dtype)
 
 
-@implements(DistArray.sort, at=True, objects=Objects.GATHER)
+@implements(DistArray.sort, writes=0, at=True, objects=Objects.GATHER)
 def sort_in_place(
     x: DistArray,
     axis: int = -1,
