@@ -39,6 +39,13 @@ _MACHINERY = frozenset(
         "threading",
     }
 )
+#: Libraries that run the program's statements, and whose own loops go on at each rank's pace.
+_PROMPTS = frozenset(
+    {
+        *("IPython", "ipykernel", "ipyparallel", "jupyter_client", "jupyter_core", "traitlets"),
+        *("comm", "debugpy", "prompt_toolkit", "tornado", "zmq"),
+    }
+)
 #: Parts of this package whose ranks write files, or parts of files, by themselves.
 _OURS = ("distarray.io", "distarray.checkpoint", "distarray.comm", "distarray.profiling")
 
@@ -66,4 +73,4 @@ def _classify(frame: FrameType) -> Caller | None:
         return Caller.MACHINERY
     if top in ("numpy", "distarray") or top in sys.stdlib_module_names:
         return None
-    return Caller.LIBRARY if in_step() else Caller.BY_ITSELF
+    return Caller.LIBRARY if in_step() and top not in _PROMPTS else Caller.BY_ITSELF
