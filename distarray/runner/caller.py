@@ -73,4 +73,14 @@ def _classify(frame: FrameType) -> Caller | None:
         return Caller.MACHINERY
     if top in ("numpy", "distarray") or top in sys.stdlib_module_names:
         return None
-    return Caller.LIBRARY if in_step() and top not in _PROMPTS else Caller.BY_ITSELF
+    return Caller.LIBRARY if in_step() and not _serves_a_prompt(frame) else Caller.BY_ITSELF
+
+
+def _serves_a_prompt(frame: FrameType | None) -> bool:
+    """Whether a prompt has called a library, as for the traceback of one rank's error."""
+    while frame is not None and not belongs_to_program(frame):
+        name: str = frame.f_globals.get("__name__") or ""
+        if name.partition(".")[0] in _PROMPTS:
+            return True
+        frame = frame.f_back
+    return False
