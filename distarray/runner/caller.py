@@ -69,7 +69,7 @@ def _classify(frame: FrameType) -> Caller | None:
     top = name.partition(".")[0]
     if top == "weakref":
         return Caller.FINALIZER
-    if top in _MACHINERY or name.startswith(_OURS):
+    if top in _MACHINERY or name.startswith(_OURS) or name == "__main__":  # the runner itself
         return Caller.MACHINERY
     if top in ("numpy", "distarray") or top in sys.stdlib_module_names:
         return None
