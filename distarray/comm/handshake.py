@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["meet", "part"]
 
+#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+WAITS_FOR_RANKS = True
 #: Characters of a trait, and of a list of ranks, in a message.
 _SHOWN = 160
 _processors_told = False

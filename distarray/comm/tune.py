@@ -29,6 +29,9 @@ __all__ = [
     "use_own_gpu",
 ]
 
+#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+WAITS_FOR_RANKS = True
+
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _GIB = 1 << 30

@@ -14,6 +14,7 @@ which take longer, for numbers of very different magnitudes.
 """
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import lru_cache, reduce
 from itertools import product
 from math import prod
@@ -69,6 +70,8 @@ class _Scaled(NamedTuple):
         The powers of two; summed dimensions have extent 1.
     spread : int
         The bits between the largest and the smallest element of one sum, on this rank.
+    highest : int
+        The largest of the exponents, on this rank.
     finite : bool
         Whether all elements on this rank are finite.
     """
@@ -76,6 +79,7 @@ class _Scaled(NamedTuple):
     array: DistArray
     exponents: DistArray
     spread: int
+    highest: int
     finite: bool
 
 
@@ -87,10 +91,11 @@ def exact_contraction(program: Program, operands: Sequence[DistArray]) -> DistAr
     spec, mesh = program.spec, operands[0].mesh
     work = np.promote_types(program.dtype, np.float64)
     scaled = [_scaled(x, term, spec, work) for x, term in zip(operands, spec.terms, strict=True)]
-    known = np.array([*[s.spread for s in scaled], *[not s.finite for s in scaled]])
+    known = np.array([(s.spread, s.highest, not s.finite) for s in scaled])
     if mesh.coords is not None:
         known = mesh.group.allreduce(known, Fold.MAX)
-    slicing = _slicing(spec, program.dtype, work, known[: len(scaled)].tolist())
+    spreads, highest, endless = known.T.tolist()
+    slicing = _slicing(spec, program.dtype, work, spreads)
     kernel, wide = _sliced(program.kernel, slicing), _with_weights(spec, len(slicing.weights))
     layouts = [s.array.layout for s in scaled]
     inner = program_for(kernel, wide, layouts, [work] * len(scaled), work)
@@ -99,14 +104,16 @@ def exact_contraction(program: Program, operands: Sequence[DistArray]) -> DistAr
     layout = Layout.from_cuts(sums.layout.cuts[:-1], sums.layout.mesh_shape)
     pairs = zip(scaled, spec.terms, strict=True)
     shift = reduce(add, [_spread_out(s.exponents, term, spec, layout) for s, term in pairs])
+    top = sum(highest) + _levels(spec, program.dtype)
+    odd = any(endless) or top > np.finfo(program.dtype).maxexp
     total: Array = mesh.xp.zeros(layout.local_shape(mesh.coords), work)
-    for position, weight in reversed(list(enumerate(slicing.weights))):
-        total += _shifted(sums.block[..., position], shift - slicing.bits * weight)
-    total = total.astype(program.dtype)
-    if known[len(scaled) :].any():
-        odd = execute(program, operands)
-        plain = to_layout(odd, layout).block
-        total = np.where(np.isfinite(plain), total, plain)
+    with np.errstate(over="ignore", invalid="ignore") if odd else nullcontext():
+        for position, weight in reversed(list(enumerate(slicing.weights))):
+            total += _shifted(sums.block[..., position], shift - slicing.bits * weight)
+        total = total.astype(program.dtype)
+    if odd:  # what is not finite, and its warning, is the plain product's
+        plain = to_layout(execute(program, operands), layout).block
+        total = np.where(np.isfinite(plain) & np.isfinite(total), total, plain)
     return wrap(mesh.scalar(total) if program.scalar else total, layout, mesh)
 
 
@@ -140,6 +147,7 @@ def _scaled(x: DistArray, term: Sequence[int], spec: Contraction, work: np.dtype
         x.like(array),
         wrap(exponents[..., 0], layout, x.mesh),
         int(spread.max()) if spread.size else 0,
+        int(exponents.max()) if exponents.size else 0,
         bool(finite.all()),
     )
 
@@ -193,12 +201,10 @@ def _slicing(
     spec: Contraction, dtype: np.dtype[Any], work: np.dtype[Any], spreads: Sequence[int]
 ) -> _Slicing:
     """The most bits of a slice for which sums are exact, and the number of slices they make."""
-    summands = prod([n for label, n in enumerate(spec.extents) if label not in spec.out])
-    summands = max(1, summands * (2 if dtype.kind == "c" else 1))
     digits = np.finfo(dtype).nmant + 1
     pairs = 4
     while True:  # until all pairs of slices of one weight fit in the sum
-        levels = (summands * pairs - 1).bit_length()
+        levels = _levels(spec, dtype, pairs)
         bits = (np.finfo(work).nmant + 1 - levels) // len(spreads)
         slices = [-(-(digits + spread + 1) // bits) for spread in spreads]
         if len(slices) == 1 or min(slices) <= pairs:
@@ -206,6 +212,13 @@ def _slicing(
         pairs *= 2
     needed = -(-(digits + sum(spreads) + levels + 2) // bits) + len(spreads) - 1
     return _Slicing(bits, tuple(slices), min(sum(slices), needed))
+
+
+def _levels(spec: Contraction, dtype: np.dtype[Any], pairs: int = 1) -> int:
+    """The bits by which a sum, of so many products for each summand, can exceed a product."""
+    summands = prod([n for label, n in enumerate(spec.extents) if label not in spec.out])
+    summands = max(1, summands * (2 if dtype.kind == "c" else 1))
+    return (summands * pairs - 1).bit_length()
 
 
 @lru_cache(maxsize=256)
