@@ -8,6 +8,7 @@ one. For threads, and functions that a rank calls by itself, nothing is sent.
 
 import builtins
 import errno
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -21,6 +22,7 @@ __all__ = ["FILES", "Files"]
 
 _real_open: Any = builtins.open
 _real_os_open = os.open
+_RealFileIO = io.FileIO
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Of files without a name, of which each rank has its own.
 _NAMELESS: int = getattr(os, "O_TMPFILE", -1)
@@ -34,7 +36,7 @@ class Files:
         self._paths: Paths | None = None
 
     def install(self) -> None:
-        """Replace ``open``, also where a module holds it by a name of its own.
+        """Replace ``open`` and `io.FileIO`, also where a module holds them by names of its own.
 
         Early, before NumPy is imported, which keeps it in tables; until `start`, nothing changes.
         """
@@ -46,6 +48,8 @@ class Files:
             if name != "_io" and not name.startswith("distarray."):
                 for alias in [key for key, value in names.items() if value is _real_open]:
                     names[alias] = self.open
+                for alias in [key for key, value in names.items() if value is _RealFileIO]:
+                    names[alias] = FileIO
 
     def start(self, paths: Paths) -> None:
         """From here on, rank 0 writes."""
@@ -190,6 +194,38 @@ class Files:
 
 #: The `Files` of this process.
 FILES = Files()
+
+
+class _AnyFileIO(type):
+    """What ``open`` returns is built on the type in C: it is an instance of this one as well."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        if cls is FileIO:
+            return isinstance(instance, _RealFileIO)
+        return super().__instancecheck__(instance)
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        if cls is FileIO:
+            return issubclass(subclass, _RealFileIO)
+        return super().__subclasscheck__(subclass)
+
+
+class FileIO(_RealFileIO, metaclass=_AnyFileIO):  # type: ignore[metaclass]
+    """Open a file without a buffer (see `io.FileIO`); only rank 0's writing reaches the disk."""
+
+    def __init__(
+        self, file: File, mode: str = "r", closefd: bool = True, opener: Any = None
+    ) -> None:
+        if opener is None and not isinstance(file, int):
+            opener = _open_raw
+        super().__init__(file, mode, closefd, opener)
+
+
+FileIO.__module__, FileIO.__qualname__ = "_io", "FileIO"
+
+
+def _open_raw(path: str, flags: int) -> int:
+    return FILES.os_open(path, flags, 0o666)
 
 
 def _check_writable(path: str, mode: str) -> None:

@@ -67,6 +67,27 @@ PROGRAMS = {
                 shutil.rmtree("d")
         print(sorted(os.listdir()))
     """,
+    "raw": """
+        import io
+        for i in range(40):
+            with io.FileIO("a", "w") as file:
+                file.write(b"raw%d" % i)
+            with io.FileIO("a", "a") as file:
+                print(file.tell(), file.write(b"!"), file.tell())
+            with io.FileIO("a", "r+") as file:
+                print(file.read(3), file.write(b"+"), file.seek(0), file.read())
+            print(io.FileIO("a").read(), file.mode, file.name)
+        class Mine(io.FileIO):
+            pass
+        with Mine("a") as mine, open("a", "rb") as file:
+            print(isinstance(mine, io.FileIO), isinstance(file.raw, io.FileIO))
+            print(isinstance(mine, io.RawIOBase), isinstance(file.raw, Mine))
+        for act in lambda: io.FileIO("a", "x"), lambda: io.FileIO("no/such", "w"):
+            try:
+                act()
+            except OSError as error:
+                print(error)
+    """,
     "flushed, not closed": """
         file = open("a", "w")
         file.write("not flushed by the program")
