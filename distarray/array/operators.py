@@ -49,7 +49,8 @@ def _declines(other: ArrayLike) -> bool:
 
 def _keeps_out(other: Any) -> bool:
     """Whether an operand cannot be worked into an array in place, also for NumPy."""
-    return _declines(other) or is_sparse(other)
+    kind: Any = type(other)
+    return _declines(other) or is_sparse(other) or (_goes_first(kind) and not is_subclass(kind))
 
 
 @lru_cache(maxsize=256)

@@ -226,9 +226,10 @@ def _plan_of(
 
 
 def _dtype_of(value: Any) -> DType:
-    """The data type of what NumPy gives, which is Python's own for a text of any length."""
-    dtype: DType = np.dtypes.StringDType() if isinstance(value, str) else value.dtype
-    return dtype
+    """The data type of a result of NumPy, which may be an object of Python's own."""
+    if isinstance(value, str):
+        return np.dtypes.StringDType()
+    return getattr(value, "dtype", np.dtype(object))
 
 
 def _with_rule(ufunc: np.ufunc, layout: Layout, plan: ReductionPlan) -> ReductionPlan:

@@ -92,6 +92,8 @@ def concatenate(
 
 
 def _operands(arrays: Sequence[ArrayLike] | DistArray, out: Out = None) -> list[DistArray]:
+    if not hasattr(type(arrays), "__getitem__"):
+        np.concatenate(arrays)  # raises: a generator has been read to its end by now
     mesh = common_mesh(*arrays, out) if not isinstance(arrays, DistArray) else arrays.mesh
     return [as_distarray(x, mesh) for x in arrays]
 

@@ -1,6 +1,7 @@
 """Calls that NumPy's own tests make, compared with NumPy: values, data types and error texts."""
 
 import io
+import operator
 from fractions import Fraction
 
 import numpy as np
@@ -114,6 +115,15 @@ class First:
     __rmatmul__ = __pow__ = __rpow__ = __divmod__ = __rdivmod__ = __matmul__
 
 
+class Ranked:
+    """An operand that NumPy's arrays let answer for its rank alone."""
+
+    __array_priority__ = 100
+
+    def __radd__(self, other):
+        return "the other's"
+
+
 class Overriding:
     """What takes ufuncs that are to write to it."""
 
@@ -199,6 +209,9 @@ CALLS = {
     "matmul: the other first": lambda m: m.ones(3) @ First(),
     "power: the other first": lambda m: m.arange(3) ** First(),
     "divmod: the other first": lambda m: divmod(m.ones(3), First()),
+    "+=: the other first": lambda m: operator.iadd(m.ones(3), Ranked()),
+    "sum: into an object": lambda m: m.sum(m.arange(5.0), out=np.array(0, dtype=object)),
+    "concatenate: a generator": lambda m: m.concatenate(m.arange(3) for _ in range(2)),
     "out: the other's": lambda m: m.sin(m.ones(3), out=Overriding()),
     "percentile: out": lambda m: m.percentile(grid(m), 50, None, m.zeros((2, 1))),
     "quantile: out": lambda m: m.quantile(grid(m), [0.25, 0.5], 0, m.zeros((3, 2, 4))),
