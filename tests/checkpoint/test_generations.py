@@ -111,6 +111,8 @@ def test_a_chunk_of_another_checkpoint_or_place_is_refused(
     world: Any, shared: Path, misplace: Callable[[Path], None], asynchronous: bool
 ) -> None:
     path, n = shared / "run", world.ranks[-1]
+    if misplace is exchanged_parts and n == 1:
+        pytest.skip("one rank writes one file")
 
     def program(group: Any) -> None:
         mesh = line_of(group)

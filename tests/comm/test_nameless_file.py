@@ -153,7 +153,7 @@ def test_memory_that_one_rank_cannot_have_is_not_shared(world, ranks, monkeypatc
         if group.rank == group.size - 1:
             monkeypatch.setattr(os, "posix_fallocate", refuse)
         said = said_of(group, monkeypatch, capfd)
-        tells = group.rank == 0 and group.size > 1
+        tells = group.rank == 0 and group.size > 1 and group.nodes is None
         assert (f"rank {group.size - 1} of {group.size} on this node" in said) == tells, said
         assert ("--shm-size" in said) == tells
 
@@ -168,7 +168,8 @@ def test_ranks_in_containers_of_their_own_send_messages(
 
     def program(group):
         said = said_of(group, monkeypatch, capfd)
-        assert ("--ipc=host" in said) == (group.rank == 0 and group.size > 1), said
+        tells = group.rank == 0 and group.size > 1 and group.nodes is None
+        assert ("--ipc=host" in said) == tells, said
 
     world.run(ranks, program)
 

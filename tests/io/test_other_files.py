@@ -167,6 +167,7 @@ def test_every_way_to_another_file_is_refused(world: Any, shared: Path) -> None:
 
     with unopened(*ways):
         (refused,) = set(map(frozenset, world.run(world.ranks[-1], program)))
+    world.run(world.ranks[-1], lambda group: group.barrier())  # all have looked
     with h5py.File(path, "r") as file:
         names = {name for name in file if not isinstance(file.get(name, getclass=True), type)}
         links = {*file, *(f"deep/er/{name}" for name in ("relative", "raw", "up"))}
