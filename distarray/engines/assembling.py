@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from distarray.array import DistArray, default_layout, empty, movement, wrap
-from distarray.array.storage import common_order
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.layout import Layout
@@ -24,7 +23,7 @@ def assemble(
     parts: Sequence[Part],
     mesh: DeviceMesh,
     layout: Layout | None = None,
-    models: Sequence[DistArray] = (),
+    order: Sequence[int] = (),
 ) -> DistArray:
     """The array that consists of the given parts.
 
@@ -39,9 +38,8 @@ def assemble(
     layout : Layout, optional
         Of the result. By default the layout for which the fewest elements move, or a default
         layout if the parts do not determine one.
-    models : sequence of DistArray, optional
-        Arrays of as many dimensions, whose order in memory the result has if it is one. Without
-        them it is in C order.
+    order : sequence of int, optional
+        The result's dimensions in their order in memory, the same on all ranks; C order by default.
 
     Returns
     -------
@@ -50,23 +48,20 @@ def assemble(
     Cost
     ----
     One exchange: for each part at most one message a pair of ranks, with the elements that the
-    receiver lacks. With `models`, one allreduce for their order.
+    receiver lacks.
     """
     if layout is None:
         layout = joined_layout(shape, tuple([(x.layout, origin) for origin, x in parts]))
     if layout is None or layout.is_replicated:
         layout = placed_by_size(shape, dtype, [x for _, x in parts], mesh)
-    result = _empty_like(models, layout, dtype, mesh)
+    result = _empty(layout, dtype, mesh, order)
     fill_parts(result, parts)
     return result
 
 
-def _empty_like(
-    models: Sequence[DistArray], layout: Layout, dtype: DTypeLike, mesh: DeviceMesh
-) -> DistArray:
-    """An uninitialized array of a layout, stored in the order of the models if they have one."""
-    order = common_order(models) if models else ()
-    if order == tuple(range(len(order))):
+def _empty(layout: Layout, dtype: DTypeLike, mesh: DeviceMesh, order: Sequence[int]) -> DistArray:
+    """An uninitialized array of a layout, with its dimensions in an order in memory."""
+    if tuple(order) == tuple(range(len(order))):
         return empty(layout, dtype, mesh)
     shape = layout.local_shape(mesh.coords)
     block = mesh.xp.empty([shape[dim] for dim in order], dtype)

@@ -24,6 +24,7 @@ from distarray.array import (
 from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import hollow
+from distarray.array.storage import common_order
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines.assembling import Part, assemble, fill_parts
@@ -138,9 +139,31 @@ def _joined(
     operands = _read(operands, kind)
     if alike is None:
         shape, parts = _in_a_row(operands, axis)
-        return assemble(shape, kind, parts, mesh, models=operands)
+        return assemble(shape, kind, parts, mesh, order=_joint_order(operands))
     blocks = [mesh.asarray(x.block) for x in operands]
     return wrap(mesh.xp.concatenate(blocks, axis, dtype=kind, casting=casting), alike, mesh)
+
+
+def _joint_order(operands: Sequence[DistArray]) -> tuple[int, ...]:
+    """The order of the dimensions in memory in which NumPy stores the arrays one after another.
+
+    A dimension in which all arrays have the extent 1 does not say where it belongs, and NumPy then
+    sorts by insertion (PyArray_CreateMultiSortedStridePerm in its sources).
+    """
+    order = common_order(operands)
+    if order == tuple(range(len(order))):
+        return order
+    shapes = [x.shape for x in operands]
+    found: list[int] = []
+    for dim in range(len(order)):
+        place = len(found)
+        for before, other in reversed(list(enumerate(found))):
+            if any(shape[dim] != 1 != shape[other] for shape in shapes):
+                if order.index(other) < order.index(dim):
+                    break
+                place = before
+        found.insert(place, dim)
+    return tuple(found)
 
 
 def _read(operands: Sequence[DistArray], dtype: DType) -> Sequence[DistArray]:

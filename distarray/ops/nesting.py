@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
+from distarray.array.storage import common_order
 from distarray.array.views import everything
 from distarray.engines.assembling import Part, assemble
 from distarray.typing import ArrayLike, Shape
@@ -34,7 +35,7 @@ def block(arrays: Nested) -> DistArray:
     lifted = [x.sliced((None,) * (ndim - x.ndim) + tuple(everything(x))) for x in operands]
     shape, parts = _arranged(arrays, ndim - depth, ndim, iter(lifted))
     dtype = np.result_type(*[x.dtype for x in operands])
-    return assemble(shape, dtype, parts, mesh, models=lifted if depth else ())
+    return assemble(shape, dtype, parts, mesh, order=common_order(lifted) if depth else ())
 
 
 def _depth(arrays: Nested, name: str) -> int:

@@ -21,6 +21,7 @@ from distarray.array import portable as blocks
 from distarray.array.one_rank import Alone
 from distarray.array.probes import as_axis
 from distarray.array.small import bounded
+from distarray.array.storage import stored_order
 from distarray.comm import DeviceMesh
 from distarray.comm.agree import agree
 from distarray.engines.assembling import Part, assemble
@@ -107,7 +108,8 @@ def _assembled(a: DistArray, runs: Sequence[Any], ordered: bool = True) -> DistA
         origin, starts, lengths = run or ((), (), ())
         entries = [(start, 1, n) for start, n in zip(starts, lengths, strict=True)]
         parts.append((origin, a.sliced(tuple(entries))))
-    return assemble(a.shape, a.dtype, parts, a.mesh, a.layout, models=[a] if ordered else ())
+    order = stored_order(a) if ordered else ()
+    return assemble(a.shape, a.dtype, parts, a.mesh, a.layout, order)
 
 
 def _times_all(x: ArrayLike, times: Any, *_: Any, **__: Any) -> int:

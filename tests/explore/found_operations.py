@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 OPERATIONS = {
+    "calls in the order of memory: joined": """
+        v2 = lay(make((2, 1, 2)), S(1))
+        v5 = np.asfortranarray(v2)
+        v6 = np.hstack(12 * [v5])
+        v7 = (lambda g: [np.vectorize(lambda t: g.append(t) or t)(v6), g])([])
+    """,
+    "calls in the order of memory: stretched": """
+        v1 = lay(make(2), S(0))
+        v5 = np.insert(v1, 0, 0)
+        v7 = np.broadcast_to(v5, (2, 3))
+        v9 = np.vectorize(lambda t, g=[]: g.append(t) or len(g))(v7)
+    """,
     "differences of small integers as times": """
         v1 = lay(make(2, 'm8[s]'), S(0))
         v2 = lay(np.array([[0, 0, 0], [0, 0, 1]], dtype='u1'), S(0))

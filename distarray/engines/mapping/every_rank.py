@@ -77,7 +77,7 @@ def divided_or_not(
     """
     arrays = [x for x in operands if isinstance(x, DistArray)]
     mesh = arrays[0].mesh
-    if not _has_others(mesh):
+    if not _has_all_ranks(mesh):
         return divided()
     effect = _common_effect(function, given, arrays, mesh)
     if effect is None:
@@ -91,16 +91,22 @@ def divided_or_not(
             if "read-only" not in str(error):
                 raise
             effect = _WRITES
-    _refuse_or_warn(arrays, effect)
+    if mesh.size() > 1:
+        _refuse_or_warn(arrays, effect)
     given_whole = [whole(x) if isinstance(x, DistArray) else x for x in operands]
     with floaterrors.as_the_program_has_it():
         return by_all(given_whole)
 
 
+def _has_all_ranks(mesh: DeviceMesh) -> bool:
+    """Whether all ranks that there are make the calls."""
+    root = mesh._root
+    return root is not None and mesh.coords is not None and mesh.size() == root.size
+
+
 def _has_others(mesh: DeviceMesh) -> bool:
     """Whether there are other ranks, all of which make the calls."""
-    root = mesh._root
-    return root is not None and mesh.coords is not None and 1 < mesh.size() == root.size
+    return mesh.size() > 1 and _has_all_ranks(mesh)
 
 
 def have_effects(functions: Sequence[Callable[..., Any]], mesh: DeviceMesh) -> bool:
