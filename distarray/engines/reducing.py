@@ -227,9 +227,8 @@ def _plan_of(
 
 def _dtype_of(value: Any) -> DType:
     """The data type of a result of NumPy, which may be an object of Python's own."""
-    if isinstance(value, str):
-        return np.dtypes.StringDType()
-    return getattr(value, "dtype", np.dtype(object))
+    other = np.dtypes.StringDType() if isinstance(value, str) else np.dtype(object)
+    return getattr(value, "dtype", other)
 
 
 def _with_rule(ufunc: np.ufunc, layout: Layout, plan: ReductionPlan) -> ReductionPlan:
