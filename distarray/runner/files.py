@@ -46,10 +46,11 @@ class Files:
         for name, module in list(sys.modules.items()):
             names = getattr(module, "__dict__", {})
             if name != "_io" and not name.startswith("distarray."):
-                for alias in [key for key, value in names.items() if value is _real_open]:
-                    names[alias] = self.open
-                for alias in [key for key, value in names.items() if value is _RealFileIO]:
-                    names[alias] = FileIO
+                for alias, value in list(names.items()):
+                    if value is _real_open:
+                        names[alias] = self.open
+                    elif value is _RealFileIO:
+                        names[alias] = FileIO
 
     def start(self, paths: Paths) -> None:
         """From here on, rank 0 writes."""
