@@ -5,7 +5,7 @@ the others send it: one process alone has the file open for writing, so that two
 All ranks read in parallel either way.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any, Literal, NamedTuple
@@ -21,6 +21,7 @@ from distarray.io.box_pieces import pieces_of, within
 from distarray.io.contents import Contents, Lazy, check_labels, check_tree
 from distarray.io.deferred_errors import ErrorDeferringFile
 from distarray.io.file_errors import creating
+from distarray.io.hdf5_handles import open_shared
 from distarray.io.hdf5_links import HDF5Names
 from distarray.io.sections import write_array
 from distarray.layout import Box
@@ -100,19 +101,15 @@ def open_file(path: str, mesh: DeviceMesh, *, external: bool = False, **options:
         For `h5py.File`; for fsspec if the path is a URL.
     """
     h5py = needs("h5py")
-    remote = None
     if "://" in path:
-        remote = needs("fsspec").open(path, "rb", **options).open()
-        file = h5py.File(remote, "r")
+        file, close = _remote(h5py, path, options)
     else:
-        file = _for_reading(h5py, path, options)
-    found = HDF5Names(h5py, file, external)
-
-    def close() -> None:
-        file.close()
-        if remote is not None:
-            remote.close()
-
+        file, close = _local(h5py, path, options)
+    try:
+        found = HDF5Names(h5py, file, external)
+    except BaseException:
+        close()
+        raise
     return Contents(
         Lazy(found.kept, lambda name: _Stored(found.kept[name])),
         dict(file.attrs),
@@ -124,9 +121,24 @@ def open_file(path: str, mesh: DeviceMesh, *, external: bool = False, **options:
     )
 
 
-def _for_reading(h5py: ModuleType, path: str, options: Mapping[str, Any]) -> Any:
+def _remote(
+    h5py: ModuleType, url: str, options: Mapping[str, Any]
+) -> tuple[Any, Callable[[], None]]:
+    stream = needs("fsspec").open(url, "rb", **options).open()
+    file = h5py.File(stream, "r")
+
+    def close() -> None:
+        file.close()
+        stream.close()
+
+    return file, close
+
+
+def _local(
+    h5py: ModuleType, path: str, options: Mapping[str, Any]
+) -> tuple[Any, Callable[[], None]]:
     try:
-        return h5py.File(path, "r", **{"locking": "best-effort", **options})
+        return open_shared(h5py, path, **{"locking": "best-effort", **options})
     except TypeError as error:
         raise TypeError(f"{path}: {error}; options are those of h5py.File") from error
 

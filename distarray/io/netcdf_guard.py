@@ -7,6 +7,7 @@ before, by h5py.
 import re
 
 from distarray.errors import OtherFileError
+from distarray.io.hdf5_handles import open_shared
 from distarray.io.hdf5_links import HDF5Names
 from distarray.io.ordinary_files import ELSEWHERE
 from distarray.lazy import needs
@@ -41,8 +42,11 @@ def check_netcdf(path: str) -> None:
         return
     h5py = needs("h5py")
     if h5py.is_hdf5(path):
-        with h5py.File(path, "r", locking="best-effort") as file:
+        file, close = open_shared(h5py, path, locking="best-effort")
+        try:
             refused = HDF5Names(h5py, file, external=False).refused
+        finally:
+            close()
         for name, why in refused.items():
             raise OtherFileError(f"{path}: {name!r} {why}. {_ALL}")
     elif start == _HDF4:

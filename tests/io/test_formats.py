@@ -378,6 +378,11 @@ def test_elements_of_varying_length_are_refused(world: Any, shared: Path) -> Non
                     file.createVariable(name, kind, ("x",))
                 file["numbers"][:] = [1, 2]
         group.barrier()
+        for _ in range(20):  # HDF5 could not bear that some ranks closed it while others opened it
+            with io.open(shared / "ragged.nc", mesh=mesh_of(group), format="hdf5") as file:
+                assert "words" in file
+            with io.open(shared / "ragged.nc", mesh=mesh_of(group)):
+                pass
         with io.open(shared / "ragged.nc", mesh=mesh_of(group)) as file:
             assert_matches(file["numbers"][...], np.array([1, 2], "i4"))
             for name in ("words", "lists"):
