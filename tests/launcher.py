@@ -47,9 +47,13 @@ def find_mpiexec() -> tuple[str, ...]:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment of a job, in which programs in any directory find this distarray."""
+    """The environment of a job, in which programs in any directory find this distarray.
+
+    Lines are written whole, or those of several ranks would mix.
+    """
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "PYTHONPATH": paths, **SETTINGS, **more}
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return {**kept, "PYTHONPATH": paths, **SETTINGS, **more}
 
 
 def once_more(*places: str, **more: str) -> dict[str, str]:

@@ -257,4 +257,9 @@ OPERATIONS = {
         v4 = np.hypot.reduce(v3, initial=-1.0, where=v3 > 1e9)
         v5 = np.sum(v3, initial=-0.0, where=v3 > 1e9)
     """,
+    "calls along the memory of a turned view": """
+        v1 = lay(make((2, 2)), S(1))
+        v2 = np.rot90(v1)
+        v3 = np.vectorize(lambda t, u, g=[]: g.append(u) or len(g))(v2, v2)
+    """,
 }

@@ -360,3 +360,31 @@ def test_arguments_may_change():
 def test_marks_of_what_takes_no_attributes():
     assert judge(distarray.pure(LIST.append)).effect is None
     assert distarray.pure(factorial) is factorial
+
+
+#: With one index of a dimension on a rank, or few.
+FEW = [(2, 2), (3, 2), (1, 3), (2, 2, 2), (3, 1, 2), (3, 3, 3)]
+
+
+@pytest.mark.parametrize("shape", FEW, ids=str)
+@pytest.mark.parametrize("order", "CF")
+def test_calls_follow_the_memory_of_views_of_few_elements(world, shape, order):
+    """NumPy walks along the memory of a view; blocks of one element must not hide where it is."""
+    whole = np.asarray(np.arange(float(np.prod(shape))).reshape(shape), order=order)
+    dims = range(len(shape))
+    views = list(itertools.product(itertools.permutations(dims), [(), (0,), (1,), (0, 1)]))
+
+    def walked(numpy, values, axes, turned):
+        view, calls = numpy.flip(numpy.transpose(values, axes), turned), []
+        return numpy.vectorize(lambda t, u: calls.append(u) or len(calls))(view, view)
+
+    def program(group):
+        mesh = DeviceMesh(group, (group.size,))
+        for dim in dims:
+            x = distarray.distribute(whole.copy(order="K"), mesh, [Shard(dim)], src=None)
+            for axes, turned in views:
+                found = walked(dnp, x, axes, turned)
+                wanted = walked(np, whole.copy(order="K"), axes, turned)
+                assert np.array_equal(found.full(), wanted), (dim, axes, turned)
+
+    world.run(world.ranks[-1], program)

@@ -187,7 +187,8 @@ def _order_in_memory(x: DistArray) -> tuple[tuple[int, ...], frozenset[int]] | N
     """The dimensions by falling strides, and those that run backwards; None for C order.
 
     The same on all ranks: that of the first one whose block has two elements along most dimensions.
-    Where no block has two along a dimension, its place can only be guessed from the others.
+    Where no block has two along a dimension, its place is told by NumPy's strides for it: what lies
+    beyond one element lies where that does. It can only be guessed where that is so of several.
     """
     block = x.block
     extents = [min(extent, 2) for extent in block.shape]
@@ -195,8 +196,8 @@ def _order_in_memory(x: DistArray) -> tuple[tuple[int, ...], frozenset[int]] | N
     _, _, strides, extents = min(x.mesh.group.allgather_object(shown, "order in memory"))
     long = sorted([d for d in range(x.ndim) if extents[d] > 1], key=lambda d: -abs(strides[d]))
     way = -1 if len(long) > 1 and long == sorted(long, reverse=True) else 1  # Fortran's or C's
-    axes = tuple(sorted(range(x.ndim), key=lambda d: (-abs(strides[d]), way * d)))
-    turned = frozenset([d for d in axes if strides[d] < 0 and extents[d] > 1])
+    axes = tuple(sorted(range(x.ndim), key=lambda d: (-abs(strides[d]), extents[d] < 2, way * d)))
+    turned = frozenset([d for d in axes if strides[d] < 0])
     return None if axes == tuple(range(x.ndim)) and not turned else (axes, turned)
 
 
