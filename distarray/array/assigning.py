@@ -111,7 +111,7 @@ def _assign_distributed(target: Base, value: Any) -> None:
     value = brought(value, target.mesh)
     if value.layout.partials:
         value.settle()
-    value = fitted(value, target.dtype)
+    value = fitted(value.plain() if value.layout.is_lone_element else value, target.dtype)
     while value.ndim > target.ndim:
         value = value[0, ...]
     layout, mesh = target.layout, target.mesh

@@ -36,6 +36,8 @@ def cast(x: Base, dtype: np.dtype[Any], order: str, casting: str, copy: bool) ->
         x.settle()
     if not copy and _needs_no_copy(x, dtype, order):
         return x
+    if x.layout.is_lone_element:
+        x = x.plain()
     if x.layout.is_replicated or not _reads_text(kind, dtype.kind):
         return x.like(cast_block(x.block, dtype, order, casting))
     error = cast = None

@@ -12,7 +12,7 @@ Where every rank has all operands, and the whole result, all of them have the sa
 import pickle
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import Context, ContextVar
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -23,7 +23,7 @@ from distarray.array.error_words import words_of
 from distarray.comm import DeviceMesh, fold_errors, warned_lines
 from distarray.comm.group import Group
 from distarray.comm.observed import is_observed
-from distarray.layout import Fold
+from distarray.layout import Fold, Layout
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,6 +37,7 @@ __all__ = [
     "error_variable",
     "is_on_one_rank",
     "mesh_concerned",
+    "of_elements",
     "settle_before",
     "told",
 ]
@@ -92,6 +93,7 @@ class Report(NamedTuple):
     number: tuple[int, ...] = ()
 
 
+_NOTHING: AbstractContextManager[Any] = nullcontext()
 _reports: ContextVar["_Reports | None"] = ContextVar("distarray_reports", default=None)
 
 
@@ -108,6 +110,13 @@ def _handles() -> bool:
         answer = not _TOLD.isdisjoint(np.geterr().values())
         _seen = state, answer
     return answer
+
+
+def of_elements(layout: Layout, mesh: DeviceMesh) -> AbstractContextManager[Any]:
+    """Report nothing of what is on other ranks in the place of an element that one rank has."""
+    if layout.is_lone_element and not layout.holds(mesh.coords):
+        return np.errstate(all="ignore")
+    return _NOTHING
 
 
 def is_on_one_rank(values: Iterable[Any]) -> bool:

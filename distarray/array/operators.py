@@ -16,7 +16,7 @@ import numpy as np
 from distarray.array import ladder, temporaries
 from distarray.array.alike import SCALARS
 from distarray.array.base import Base, is_subclass
-from distarray.array.floaterrors import error_state
+from distarray.array.floaterrors import error_state, of_elements
 from distarray.array.ladder import call, is_free, passed, two_at_once, usual, watched
 from distarray.array.registry import is_overridden
 from distarray.array.sparse_operands import beside_sparse, is_sparse
@@ -111,9 +111,7 @@ def _forward(ufunc: np.ufunc) -> Binary:
         layout = self.layout
         # Part of `is_free`, inlined: this costs less than the call.
         if (
-            error_state() is usual[0]
-            and not layout.partials
-            and (layout.is_whole or not is_observed())
+            error_state() is usual[0] and layout.is_plain and (layout.is_whole or not is_observed())
         ) or is_free(ufunc, layout):
             if kind is type(self):
                 if other.layout is layout and other.mesh is self.mesh:
@@ -311,7 +309,7 @@ def _power(x: Base, other: ArrayLike) -> Any:
         later = temporaries.put_off(np.square, (x,))  # as NumPy does
         if later is not None:
             return later
-    if x.layout.partials:
+    if x.layout.partials or x.layout.is_lone_element:
         x = x.plain()  # the operator's type is not the ufunc's: truth values ** 2 are int8
     exponent = _short_exponent(x, other)
     if exponent is not None:
@@ -326,7 +324,8 @@ def _power_in_place(x: Base, other: ArrayLike) -> Any:
     if exponent is None:
         return NotImplemented if _declines(other) else _POWER(x, other, out=(x,))
     passed.number += 1
-    x.block **= exponent
+    with of_elements(x.layout, x.mesh):
+        x.block **= exponent
     return x
 
 

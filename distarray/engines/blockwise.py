@@ -94,7 +94,7 @@ def apply_blockwise(
         call = _call(request, layout)
     if grown:
         floaterrors.divide(request.mesh)
-    return _results(_evaluated(call, request), request, layout)
+    return _results(_evaluated(call, request, layout), request, layout)
 
 
 def _at_once(
@@ -128,7 +128,7 @@ def _put_off(request: Request, layout: Layout) -> tuple[Any, Any]:
 def in_one_layout(operands: Iterable[Any]) -> tuple[list[Any], Layout, DeviceMesh] | None:
     """Blocks of operands that have one layout or are Python's numbers, their layout and mesh.
 
-    None for others, and where no operand is distributed.
+    None for others, where no operand is distributed, and for an element that one rank alone has.
     """
     blocks: list[Any] = []
     layout: Layout | None = None
@@ -138,6 +138,8 @@ def in_one_layout(operands: Iterable[Any]) -> tuple[list[Any], Layout, DeviceMes
         if kind is DistArray:
             if layout is None:
                 layout, mesh = x.layout, x.mesh
+                if layout.is_lone_element:
+                    return None
             elif x.layout is not layout or x.mesh is not mesh:
                 return None
             x = x.block
@@ -211,11 +213,12 @@ def _target(out: DistArray, request: Request, layout: Layout) -> Array:
     return fresh
 
 
-def _evaluated(call: Call, request: Request) -> Any:
+def _evaluated(call: Call, request: Request, layout: Layout) -> Any:
     """The blocks of the results; what one rank alone raises is raised on all."""
     if _depends(request):
         return agreed(request.mesh.group, partial(evaluate, call))
-    return evaluate(call)
+    with floaterrors.of_elements(layout, request.mesh):
+        return evaluate(call)
 
 
 def _given(

@@ -87,6 +87,7 @@ class Layout:
         "_sections",
         "ats",
         "cuts",
+        "is_lone_element",
         "is_plain",
         "is_replicated",
         "is_whole",
@@ -112,6 +113,8 @@ class Layout:
     ats: tuple[int, ...]
     #: No pending fold and no lone coordinate: every rank's block holds finished values.
     is_plain: bool
+    #: One element, of one rank: what is in its place on the others means nothing.
+    is_lone_element: bool
     #: Every rank holds the whole array.
     is_replicated: bool
     #: The same, also where mesh dimensions of size 1 cut the array.
@@ -146,6 +149,7 @@ class Layout:
         kinds = _kinds(placements, mesh_shape)
         self.partials, self.ats, self.is_replicated, self.is_whole = kinds
         self.is_plain = not self.partials and not self.ats
+        self.is_lone_element = bool(self.ats) and not cuts
         small = self.is_replicated and self.size < LARGE
         self.replicas = known = _replicas(mesh_shape) if small else None
         self.row = known[self.shape[1:]] if known is not None and self.ndim else None

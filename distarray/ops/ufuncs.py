@@ -98,9 +98,12 @@ def _call_general(
 
 
 def _settled(x: ArrayLike) -> Any:
-    if isinstance(x, DistArray) and x.layout.partials:
+    """An operand without pending folds; all ranks have a single element."""
+    if not isinstance(x, DistArray):
+        return x
+    if x.layout.partials:
         x.settle()
-    return x
+    return x.plain() if x.layout.is_lone_element else x
 
 
 @lru_cache(maxsize=256)

@@ -52,7 +52,7 @@ class vectorize(np.vectorize):
             return super()._vectorize_call(func, args)  # type: ignore[misc]
         verify(vectorize, args, {})
         mesh = common_mesh(*args)
-        operands = [as_distarray(arg, mesh).plain() for arg in args]
+        operands = [as_distarray(arg, mesh) for arg in args]
         if self.signature is not None and len(args) != len(self._in_and_out_core_dims[0]):  # type: ignore[attr-defined]
             return super()._vectorize_call(func, [0] * len(args))  # type: ignore[misc] # raises
 
@@ -64,7 +64,7 @@ class vectorize(np.vectorize):
             self.pyfunc,
             self._excluded_values(func),
             operands,
-            lambda: self._divided(func, operands),
+            lambda: self._divided(func, [x.plain() for x in operands]),
             by_all,
         )
 

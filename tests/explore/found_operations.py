@@ -262,4 +262,20 @@ OPERATIONS = {
         v2 = np.rot90(v1)
         v3 = np.vectorize(lambda t, u, g=[]: g.append(u) or len(g))(v2, v2)
     """,
+    "calls along the memory of what is repeated": """
+        v1 = lay(make((4, 1)), S(0))
+        v2 = np.broadcast_to(v1, (2, 4, 1))
+        v3 = np.frompyfunc(lambda t, g=[]: g.append(t) or len(g), 1, 1)(v2)
+        v4 = np.broadcast_to(lay(make((1, 3)), S(0)), (2, 3))
+        v5 = np.vectorize(lambda t, u, g=[]: g.append(u) or len(g))(v4, v4)
+        v6 = np.asfortranarray(lay(make((1, 2, 2)), S(0)))
+        v7 = np.vectorize(lambda t, g=[]: g.append(t) or len(g))(v6[0])
+    """,
+    "an element that one rank has": """
+        v1 = lay(make((3, 1), '?'), S(1))
+        v2 = raised(lambda: np.log(v1[-3, 0, ...]))
+        v3 = np.squeeze(lay(make((1,), 'i1', 53), S(0)))
+        v4 = recorded(lambda: 0 / v3)
+        v5 = called(lambda: 0 / lay(make(1), S(0))[..., 0])
+    """,
 }

@@ -32,6 +32,7 @@ KINDS: dict[str, Callable[[np.ndarray], Any]] = {
     "some": lambda v: v.size > 0,
     "small": lambda v: v.size <= 24,
     "exact": lambda v: exact(v, 1 << 10),
+    "near": lambda v: exact(v, 1 << 10) and _largest(v) <= 1 << 20,  # nor is it rounded by mean()
     "tiny": lambda v: exact(v, 9) and v.size <= 12,
 }
 DTYPES = ("f8", "f8", "i8", "i4", "i1", "u1", "f4", "c16", "?", "f2", "u2", "c8")
@@ -77,6 +78,10 @@ def exact(values: Any, most: float) -> bool:
             if not np.isfinite(total) or total > most or (part != np.floor(part)).any():
                 return False
     return True
+
+
+def _largest(values: Any) -> float:
+    return float(np.abs(values.astype("c16")).max(initial=0))
 
 
 def family(x: Any) -> str:

@@ -7,7 +7,7 @@ NumPy's own function makes the calls, as often and in the order in which it make
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial, wraps
 from math import prod
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
@@ -168,23 +168,56 @@ def whole(x: DistArray) -> Array:
     NumPy's ufuncs go through the elements as they lie in memory, so the copy of a cut array has the
     order that NumPy's array has, which the blocks show.
     """
+    order = _order_in_memory(x) if x.layout.ats else None
     x = x.plain()
-    if x.layout.is_replicated:
+    if x.layout.is_replicated and order is None:
         block: Array = x.mesh.to_host(x.block)
         return block if x.ndim else np.asarray(block)
     values = x.full()
-    order = _order_in_memory(x)
+    if not x.layout.is_replicated:
+        order = _order_in_memory(x)
     if order is None:
         return values
-    axes, turned = order
-    ways = tuple([slice(None, None, -1 if axis in turned else None) for axis in axes])
-    laid = values.transpose(axes)[ways].copy()
-    result: Array = laid[ways].transpose(np.argsort(axes))
+    result: Array = _stored(values, order)
     return result
 
 
-def _order_in_memory(x: DistArray) -> tuple[tuple[int, ...], frozenset[int]] | None:
-    """The dimensions by falling strides, and those that run backwards; None for C order.
+class _Order(NamedTuple):
+    """How a whole array lies in memory.
+
+    Attributes
+    ----------
+    axes : tuple of int
+        The dimensions by falling strides.
+    turned : frozenset of int
+        Those that run backwards.
+    repeated : frozenset of int
+        Those along which all elements may be one.
+    """
+
+    axes: tuple[int, ...]
+    turned: frozenset[int]
+    repeated: frozenset[int]
+
+
+def _stored(values: Array, order: _Order) -> Array:
+    """The same elements, stored so."""
+    repeated = [d for d in order.repeated if _is_repeated(values, d)]
+    first = tuple([slice(0, 1 if d in repeated else None) for d in range(values.ndim)])
+    ways = tuple([slice(None, None, -1 if d in order.turned else None) for d in order.axes])
+    laid = values[first].transpose(order.axes)[ways].copy()
+    found = laid[ways].transpose(np.argsort(order.axes))
+    return np.broadcast_to(found, values.shape) if repeated else found
+
+
+def _is_repeated(values: Array, dim: int) -> bool:
+    first = values.take([0], dim)
+    same = (values == first) | ((values != values) & (first != first))
+    return bool(np.all(same))
+
+
+def _order_in_memory(x: DistArray) -> _Order | None:
+    """Where the elements lie; None in C order.
 
     The same on all ranks: that of the first one whose block has two elements along most dimensions.
     Where no block has two along a dimension, its place is told by NumPy's strides for it: what lies
@@ -194,11 +227,17 @@ def _order_in_memory(x: DistArray) -> tuple[tuple[int, ...], frozenset[int]] | N
     extents = [min(extent, 2) for extent in block.shape]
     shown = (-prod(extents), x.mesh.rank, block.strides, extents)
     _, _, strides, extents = min(x.mesh.group.allgather_object(shown, "order in memory"))
-    long = sorted([d for d in range(x.ndim) if extents[d] > 1], key=lambda d: -abs(strides[d]))
+    long = [d for d in range(x.ndim) if extents[d] > 1 and strides[d]]
+    long.sort(key=lambda d: -abs(strides[d]))
     way = -1 if len(long) > 1 and long == sorted(long, reverse=True) else 1  # Fortran's or C's
-    axes = tuple(sorted(range(x.ndim), key=lambda d: (-abs(strides[d]), extents[d] < 2, way * d)))
+    told = [d for d in range(x.ndim) if extents[d] > 1 or strides[d]]
+    axes = sorted(told, key=lambda d: (-abs(strides[d]), extents[d] < 2, way * d))
+    for d in sorted({*range(x.ndim)} - {*told}, key=lambda d: -way * d):
+        axes.insert(next((n for n, a in enumerate(axes) if way * a > way * d), len(axes)), d)
     turned = frozenset([d for d in axes if strides[d] < 0])
-    return None if axes == tuple(range(x.ndim)) and not turned else (axes, turned)
+    repeated = frozenset([d for d in axes if x.shape[d] > 1 and not strides[d]])
+    plain = axes == sorted(axes) and not turned and not repeated
+    return None if plain else _Order(tuple(axes), turned, repeated)
 
 
 def giving_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
