@@ -148,7 +148,12 @@ class Comparison:
         return flags == (is_contiguous(ours, "C"), is_contiguous(ours, "F"))
 
     def _let_go(self, name: str) -> None:
-        after = self.plain[name].copy()
+        shared = self.plain[name]
+        is_one = [extent > 1 and not step for extent, step in zip(shared.shape, shared.strides)]
+        after = shared[tuple([slice(0, 1) if one else slice(None) for one in is_one])].copy()
+        if any(is_one):  # what is broadcast is read-only, and stored so here as well
+            self.plain[name] = np.broadcast_to(after, shared.shape)
+            return
         after.flags.writeable = bool(self.ours[name].flags.writeable)
         self.plain[name] = after
 
