@@ -21,7 +21,7 @@ from distarray.array import (
 from distarray.array.probes import hollow
 from distarray.layout import Cut, Layout
 from distarray.plan import broadcast_shapes
-from distarray.typing import Array, ArrayLike, ShapeLike
+from distarray.typing import ArrayLike, ShapeLike
 
 __all__ = ["broadcast_arrays", "broadcast_to", "stretched"]
 
@@ -79,22 +79,7 @@ def stretched(x: DistArray, shape: tuple[int, ...]) -> DistArray:
     layout = _stretched_layout(x, shape)
     source = _part_of_stretched(x, layout, lead)
     block = x.mesh.xp.broadcast_to(source, layout.local_shape(x.mesh.coords))
-    kept = [d for d in range(x.ndim) if x.shape[d] == shape[lead + d]]
-    return wrap(_with_steps_of(source, block, kept), layout, x.mesh)
-
-
-def _with_steps_of(source: Array, block: Array, dims: Sequence[int]) -> Array:
-    """The block with the source's strides along dimensions of one element, which NumPy forgets.
-
-    They tell where the elements of other ranks lie in NumPy's array.
-    """
-    steps, lead = list(block.strides), block.ndim - source.ndim
-    for dim in dims if source.ndim else ():  # a rank without a part has a number
-        if source.shape[dim] == block.shape[lead + dim] == 1:
-            steps[lead + dim] = source.strides[dim]
-    if type(block) is not np.ndarray or tuple(steps) == block.strides:
-        return block
-    return np.lib.stride_tricks.as_strided(block, block.shape, steps, writeable=False)
+    return wrap(block, layout, x.mesh)
 
 
 def _stretched_layout(x: DistArray, shape: tuple[int, ...]) -> Layout:
