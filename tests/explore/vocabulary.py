@@ -49,7 +49,7 @@ BINARY = (
 )  # fmt: skip
 UNARY = (
     "negative", "positive", "absolute", "sqrt", "square", "sign", "floor", "rint", "conjugate",
-    "invert", "logical_not", "isfinite", "isnan", "reciprocal", "signbit", "trunc", "cbrt",
+    "invert", "logical_not", "isfinite", "isnan", "reciprocal", "signbit", "trunc",
 )  # fmt: skip
 FOLDING = (
     "add", "multiply", "maximum", "minimum", "logical_and", "logical_or", "bitwise_and",
