@@ -275,12 +275,8 @@ def _at_once_first(method: _Method, whole: bool) -> _Method:
 
 
 def is_free(function: Callable[..., Any], layout: Layout) -> bool:
-    """Whether a call can go straight to the blocks of arrays of this layout.
-
-    Not with a single element that one rank has: what is there on the others means nothing, and
-    NumPy might report it.
-    """
-    if layout.partials or layout.is_lone_element:
+    """Whether a call can go straight to the blocks of arrays of this layout."""
+    if layout.partials or layout.is_lone_element:  # NumPy may report what is in its place
         return False
     if error_state() is usual[0] and (layout.is_whole or not is_observed()):
         return True

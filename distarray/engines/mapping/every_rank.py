@@ -227,17 +227,28 @@ def _order_in_memory(x: DistArray) -> _Order | None:
     extents = [min(extent, 2) for extent in block.shape]
     shown = (-prod(extents), x.mesh.rank, block.strides, extents)
     _, _, strides, extents = min(x.mesh.group.allgather_object(shown, "order in memory"))
-    long = [d for d in range(x.ndim) if extents[d] > 1 and strides[d]]
-    long.sort(key=lambda d: -abs(strides[d]))
-    way = -1 if len(long) > 1 and long == sorted(long, reverse=True) else 1  # Fortran's or C's
-    told = [d for d in range(x.ndim) if extents[d] > 1 or strides[d]]
-    axes = sorted(told, key=lambda d: (-abs(strides[d]), extents[d] < 2, way * d))
-    for d in sorted({*range(x.ndim)} - {*told}, key=lambda d: -way * d):
-        axes.insert(next((n for n, a in enumerate(axes) if way * a > way * d), len(axes)), d)
+    axes = _by_strides(strides, extents)
     turned = frozenset([d for d in axes if strides[d] < 0])
     repeated = frozenset([d for d in axes if x.shape[d] > 1 and not strides[d]])
     plain = axes == sorted(axes) and not turned and not repeated
     return None if plain else _Order(tuple(axes), turned, repeated)
+
+
+def _by_strides(strides: Sequence[int], extents: Sequence[int]) -> list[int]:
+    """The dimensions by falling strides; those of which nothing is known as C has them, or Fortran.
+
+    Extents are 0, 1 or, for more, 2.
+    """
+    dims = range(len(strides))
+    long = sorted(
+        [d for d in dims if extents[d] > 1 and strides[d]], key=lambda d: -abs(strides[d])
+    )
+    way = -1 if len(long) > 1 and long == sorted(long, reverse=True) else 1  # Fortran's or C's
+    told = [d for d in dims if extents[d] > 1 or strides[d]]
+    axes = sorted(told, key=lambda d: (-abs(strides[d]), extents[d] < 2, way * d))
+    for d in sorted({*dims} - {*told}, key=lambda d: -way * d):
+        axes.insert(next((n for n, a in enumerate(axes) if way * a > way * d), len(axes)), d)
+    return axes
 
 
 def giving_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
