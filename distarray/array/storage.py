@@ -364,7 +364,7 @@ def _vote_on_order(x: Base) -> int:
     vote = -1
     long = sum([extent > 1 for extent in block.shape]) > 1
     steps = [step for step, _ in _steps(block, x.layout)]
-    if block.size and (long or 1 < len(set(steps)) == len(steps)):
+    if block.size and (long or (len(steps) > 1 and 0 not in steps)):
         order = _walked(block.strides, block.shape)
         vote = _coded(order)
         if not _is_open(block, x.layout, natural):
