@@ -355,9 +355,9 @@ def resize(a: ArrayLike, new_shape: ShapeLike) -> DistArray:
         return wrap(block, layout, flat.mesh)
     if total <= flat.size:
         part = flat[:total]
-        if flat.dtype.names is not None:  # NumPy joins here, which drops the padding of records
-            part = part.astype(np.concatenate([np.empty(0, flat.dtype)]).dtype)
-        return reshaped(part, shape, copy=True)
+        # NumPy joins here, which drops the padding of records and another order of bytes.
+        joined = np.concatenate([np.empty(0, flat.dtype)]).dtype
+        return reshaped(part if joined == flat.dtype else part.astype(joined), shape, copy=True)
     times, rest = divmod(total, flat.size)
     repeated = tile(flat, times) if times > 1 else flat
     return refitted(concatenate([repeated, flat[:rest]]), shape)

@@ -278,4 +278,10 @@ OPERATIONS = {
         v4 = recorded(lambda: 0 / v3)
         v5 = called(lambda: 0 / lay(make(1), S(0))[..., 0])
     """,
+    "resized in the other order of bytes": """
+        v1 = lay(make(5, '>i4'), S(0))
+        v2 = np.resize(v1, 3)
+        v3 = np.resize(v1, ())
+        v4 = np.resize(v1, (2, 4))
+    """,
 }
