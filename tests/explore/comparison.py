@@ -151,7 +151,8 @@ class Comparison:
         shared = self.plain[name]
         is_one = [extent > 1 and not step for extent, step in zip(shared.shape, shared.strides)]
         after = shared[tuple([slice(0, 1) if one else slice(None) for one in is_one])].copy()
-        if any(is_one):  # what is broadcast is read-only, and stored so here as well
+        if any(is_one) and not self.ours[name].flags.writeable:
+            # What is broadcast is stored so here as well.
             self.plain[name] = np.broadcast_to(after, shared.shape)
             return
         after.flags.writeable = bool(self.ours[name].flags.writeable)
