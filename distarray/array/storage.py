@@ -37,6 +37,7 @@ __all__ = [
     "stored_walk",
     "suits",
     "vacant",
+    "walked",
 ]
 
 #: Votes; the highest decides. The first two come from blocks that leave the question open.
@@ -365,16 +366,14 @@ def _vote_on_order(x: Base) -> int:
     long = sum([extent > 1 for extent in block.shape]) > 1
     steps = [step for step, _ in _steps(block, x.layout)]
     if block.size and (long or (len(steps) > 1 and 0 not in steps)):
-        order = _walked(block.strides, block.shape)
+        order = walked(block.strides, block.shape)
         vote = _coded(order)
         if not _is_open(block, x.layout, natural):
             vote += x.ndim**x.ndim  # it outweighs the votes of open blocks
-    elif block.size and _is_rather_fortran(block, x.layout):
-        vote = _coded(natural[::-1])
     return vote
 
 
-def _walked(strides: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+def walked(strides: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """The dimensions as NumPy's iterator walks them in order "K", the outermost first.
 
     A dimension of stride 0 can go anywhere: it keeps its place, unless a neighbour moves past it.
@@ -397,10 +396,3 @@ def _walked(strides: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]
 def _coded(order: tuple[int, ...]) -> int:
     """An order of dimensions as a number."""
     return sum([dim * len(order) ** place for place, dim in enumerate(order)])
-
-
-def _is_rather_fortran(block: Array, layout: Layout) -> bool:
-    """Whether a block that could be in either order has the strides of Fortran order."""
-    steps = [(abs(step), extent) for step, extent in _steps(block, layout)]
-    nearest = min([step for step, _ in steps], default=0)
-    return _is_chained(steps, nearest) and not _is_chained(steps[::-1], nearest)

@@ -13,6 +13,7 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, default_layout, floaterrors, to_layout
 from distarray.array.immutable import holds_changeable
+from distarray.array.storage import walked
 from distarray.comm import DeviceMesh
 from distarray.comm.user_lines import warn_program
 from distarray.config import config
@@ -220,35 +221,17 @@ def _order_in_memory(x: DistArray) -> _Order | None:
     """Where the elements lie; None in C order.
 
     The same on all ranks: that of the first one whose block has two elements along most dimensions.
-    Where no block has two along a dimension, its place is told by NumPy's strides for it: what lies
-    beyond one element lies where that does. It can only be guessed where that is so of several.
+    Where no block has two along a dimension, its stride tells its place.
     """
     block = x.block
     extents = [min(extent, 2) for extent in block.shape]
     shown = (-prod(extents), x.mesh.rank, block.strides, extents)
     _, _, strides, extents = min(x.mesh.group.allgather_object(shown, "order in memory"))
-    axes = _by_strides(strides, extents)
+    axes = walked(strides, tuple(extents))
     turned = frozenset([d for d in axes if strides[d] < 0])
     repeated = frozenset([d for d in axes if x.shape[d] > 1 and not strides[d]])
-    plain = axes == sorted(axes) and not turned and not repeated
-    return None if plain else _Order(tuple(axes), turned, repeated)
-
-
-def _by_strides(strides: Sequence[int], extents: Sequence[int]) -> list[int]:
-    """The dimensions by falling strides; those of which nothing is known as C has them, or Fortran.
-
-    Extents are 0, 1 or, for more, 2.
-    """
-    dims = range(len(strides))
-    long = sorted(
-        [d for d in dims if extents[d] > 1 and strides[d]], key=lambda d: -abs(strides[d])
-    )
-    way = -1 if len(long) > 1 and long == sorted(long, reverse=True) else 1  # Fortran's or C's
-    told = [d for d in dims if extents[d] > 1 or strides[d]]
-    axes = sorted(told, key=lambda d: (-abs(strides[d]), extents[d] < 2, way * d))
-    for d in sorted({*dims} - {*told}, key=lambda d: -way * d):
-        axes.insert(next((n for n, a in enumerate(axes) if way * a > way * d), len(axes)), d)
-    return axes
+    plain = axes == tuple(range(x.ndim)) and not turned and not repeated
+    return None if plain else _Order(axes, turned, repeated)
 
 
 def giving_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
