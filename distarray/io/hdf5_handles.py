@@ -42,7 +42,6 @@ def open_shared(h5py: ModuleType, path: str, **options: Any) -> tuple[Any, Calla
             file = h5py.File(path, "r", **options)
         if key is not None:
             _handles[key] = file, users + 1
-
     closing = ExitStack()  # calls it once only
     closing.callback(_released, key, file)
     return file, closing.close

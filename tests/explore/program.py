@@ -29,7 +29,8 @@ LARGEST = 400
 #: complex numbers in any order, and sorts, which leave equal elements in any order.
 UNSIGNED = re.compile(
     r", P\b|np\.(?:dot|inner|matmul|einsum|tensordot|kron|outer|vdot)\b| @ "
-    r"|prod\(|multiply\.(?:reduce|accumulate)|sort\(|partition|unique|intersect1d|union1d|setdiff1d|median|quantile"
+    r"|prod\(|multiply\.(?:reduce|accumulate)|sort\(|partition|unique"
+    r"|intersect1d|union1d|setdiff1d|median|quantile"
 )
 
 #: What rounds each contribution to a sum.
