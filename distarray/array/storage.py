@@ -116,6 +116,8 @@ def _of_items(block: Array, layout: Layout) -> int:
     size = block.itemsize
     if block.shape[-1] > 1 and block.strides[-1] != size:
         return _NO
+    if block.shape[-1] == 1 and abs(layout.cuts[-1].step) > 1 and not block.flags.owndata:
+        return _NO  # one of every second index, or third: see views.local_key
     if not _is_open(block, layout, range(layout.ndim)):
         return _YES
     # The step of an outer dimension with a single index may be as small as an item, or smaller.

@@ -284,4 +284,9 @@ OPERATIONS = {
         v3 = np.resize(v1, ())
         v4 = np.resize(v1, (2, 4))
     """,
+    "calls along every other column, one on a rank": """
+        v1 = lay(make((2, 3)), S(1))
+        v2 = np.frompyfunc(lambda t, g=[]: g.append(t) or len(g), 1, 1)(v1[:, ::2])
+        v3 = np.frompyfunc(lambda t, g=[]: g.append(t) or len(g), 1, 1)(v1[:, ::-2])
+    """,
 }

@@ -86,7 +86,7 @@ def test_a_rank_that_raises_alone_leaves_its_page(mpiexec, tmp_path):
     )
     (tmp_path / "alone.py").write_text(text)
     code, said = job(mpiexec, tmp_path, "-m", "distarray", "--profile=p.html", "alone.py")
-    assert code in (1, 9), said  # MPICH under load: the status of a rank that it has killed
+    assert code in (1, 6, 9), said  # MPICH under load: a rank that it has killed, UCX at its end
     assert "ValueError: mine" in said
     assert f"what rank 1 alone has measured is in {tmp_path / 'p.rank1.html'}" in said
     page = (tmp_path / "p.rank1.html").read_text()
