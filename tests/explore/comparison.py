@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from itertools import combinations
 from typing import Any
 
@@ -17,6 +18,8 @@ Difference = tuple[str, str]  # its kind, and words for it
 
 #: What is wrong with records that are to become numbers.
 _RECORDS = "Cannot cast array data from dtype([("
+#: What goes through elements as they lie in memory, or asks how they do.
+_IN_MEMORY = re.compile("'[AK]'|vectorize|frompyfunc")
 
 
 class Comparison:
@@ -53,8 +56,8 @@ class Comparison:
             difference = self._agreed(self._of_values())
         if difference is not None and wanted is not None and "put(" in line:
             self.over = True  # NumPy drops what `put` wrote before an error where there are gaps
-        if difference is not None and difference[0] == "value" and "'A'" in line:
-            self.over = not self._stored_alike(operand_of(line))
+        if difference is not None and difference[0] == "value" and _IN_MEMORY.search(line):
+            self.over = not all(self._stored_alike(text) for text in arrays_in(line))
         return None if self.over else difference
 
     def _agreed(self, difference: Difference | None) -> Difference | None:
@@ -171,6 +174,24 @@ def operand_of(line: str) -> str | None:
     return ast.unparse(call.args[0]) if call.args else None
 
 
+def arrays_in(line: str) -> list[str]:
+    """The variables that a line reads, with their attributes and indices: `v1`, `v1.T[0]`."""
+
+    def within(node: ast.AST) -> list[str]:
+        parts = list(ast.walk(node))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            inner = [node.func.value, *node.args, *node.keywords]
+            return [text for child in inner for text in within(child)]
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            named = any(isinstance(part, ast.Name) and _is_variable(part.id) for part in parts)
+            if named and not any(isinstance(part, ast.Call) for part in parts):
+                return [ast.unparse(node)]
+        return [text for child in ast.iter_child_nodes(node) for text in within(child)]
+
+    statement = ast.parse(line).body[0]
+    return within(getattr(statement, "value", statement))
+
+
 def out_of(line: str) -> str | None:
     """What a line of the form ``v1 = function(..., out=array)`` writes to."""
     call = getattr(ast.parse(line).body[0], "value", None)
@@ -185,8 +206,12 @@ def words(error: BaseException) -> str:
 
 def variables(world: dict[str, Any]) -> dict[str, Any]:
     """The variables of a program, in the order of their numbers."""
-    numbers = sorted([int(name[1:]) for name in world if name[0] == "v" and name[1:].isdigit()])
+    numbers = sorted([int(name[1:]) for name in world if _is_variable(name)])
     return {f"v{number}": world[f"v{number}"] for number in numbers}
+
+
+def _is_variable(name: str) -> bool:
+    return name[0] == "v" and name[1:].isdigit()
 
 
 def block_of(value: Any) -> Any:
