@@ -116,8 +116,8 @@ def _of_items(block: Array, layout: Layout) -> int:
     size = block.itemsize
     if block.shape[-1] > 1 and block.strides[-1] != size:
         return _NO
-    if block.shape[-1] == 1 and abs(layout.cuts[-1].step) > 1 and not block.flags.owndata:
-        return _NO  # one of every second index, or third: see views.local_key
+    if _skips(block, layout, [layout.ndim - 1]):
+        return _NO
     if not _is_open(block, layout, range(layout.ndim)):
         return _YES
     # The step of an outer dimension with a single index may be as small as an item, or smaller.
@@ -169,7 +169,8 @@ def _of_contiguity(block: Array, layout: Layout, order: str) -> int:
     flags = block.flags
     if not block.size:
         return _MAYBE
-    if not (flags.c_contiguous if order == "C" else flags.f_contiguous):
+    kept = flags.c_contiguous if order == "C" else flags.f_contiguous
+    if not kept or _skips(block, layout, range(layout.ndim)):
         return _NO
     if not _is_open(block, layout, range(layout.ndim)):
         return _YES
@@ -225,6 +226,8 @@ def _of_merging(
     if not block.size:
         return _MAYBE
     loose = False
+    if _skips(block, layout, dims):
+        return _NO
     for first, last in groups:
         kept = [dim for dim in range(first, last) if block.shape[dim] > 1]
         if not _is_chain(block, kept):
@@ -233,6 +236,17 @@ def _of_merging(
     if not _is_open(block, layout, dims):
         return _YES
     return _HARDLY if loose else _MAYBE
+
+
+def _skips(block: Array, layout: Layout, dims: Sequence[int]) -> bool:
+    """Whether a view takes every second index of a dimension, or third, of which a rank has one.
+
+    The block's stride does not show it; see :func:`~distarray.layout.local_key`.
+    """
+    if block.flags.owndata:
+        return False
+    cuts, shape = layout.cuts, block.shape
+    return any(shape[dim] == 1 and abs(cuts[dim].step) > 1 for dim in dims)
 
 
 def _is_chain(block: Array, dims: Sequence[int]) -> bool:
