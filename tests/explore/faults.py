@@ -8,15 +8,15 @@ On all CPUs, the method `at` of ufuncs writes to read-only arrays unless its key
 wrong elements of values with fewer dimensions than its index; what is left out by ``where=`` is
 lost where operands overlap the result, and ``copyto`` reads its condition while it writes over it;
 what a mask selects, or the mask, is written while it is still to be read, and so is what
-`concatenate` and its kin read where they write ``out=``, and a line that is assigned to an
-overlapping one of another step; records become numbers where a mask selects nothing; powers of
-integers that are refused half-way leave some written, and so do arrays that are joined into one of
-a type that the last cannot be cast to; what is read-only is copied onto itself; sorts give NaNs
-other bits; `accumulate` into an array without dimensions ends the process, and so does comparing
-integers with one beyond their type ``where=``. A reduction keeps what it has so far in ``out=``,
-and loses of it what that type has no room for, or takes it for an operand that is text. Operators
-order complex scalars with NaNs otherwise than ufuncs do. Its own arrays take masks without
-elements, if they are no arrays of its own, for integers; text that is to be written under a
+`concatenate` and its kin, `argmin` and `argmax` read where they write ``out=``, and a line that is
+assigned to an overlapping one of another step; records become numbers where a mask selects nothing;
+powers of integers that are refused half-way leave some written, and so do arrays that are joined
+into one of a type that the last cannot be cast to; what is read-only is copied onto itself; sorts
+give NaNs other bits; `accumulate` into an array without dimensions ends the process, and so does
+comparing integers with one beyond their type ``where=``. A reduction keeps what it has so far in
+``out=``, and loses of it what that type has no room for, or takes it for an operand that is text.
+Operators order complex scalars with NaNs otherwise than ufuncs do. Its own arrays take masks
+without elements, if they are no arrays of its own, for integers; text that is to be written under a
 condition is read as numbers. The last digit of arctan2 depends on the steps of its operands. Text
 that is assigned to records is written until a number cannot be read. Which complex NaN stands for
 all of a set is as it happens. `broadcast_arrays` and `meshgrid` refuse what is a view of what has
@@ -49,6 +49,8 @@ _FATAL = re.compile(r"np\.(?:equal|not_equal|less|greater)\w*\(.*where=")
 _REDUCED = re.compile(r"np\.(?:\w+\.reduce(?:at)?|max|min|sum|prod|any|all|amax|amin)\(.*out=")
 #: Not into what overlaps an operand, is read-only, or of a type that an operand is not cast to.
 _JOINED = re.compile(r"np\.\w*(?:concatenate|stack)\(.*out=")
+#: Not into what overlaps the operand.
+_FOUND = re.compile(r"argm(?:in|ax)\(.*out=")
 #: Not asked of NaNs and zeros: which bits they have depends on the loop that a CPU takes; nor of
 #: records with gaps between the fields, where a copy has what was in its memory before.
 _SHOWN = re.compile(r"\.byteswap\(|\.tobytes\(|\.view\(\"")
@@ -93,7 +95,7 @@ def concern(line: str, env: dict[str, Any]) -> bool:
         return True
     if "where=" in line and _writes_text(line, env):
         return True
-    reads_late = "where=" in line or _JOINED.search(line)
+    reads_late = "where=" in line or _JOINED.search(line) or _FOUND.search(line)
     return _assigned_wrongly(line, env) or (bool(reads_late) and _overlaps(line, env))
 
 
