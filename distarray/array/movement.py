@@ -74,6 +74,8 @@ def bring(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh, late: bool =
     """
     if src is dst:
         return Brought([(tuple([slice(0, extent) for extent in block.shape]), block)], [], FINISHED)
+    if not block.dtype.itemsize:
+        return bring(_of_no_bytes(block, dst, mesh), dst, dst, mesh)
     _meet(mesh, src, dst)
     plan, block, route = plan_exchange(src, dst, mesh.coords), as_array(block), Route(src, dst)
     own: list[Piece] = [(plan.kept[1], part_of(block, plan.kept[0]))] if plan.kept else []
@@ -85,6 +87,12 @@ def bring(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh, late: bool =
     return Brought(own, received, FINISHED)
 
 
+def _of_no_bytes(block: Array, layout: Layout, mesh: DeviceMesh) -> Array:
+    """A block of empty texts: nothing is sent, and NumPy makes room for a character in each."""
+    found: Array = mesh.xp.zeros(layout.local_shape(mesh.coords), block.dtype)
+    return found
+
+
 def part_of(block: Array, slices: tuple[slice, ...]) -> Array:
     """A view of a box of a block, also if indexing would give a scalar."""
     return block[slices] if slices else block
@@ -94,6 +102,8 @@ def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
     """This rank's block of `dst`: the block itself or a view of it if nothing has to move."""
     if src is dst:
         return block
+    if not block.dtype.itemsize:
+        return _of_no_bytes(block, dst, mesh)
     _meet(mesh, src, dst)
     if dst.is_replicated and mesh.coords is not None and mesh.size() > FEW:
         mesh_dims = tuple(sorted([m for cut in src.cuts for m in cut.mesh_dims]))

@@ -145,3 +145,18 @@ def test_what_one_rank_finds_wrong_all_raise(world, ranks, what):
         assert_same_error(lambda: BAD[what](x, d), lambda: BAD[what](words, DAYS))
 
     world.run(ranks, program)
+
+
+def test_empty_texts_in_records_are_gathered_as_such(world, ranks):
+    """NumPy makes room for a character of each, which is in other memory's place."""
+    made = np.array([(i, b"", 2 * i) for i in range(7)], [("a", "i4"), ("b", "S0"), ("c", "f8")])
+
+    def run(group):
+        x = distarray.distribute(made, DeviceMesh(group, (ranks,)), [Shard(0)], src=None)
+        for _ in range(20):
+            used = [np.full(7, 255, np.uint8) for _ in range(5)]
+            del used
+            assert x["b"].full().tolist() == [b""] * 7
+            assert x["b"][::-1].redistribute().full().tolist() == [b""] * 7
+
+    world.run(ranks, run)
