@@ -33,6 +33,7 @@ __all__ = [
     "is_natural",
     "natural",
     "owns_memory",
+    "placing_strides",
     "stored_order",
     "stored_walk",
     "suits",
@@ -116,8 +117,6 @@ def _of_items(block: Array, layout: Layout) -> int:
     size = block.itemsize
     if block.shape[-1] > 1 and block.strides[-1] != size:
         return _NO
-    if _skips(block, layout, [layout.ndim - 1]):
-        return _NO
     if not _is_open(block, layout, range(layout.ndim)):
         return _YES
     # The step of an outer dimension with a single index may be as small as an item, or smaller.
@@ -169,8 +168,7 @@ def _of_contiguity(block: Array, layout: Layout, order: str) -> int:
     flags = block.flags
     if not block.size:
         return _MAYBE
-    kept = flags.c_contiguous if order == "C" else flags.f_contiguous
-    if not kept or _skips(block, layout, range(layout.ndim)):
+    if not (flags.c_contiguous if order == "C" else flags.f_contiguous):
         return _NO
     if not _is_open(block, layout, range(layout.ndim)):
         return _YES
@@ -226,8 +224,6 @@ def _of_merging(
     if not block.size:
         return _MAYBE
     loose = False
-    if _skips(block, layout, dims):
-        return _NO
     for first, last in groups:
         kept = [dim for dim in range(first, last) if block.shape[dim] > 1]
         if not _is_chain(block, kept):
@@ -236,17 +232,6 @@ def _of_merging(
     if not _is_open(block, layout, dims):
         return _YES
     return _HARDLY if loose else _MAYBE
-
-
-def _skips(block: Array, layout: Layout, dims: Sequence[int]) -> bool:
-    """Whether a view takes every second index of a dimension, or third, of which a rank has one.
-
-    The block's stride does not show it; see :func:`~distarray.layout.local_key`.
-    """
-    if block.flags.owndata:
-        return False
-    cuts, shape = layout.cuts, block.shape
-    return any(shape[dim] == 1 and abs(cuts[dim].step) > 1 for dim in dims)
 
 
 def _is_chain(block: Array, dims: Sequence[int]) -> bool:
@@ -382,11 +367,23 @@ def _vote_on_order(x: Base) -> int:
     long = sum([extent > 1 for extent in block.shape]) > 1
     steps = [step for step, _ in _steps(block, x.layout)]
     if block.size and (long or (len(steps) > 1 and 0 not in steps)):
-        order = walked(block.strides, block.shape)
+        order = walked(placing_strides(block, x.layout), block.shape)
         vote = _coded(order)
         if not _is_open(block, x.layout, natural):
             vote += x.ndim**x.ndim  # it outweighs the votes of open blocks
     return vote
+
+
+def placing_strides(block: Array, layout: Layout) -> tuple[int, ...]:
+    """The strides of a block that tell the places of dimensions.
+
+    Of a view of every second index, of which a rank has one, the stride of the block that it is a
+    view of: the block's other strides are smaller than NumPy's for the whole array.
+    """
+    if block.flags.owndata:
+        return block.strides
+    triples = zip(block.strides, block.shape, layout.cuts, strict=True)
+    return tuple([step // abs(cut.step) if n == 1 else step for step, n, cut in triples])
 
 
 def walked(strides: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -115,10 +115,7 @@ def local_key(
             continue
         first, last = target[out]
         out += 1
-        start, step, count = entry[0] + first * entry[1] - origin, entry[1], last - first
-        if count == 1 < entry[2]:  # so that its stride says where others' elements lie in memory
-            step = 1 if step > 0 else -1
-        key.append(_local_slice(start, step, count))
+        key.append(_local_slice(entry[0] + first * entry[1] - origin, entry[1], last - first))
     return tuple(key)
 
 

@@ -289,4 +289,8 @@ OPERATIONS = {
         v2 = np.frompyfunc(lambda t, g=[]: g.append(t) or len(g), 1, 1)(v1[:, ::2])
         v3 = np.frompyfunc(lambda t, g=[]: g.append(t) or len(g), 1, 1)(v1[:, ::-2])
     """,
+    "into what every second element was joined to": """
+        v1 = np.dstack([lay(make(3), S(0))[::2], make(2)]).reshape((2, 2))
+        v2 = np.dot(v1, v1, out=v1)
+    """,
 }

@@ -13,7 +13,7 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, default_layout, floaterrors, to_layout
 from distarray.array.immutable import holds_changeable
-from distarray.array.storage import walked
+from distarray.array.storage import placing_strides, walked
 from distarray.comm import DeviceMesh
 from distarray.comm.user_lines import warn_program
 from distarray.config import config
@@ -225,7 +225,8 @@ def _order_in_memory(x: DistArray) -> _Order | None:
     """
     block = x.block
     extents = [min(extent, 2) for extent in block.shape]
-    shown = (-prod(extents), x.mesh.rank, block.strides, extents)
+    strides = placing_strides(block, x.layout)
+    shown = (-prod(extents), x.mesh.rank, strides, extents)
     _, _, strides, extents = min(x.mesh.group.allgather_object(shown, "order in memory"))
     axes = walked(strides, tuple(extents))
     turned = frozenset([d for d in axes if strides[d] < 0])
