@@ -106,9 +106,8 @@ def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
         return _of_no_bytes(block, dst, mesh)
     _meet(mesh, src, dst)
     if dst.is_replicated and mesh.coords is not None and mesh.size() > FEW:
-        mesh_dims = tuple(sorted([m for cut in src.cuts for m in cut.mesh_dims]))
-        parts = prod([mesh.shape[m] for m in mesh_dims])
-        if parts > FEW and src.size and src.is_plain:
+        mesh_dims = _many(src, mesh)
+        if mesh_dims:
             return _collected(as_array(block), src, mesh, mesh.coords, mesh_dims)
     plan, block = plan_exchange(src, dst, mesh.coords), as_array(block)
     shape = dst.local_shape(mesh.coords)
@@ -118,6 +117,13 @@ def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
     target: Array = mesh.xp.empty(shape, block.dtype)
     _run(plan, _bare(block), _bare(target), mesh, Route(src, dst))
     return target
+
+
+def _many(src: Layout, mesh: DeviceMesh) -> tuple[int, ...]:
+    """The mesh dimensions along which an array is cut into many parts; none if they are few."""
+    mesh_dims = tuple(sorted([m for cut in src.cuts for m in cut.mesh_dims]))
+    parts = prod([mesh.shape[m] for m in mesh_dims])
+    return mesh_dims if parts > FEW and src.size and src.is_plain else ()
 
 
 def _bare(block: Array) -> Array:
