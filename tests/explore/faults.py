@@ -22,7 +22,8 @@ that is assigned to records is written until a number cannot be read. Which comp
 all of a set is as it happens. `broadcast_arrays` and `meshgrid` refuse what is a view of what has
 become read-only. A real element of its own arrays takes the real part of its own complex 0-d
 arrays, and refuses those of others. `put` and `putmask` write the gaps between the fields of
-records, too.
+records, too. A record of its own arrays is a view of them, which is read while it is assigned to
+other fields of itself.
 """
 
 from __future__ import annotations
@@ -158,6 +159,8 @@ def _assigned_wrongly(line: str, env: dict[str, Any]) -> bool:
     if _is_mask(key) or (isinstance(key, tuple) and any(map(_is_mask, key))):
         masks = key if isinstance(key, tuple) else (key,)
         return _are_records(value) or any(_tangled(into, read) for read in (value, *masks))
+    if isinstance(value, np.void) and np.may_share_memory(into, value.base):
+        return True
     is_read = _are_records(into) and getattr(value, "dtype", np.dtype(int)).kind in "SU"
     return is_read or _is_skewed(_value(target, env), value)
 
