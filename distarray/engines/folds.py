@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from distarray.array.base import Base
 from distarray.array.portable import contiguous, ufunc_method
 from distarray.comm.group import Group
 from distarray.layout import Fold
@@ -20,12 +21,14 @@ from distarray.typing import Array, DType
 __all__ = [
     "RULES",
     "Rule",
+    "are_times",
     "calls_python",
     "combine",
     "exclusive",
     "fold_with",
     "identity",
     "is_of_objects",
+    "loop_dtype",
     "neutral",
 ]
 
@@ -201,3 +204,17 @@ def exclusive(group: Group, block: Array, ufunc: np.ufunc, start: Array, backwar
     before[0] = start
     before[1:] = ufunc_method(ufunc, "accumulate", rows[:-1], 0)
     return np.concatenate(group.alltoall_varied(list(before))).reshape(block.shape)
+
+
+def loop_dtype(ufunc: np.ufunc, x: Base | Array, out: Base | Array) -> Any:
+    """The data type that NumPy computes in when there is an `out`."""
+    if {x.dtype.kind, out.dtype.kind} & {"m", "M"}:
+        # Integers as times: only differences need all of their 64 bits.
+        return np.int64 if ufunc is np.subtract and x.dtype.kind in "iub" else None
+    return ufunc.resolve_dtypes((out.dtype, x.dtype, None), casting="unsafe", reduction=True)[0]
+
+
+def are_times(x: Base, out: Any) -> bool:
+    """Whether integers go into differences of times, as which NumPy carries them."""
+    into = out[0] if isinstance(out, tuple) else out
+    return x.dtype.kind in "iub" and getattr(into, "dtype", x.dtype).kind == "m"

@@ -28,7 +28,15 @@ from distarray.array.probes import as_axis, condition, hollow, keeps_dims, tiny
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines import chains, reproducible
-from distarray.engines.folds import RULES, combine, identity, is_of_objects, neutral
+from distarray.engines.folds import (
+    RULES,
+    are_times,
+    combine,
+    identity,
+    is_of_objects,
+    loop_dtype,
+    neutral,
+)
 from distarray.layout import Fold, Layout, Partial
 from distarray.plan import ReductionPlan, plan_reduction, restrict
 from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike, Out, Shape
@@ -38,7 +46,6 @@ __all__ = [
     "check_reduction_out",
     "check_target",
     "finish",
-    "loop_dtype",
     "part_beside",
     "reduce",
     "reduced",
@@ -102,8 +109,8 @@ def reduce(
     x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out, where))
     axis = axis if type(axis) is int or axis is None else _as_axis(axis)
     keepdims = keeps_dims(keepdims)
-    if is_of_objects(ufunc, x.dtype, dtype):
-        return _of_objects(ufunc, x, axis, dtype, out, keepdims, initial, where)
+    if is_of_objects(ufunc, x.dtype, dtype) or (out is not None and are_times(x, out)):
+        return _gathered(ufunc, x, axis, dtype, out, keepdims, initial, where)
     if out is None and initial is NoValue and (where is True or where is NoValue):
         return _planned(ufunc, x, axis, dtype, keepdims)
     return _with_arguments(ufunc, x, axis, dtype, out, keepdims, initial, where)
@@ -187,7 +194,7 @@ def _as_axis(axis: Axes) -> Axes:
     return tuple(map(as_axis, axis)) if isinstance(axis, tuple) else as_axis(axis)
 
 
-def _of_objects(
+def _gathered(
     ufunc: np.ufunc,
     x: DistArray,
     axis: Axes,
@@ -197,14 +204,16 @@ def _of_objects(
     initial: ArrayLike,
     where: ArrayLike | bool,
 ) -> Any:
-    """A reduction of Python objects, which are gathered: whether their order matters is unknown."""
+    """A reduction of Python objects, whose order may matter, or into times: of all elements."""
     given: dict[str, Any] = {} if initial is NoValue else {"initial": _value(initial)}
     if where is not True and where is not NoValue:
         given["where"] = where.full() if isinstance(where, DistArray) else where
+    into: Any = out[0] if isinstance(out, tuple) else out
+    given["out"] = into.full() if isinstance(into, DistArray) else into
     value: Any = ufunc.reduce(x.full(), axis=axis, dtype=dtype, keepdims=keepdims, **given)
     if out is not None:
-        into: Any = out[0] if isinstance(out, tuple) else out
-        into[...] = value
+        if value is not into:
+            into[...] = value
         return into
     if not isinstance(value, (np.ndarray, np.generic)):
         return value
@@ -289,15 +298,6 @@ def check_target(out: DistArray | Array) -> None:
 def _broadcasts(shape: Shape, onto: Shape) -> bool:
     pairs = zip(reversed(shape), reversed(onto), strict=False)
     return len(shape) <= len(onto) and all(have in (want, 1) for have, want in pairs)
-
-
-def loop_dtype(ufunc: np.ufunc, x: DistArray, out: DistArray | Array) -> Any:
-    """The data type that NumPy computes in when there is an `out`."""
-    if {x.dtype.kind, out.dtype.kind} & {"m", "M"}:
-        # Integers as times: only differences need all of their 64 bits.
-        return np.int64 if ufunc is np.subtract and x.dtype.kind in "iub" else None
-    kinds = (out.dtype, x.dtype, None)
-    return ufunc.resolve_dtypes(kinds, casting="unsafe", reduction=True)[0]
 
 
 def _settled(x: DistArray, plan: ReductionPlan) -> tuple[DistArray, ReductionPlan]:

@@ -24,8 +24,8 @@ from distarray.array.portable import ufunc_method
 from distarray.array.probes import hollow, tiny
 from distarray.config import config
 from distarray.engines import chains, reproducible
-from distarray.engines.folds import RULES, exclusive, neutral
-from distarray.engines.reducing import check_target, loop_dtype, write
+from distarray.engines.folds import RULES, exclusive, loop_dtype, neutral
+from distarray.engines.reducing import check_target, write
 from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Fold, Layout, Partial
 from distarray.typing import Array, ArrayLike, Axis, DType, DTypeLike

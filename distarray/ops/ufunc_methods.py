@@ -9,9 +9,9 @@ from distarray.array import DistArray, as_distarray, common_mesh, implements_met
 from distarray.array.portable import ufunc_method
 from distarray.array.probes import tiny
 from distarray.engines.chains import whole_along
-from distarray.engines.folds import neutral
+from distarray.engines.folds import loop_dtype, neutral
 from distarray.engines.mapping.every_rank import in_numpys_order
-from distarray.engines.reducing import check_target, finish, loop_dtype, reduce, write
+from distarray.engines.reducing import check_target, finish, reduce, write
 from distarray.layout import Cut
 from distarray.ops.scans import AxisOfUfunc, accumulate, from_front, one_axis, order_matters
 from distarray.plan import ReductionPlan

@@ -293,4 +293,10 @@ OPERATIONS = {
         v1 = np.dstack([lay(make(3), S(0))[::2], make(2)]).reshape((2, 2))
         v2 = np.dot(v1, v1, out=v1)
     """,
+    "integers divided into times": """
+        v1 = lay(make(3, 'i4'), S(0))
+        v2 = make((), 'm8[s]')
+        v3 = np.floor_divide.reduce(v1 * 0, out=v2)
+        v4 = np.subtract.reduce(v1, out=lay(make((), 'm8[s]')))
+    """,
 }
