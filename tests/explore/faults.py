@@ -23,7 +23,7 @@ all of a set is as it happens. `broadcast_arrays` and `meshgrid` refuse what is 
 become read-only. A real element of its own arrays takes the real part of its own complex 0-d
 arrays, and refuses those of others. `put` and `putmask` write the gaps between the fields of
 records, too. A record of its own arrays is a view of them, which is read while it is assigned to
-other fields of itself.
+other fields of itself. Halves are folded in single precision along some strides.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def _writes_text(line: str, env: dict[str, Any]) -> bool:
 
 
 def _is_narrow(line: str, env: dict[str, Any]) -> bool:
-    """Whether a reduction writes to what cannot hold all that its operand can."""
+    """Whether a reduction writes to what cannot hold all that its operand can, or to halves."""
     call = getattr(ast.parse(line).body[0], "value", None)
     named = {word.arg: word.value for word in getattr(call, "keywords", ())}
     if not isinstance(call, ast.Call) or not call.args or "out" not in named:
@@ -219,7 +219,9 @@ def _is_narrow(line: str, env: dict[str, Any]) -> bool:
     given, into = _value(call.args[0], env), _value(named["out"], env)
     if not isinstance(given, np.ndarray) or not isinstance(into, np.ndarray):
         return False
-    return into.dtype.kind == "U" or not np.can_cast(given.dtype, into.dtype, "safe")
+    is_rounded_by_steps = into.dtype == np.float16
+    cast = np.can_cast(given.dtype, into.dtype, "safe")
+    return into.dtype.kind == "U" or is_rounded_by_steps or not cast
 
 
 def _overlaps(line: str, env: dict[str, Any]) -> bool:
