@@ -33,6 +33,8 @@ x.sum()
 STOPPED = """
 if mesh.rank == 1:
     subprocess.Popen(["sh", "-c", f"sleep 5; kill -CONT {os.getpid()}"])
+x.sum()  # the others wait for it while that is started
+if mesh.rank == 1:
     os.kill(os.getpid(), signal.SIGSTOP)
 if x.sum() == 30_000 and mesh.rank == 0:
     print("right", flush=True)
