@@ -216,5 +216,4 @@ def loop_dtype(ufunc: np.ufunc, x: Base | Array, out: Base | Array) -> Any:
 
 def are_times(x: Base, out: Any) -> bool:
     """Whether integers go into differences of times, as which NumPy carries them."""
-    into = out[0] if isinstance(out, tuple) else out
-    return x.dtype.kind in "iub" and getattr(into, "dtype", x.dtype).kind == "m"
+    return x.dtype.kind in "iub" and getattr(out, "dtype", x.dtype).kind == "m"

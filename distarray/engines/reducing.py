@@ -109,11 +109,12 @@ def reduce(
     x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out, where))
     axis = axis if type(axis) is int or axis is None else _as_axis(axis)
     keepdims = keeps_dims(keepdims)
-    if is_of_objects(ufunc, x.dtype, dtype) or (out is not None and are_times(x, out)):
-        return _gathered(ufunc, x, axis, dtype, out, keepdims, initial, where)
-    if out is None and initial is NoValue and (where is True or where is NoValue):
+    into: Any = out[0] if isinstance(out, tuple) else out
+    if is_of_objects(ufunc, x.dtype, dtype) or (into is not None and are_times(x, into)):
+        return _gathered(ufunc, x, axis, dtype, into, keepdims, initial, where)
+    if into is None and initial is NoValue and (where is True or where is NoValue):
         return _planned(ufunc, x, axis, dtype, keepdims)
-    return _with_arguments(ufunc, x, axis, dtype, out, keepdims, initial, where)
+    return _with_arguments(ufunc, x, axis, dtype, into, keepdims, initial, where)
 
 
 def _planned(ufunc: np.ufunc, x: DistArray, axis: Axes, dtype: Any, keepdims: bool) -> Any:
@@ -141,13 +142,12 @@ def _with_arguments(
     x: DistArray,
     axis: Axes,
     dtype: DTypeLike,
-    out: Out | Array | tuple[Out | Array],
+    out: Out | Array,
     keepdims: bool,
     initial: ArrayLike,
     where: ArrayLike | bool,
 ) -> Any:
     """A reduction with an `out`, a mask or an initial value."""
-    out = out[0] if isinstance(out, tuple) else out
     mask = None if where is True or where is NoValue else as_distarray(condition(where), x.mesh)
     if out is not None:
         check_target(out)
@@ -199,7 +199,7 @@ def _gathered(
     x: DistArray,
     axis: Axes,
     dtype: DTypeLike,
-    out: Out | Array | tuple[Out | Array],
+    out: Out | Array,
     keepdims: bool,
     initial: ArrayLike,
     where: ArrayLike | bool,
@@ -208,13 +208,12 @@ def _gathered(
     given: dict[str, Any] = {} if initial is NoValue else {"initial": _value(initial)}
     if where is not True and where is not NoValue:
         given["where"] = where.full() if isinstance(where, DistArray) else where
-    into: Any = out[0] if isinstance(out, tuple) else out
-    given["out"] = into.full() if isinstance(into, DistArray) else into
+    given["out"] = out.full() if isinstance(out, DistArray) else out
     value: Any = ufunc.reduce(x.full(), axis=axis, dtype=dtype, keepdims=keepdims, **given)
     if out is not None:
-        if value is not into:
-            into[...] = value
-        return into
+        if value is not out:
+            out[...] = value
+        return out
     if not isinstance(value, (np.ndarray, np.generic)):
         return value
     return as_distarray(value, x.mesh)
