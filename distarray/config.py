@@ -25,6 +25,7 @@ _CHOICES = {
     "fallback": ("warn", "allow", "error"),
     "fuse": ("on", "off"),
     "gpu_messages": ("measured", "nccl", "mpi", "host"),
+    "stale": ("warn", "allow", "error"),
 }
 
 
@@ -43,6 +44,9 @@ class Settings:
     writeable_copies: bool = False
     #: What a NumPy function without a distributed form does: "warn", "allow" or "error".
     fallback: str = "warn"
+    #: What a write to a cut array does of which a library still has a gathered copy, that does not
+    #: see it: "warn", "allow" or "error".
+    stale: str = "warn"
     #: How messages between GPUs travel, from a group's first one on: "nccl", "mpi" (which takes GPU
     #: buffers), by way of the "host"; or, "measured", in the way that proves fastest.
     gpu_messages: str = "measured"

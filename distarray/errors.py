@@ -20,6 +20,7 @@ __all__ = [
     "NotDistributedError",
     "OtherFileError",
     "PerformanceWarning",
+    "StaleCopyWarning",
 ]
 
 
@@ -105,6 +106,13 @@ class GatherLimitError(DistArrayError, ValueError):
 
 class PerformanceWarning(UserWarning):
     """The operation works, at a cost that the message states."""
+
+
+class StaleCopyWarning(UserWarning):
+    """A copy that a library has of a cut array does not see what is written to the array now.
+
+    It is raised as an error under ``config.check`` or ``config.stale = "error"``.
+    """
 
 
 class CheckpointError(DistArrayError, ValueError):

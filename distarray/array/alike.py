@@ -4,12 +4,14 @@ from typing import Any
 
 import numpy as np
 
+from distarray.array import stale_copies
 from distarray.array.base import Base
 from distarray.array.faults import DETOURS
 from distarray.array.floaterrors import error_state
-from distarray.array.ladder import passed, ufunc_at_once, usual
+from distarray.array.ladder import ufunc_at_once, usual
 from distarray.comm.observed import is_observed
 from distarray.layout import LARGE
+from distarray.typing import Array
 
 __all__ = ["ELEMENTWISE", "SCALARS", "call_at_once", "call_into"]
 
@@ -90,12 +92,17 @@ def call_into(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...], out: tuple[Any,
     if layout.partials or layout.size >= LARGE or x.waits:
         return NotImplemented
     blocks = _blocks_like(x, (*inputs, *out))
-    if blocks is None or type(blocks[-1]) is not np.ndarray:
+    if blocks is None or not _is_open(blocks[-1]):
         return NotImplemented
     if not layout.is_whole:
-        passed.number += 1
+        stale_copies.count_write(*out)
     ufunc(*blocks[:-1], out=blocks[-1])
     return out[0]
+
+
+def _is_open(block: Array) -> bool:
+    """Whether a block can be written to without more ado."""
+    return type(block) is np.ndarray and block.flags.writeable
 
 
 def _blocks_like(x: Base, values: tuple[Any, ...]) -> list[Any] | None:

@@ -8,6 +8,7 @@ import numpy as np
 from distarray.array import movement
 from distarray.array.base import Base, is_number
 from distarray.array.portable import refuse_read_only
+from distarray.array.sharing import writing
 from distarray.comm import DeviceMesh, devices
 from distarray.config import config
 from distarray.layout import Shard
@@ -17,7 +18,7 @@ from distarray.typing import Array, ArrayLike, Shape
 if TYPE_CHECKING:
     from distarray.array.core import DistArray
 
-__all__ = ["assign", "brought", "fitted", "one_element"]
+__all__ = ["as_number", "assign", "brought", "fitted", "one_element"]
 
 _ARRAYS = (Base, np.ndarray, np.generic)
 
@@ -42,8 +43,12 @@ def assign(target: Base, value: Any) -> None:
     Nothing is sent for values that every rank has. A DistArray is brought to the layout of the
     target, also from another mesh.
     """
-    refuse_read_only(target.block)
-    value = _bare(value, target.mesh)
+    with writing(target):
+        _assign(target, _bare(value, target.mesh))
+
+
+def _assign(target: Base, value: Any) -> None:
+    refuse_read_only(target)
     if target.dtype == object and not isinstance(value, Base):
         _assign_objects(target, value)
         return
@@ -121,6 +126,14 @@ def _assign_distributed(target: Base, value: Any) -> None:
     part = movement.moved(value.block, value.layout, restrict(layout, value.shape), mesh)
     if layout.holds(mesh.coords):
         target.block[...] = part
+
+
+def as_number(constant: Any, dtype: np.dtype[Any] | None) -> Any:
+    """The number for a constant such as ``numpy.ma.masked``, by the conversion that NumPy calls."""
+    kind = "f" if dtype is None else dtype.kind
+    if kind == "O":
+        return constant
+    return int(constant) if kind in "iu" else bool(constant) if kind == "b" else float(constant)
 
 
 def one_element(value: Any, dtype: np.dtype[Any], whole: bool = False) -> Any:

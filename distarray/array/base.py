@@ -2,15 +2,30 @@
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, cast
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
+from distarray.array.speedups import used
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.typing import Array, DTypeLike, ShapeLike
 
-__all__ = ["Base", "check_out", "is_number", "is_subclass", "operands_in", "sequence_like"]
+__all__ = [
+    "Base",
+    "become",
+    "check_out",
+    "is_number",
+    "is_subclass",
+    "lent_of",
+    "mirror_of",
+    "natural_of",
+    "operands_in",
+    "raw_block",
+    "sequence_like",
+    "storage_of",
+]
 
 
 class Base:
@@ -30,7 +45,16 @@ class Base:
         The ranks that hold the array.
     """
 
-    __slots__ = ("__weakref__", "_lent", "_mirror", "_natural", "block", "layout", "mesh")
+    __slots__ = (
+        "__weakref__",
+        "_lent",
+        "_mirror",
+        "_natural",
+        "_storage",
+        "block",
+        "layout",
+        "mesh",
+    )
 
     block: Any
     layout: Layout
@@ -39,6 +63,12 @@ class Base:
     plain_type: ClassVar[Any]
     #: Whether it has deferred operations, or they need it; see :mod:`distarray.array.deferred`.
     waits: ClassVar[bool] = False
+    #: Whether the elements are all that it has: then it is a buffer of them.
+    has_buffer: ClassVar[bool] = True
+    #: Whether it is of a program's own class; see :mod:`distarray.array.subclasses`.
+    is_dressed: ClassVar[bool] = False
+    #: Whether NumPy's conversions to numbers say what is written for it, and not its elements.
+    is_constant: ClassVar[bool] = False
     #: The block, if the array was made with blocks in C order on all ranks; unset if that is not
     #: known. See :mod:`distarray.array.storage`.
     _natural: Any
@@ -48,6 +78,9 @@ class Base:
     #: What is kept of an array of which loops read elements; see :mod:`distarray.array.mirrors`.
     #: Often unset.
     _mirror: Any
+
+    #: What is known of memory that it shares; see :mod:`distarray.array.memory`. Often unset.
+    _storage: Any
 
     #: Carries out pending folds and replicates what lives at one coordinate, in place.
     settle: Callable[[], None]
@@ -69,6 +102,20 @@ class Base:
     #: The view that entries of :mod:`distarray.layout.views` describe.
     sliced: Callable[[Any], Any]
 
+    if not TYPE_CHECKING:  # else attributes would not be checked
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "block":  # which is not in its slot
+                return _storage_slot.__get__(self).read()
+            find = type(self).__getattribute__
+            if find is not object.__getattribute__:
+                return find(self, name)  # of a program's class: again, with its text
+            own = getattr(type(self), name, None)
+            if isinstance(own, property):  # which has raised AttributeError: again, with its text
+                return own.__get__(self)
+            text = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(text, name=name, obj=self)
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the global array."""
@@ -85,7 +132,14 @@ class Base:
                 raise
             text = "Incompatible shape for in-place modification. Use `.reshape()` to make a copy"
             raise AttributeError(f"{text} with the desired shape.") from None
-        self.block, self.layout = found.block, found.layout
+        layout = found.layout
+        if layout.is_whole:
+            del found  # a view of the block
+            if _resized(self, layout):
+                return
+            _can_be_written(self)
+            found = np.reshape(cast("Any", self), shape, copy=False)
+        become(self, found)
 
     @property
     def ndim(self) -> int:
@@ -100,23 +154,142 @@ class Base:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Data type of the elements."""
-        return self.block.dtype  # type: ignore[no-any-return]
+        block = _own_block(self)
+        return (raw_block(self) if block is None else block).dtype  # type: ignore[no-any-return]
 
     @dtype.setter
     def dtype(self, dtype: DTypeLike) -> None:
         """Interpret the same memory as another data type; see :meth:`view`."""
-        found = self.view(dtype)
-        self.block, self.layout = found.block, found.layout
+        become(self, self.view(dtype))
 
     @property
     def itemsize(self) -> int:
         """Bytes per element."""
-        return self.block.dtype.itemsize  # type: ignore[no-any-return]
+        return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
         """Bytes of the global array."""
         return self.layout.size * self.itemsize
+
+    @property
+    def _beginning(self) -> dict[str, Any]:
+        """Where the first element is, in the words of ``__array_interface__["data"]``.
+
+        Two arrays have the same on all ranks, or on none.
+        """
+        if self.layout.is_whole:
+            block = self.block
+            is_array = isinstance(block, np.ndarray)
+            place: Any = block.__array_interface__["data"][0] if is_array else id(self)
+        else:
+            storage = storage_of(self)
+            offsets = [cut.offset for cut in self.layout.cuts if cut.offset]
+            place = id(self if storage is None else storage.source.memory), *offsets
+        return {"data": (place, False)}
+
+
+_block_slot: Any = Base.__dict__["block"]
+_storage_slot: Any = Base.__dict__["_storage"]
+
+
+def raw_block(x: Base) -> Any:
+    """This rank's block as it is, perhaps with old elements; sends nothing."""
+    if type(x) is not x.plain_type:
+        return x.block
+    block = _own_block(x)
+    return _storage_slot.__get__(x).block if block is None else block
+
+
+def _getter(slot: Any) -> Callable[[Base], Any]:
+    """The value of a slot, or None; without :meth:`Base.__getattr__`, which would cost time."""
+    if hasattr(used, "getter"):
+        quick: Callable[[Base], Any] = used.getter(slot)
+        return quick
+    get = slot.__get__
+
+    def value_or_none(x: Base) -> Any:
+        try:
+            return get(x)
+        except AttributeError:
+            return None
+
+    return value_or_none
+
+
+storage_of, mirror_of, natural_of, lent_of, _own_block = map(
+    _getter,
+    [Base.__dict__[name] for name in ("_storage", "_mirror", "_natural", "_lent", "block")],
+)
+
+
+def become(x: Base, other: Base) -> None:
+    """Give an array the memory, the block and the layout of another one."""
+    storage = storage_of(other)
+    x.layout, x._natural = other.layout, natural_of(other)
+    x._storage, x._mirror = storage, None
+    if storage is None or storage.block is None:
+        x.block = raw_block(other)
+    elif _is_filled(x):
+        _block_slot.__delete__(x)
+    if storage is not None:
+        storage.source.enter(x)
+        if storage.base is x:  # which is the array of its memory, as before
+            storage.base = None
+
+
+def _resized(x: Base, layout: Layout) -> bool:
+    """Give the block that an array alone refers to another shape; False if it is not such a block.
+
+    Then the array still owns its memory, as in NumPy.
+    """
+    if not x.layout.is_whole:
+        return False
+    block, storage = x.block, storage_of(x)
+    if type(block) is not np.ndarray:
+        return False
+    if storage is not None:
+        alive = [known for known in storage.source.arrays if known() is not None]
+        if storage.parent is not None or len(alive) > 1:
+            return False
+    x._natural = None
+    if block.base is not None or not block.flags.c_contiguous or getrefcount(block) > _ALONE:
+        return False
+    block.resize(layout.shape, refcheck=False)
+    x.layout, x._mirror = layout, None
+    if storage is not None:
+        storage.kind = layout.shape, block.dtype
+    return True
+
+
+def _can_be_written(x: Base) -> None:
+    """Let what refuses writes be the view that an array gets, not the block that it is a view of.
+
+    Then writes can be allowed again, as they can for what owns its memory.
+    """
+    block = raw_block(x)
+    if type(block) is np.ndarray and block.flags.owndata and not block.flags.writeable:
+        x.block = block[...]
+        block.flags.writeable = True
+
+
+def _count_alone() -> int:
+    """The references to a block that :func:`_resized` sees if its array alone has it."""
+    x: Any = object.__new__(Base)
+    x.block = np.empty(1)
+    block = x.block
+    return getrefcount(block)
+
+
+_ALONE = _count_alone()
+
+
+def _is_filled(x: Base) -> bool:
+    try:
+        _block_slot.__get__(x)
+    except AttributeError:
+        return False
+    return True
 
 
 def operands_in(values: Iterable[Any]) -> Iterator[Base]:

@@ -54,6 +54,8 @@ def export(x: "DistArray", flags: int) -> Array:
         If a buffer cannot describe the elements' data type.
     """
     while_in_lists()
+    if not x.has_buffer:
+        raise BufferError(f"{type(x).__name__} has more than a buffer of elements")
     dtype = x.dtype
     if flags & _FORMAT and (dtype.metadata or not (dtype.kind in _KINDS or is_told(dtype))):
         raise BufferError(f"a buffer cannot describe the data type {dtype}: use numpy.asarray(x)")

@@ -11,13 +11,14 @@ import numpy as np
 
 from distarray.array import buffer, exporting, movement, printing, temporaries
 from distarray.array.alike import call_at_once, call_into
-from distarray.array.base import Base, is_subclass
+from distarray.array.base import Base, is_subclass, raw_block
 from distarray.array.divergence import verify
 from distarray.array.explaining import explained
-from distarray.array.handed_out import hand_out, handed_out
+from distarray.array.handed_out import hand_out
 from distarray.array.handing import ordinary
 from distarray.array.items import Items
 from distarray.array.ladder import at_once, call, call_in_general, call_ufunc
+from distarray.array.lending import block_for_caller, lend
 from distarray.array.methods import Methods
 from distarray.array.operators import Operators, answer_to
 from distarray.array.registry import FUNCTIONS
@@ -111,11 +112,10 @@ class DistArray(Scalars, Items, Operators, Methods):
     def to_local(self) -> Array:
         """This rank's block, not copied: writing to it writes to the array.
 
-        If a fold is pending, the block is this rank's contribution. Does not communicate.
+        If a fold is pending, the block is this rank's contribution. Does not communicate; an old
+        block of memory that is shared is refused, and :meth:`refresh` brings it up to date.
         """
-        block = self.block
-        if not self.layout.is_whole:
-            handed_out()
+        block = lend(self) if not self.layout.is_whole and block_for_caller() else self.block
         return cast(Array, self.mesh.asarray(block) if isinstance(block, np.generic) else block)
 
     # -- for those who write operations --------------------------------------------------------
@@ -338,12 +338,12 @@ class DistArray(Scalars, Items, Operators, Methods):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        block = self.to_local()
         hand_out()
+        block = self.to_local() if self.layout.is_whole else lend(self)
         return exporting.capsule(self, block, stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.to_local().__dlpack_device__()
+        return cast("tuple[int, int]", self.mesh.asarray(raw_block(self)).__dlpack_device__())
 
     # -- copies and printing -------------------------------------------------------------------
 
@@ -356,7 +356,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         return np.copy(self)  # type: ignore[return-value]
 
     def __sizeof__(self) -> int:
-        return object.__sizeof__(self) + getsizeof(self.block)
+        return object.__sizeof__(self) + getsizeof(raw_block(self))
 
     def to_tensor(self) -> Any:
         """The :class:`distarray.torch.DistTensor` over the same memory, without gradient.

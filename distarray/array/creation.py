@@ -322,7 +322,10 @@ def listed(placements: Placements, mesh: DeviceMesh) -> list[Placement]:
 
 
 def reversed_dims(x: DistArray) -> DistArray:
-    """A view of the array with its dimensions reversed, which turns C order into Fortran order."""
+    """The array with its dimensions reversed, which turns C order into Fortran order.
+
+    It is not known for a view: one of the two is used from then on.
+    """
     axes = tuple(reversed(range(x.ndim)))
     return wrap(x.block.transpose(axes), x.layout.transpose(axes), x.mesh) if axes else x
 

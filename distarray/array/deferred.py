@@ -7,7 +7,7 @@ an array is of its own class again. Whoever asks, by ``x.block``, gets the block
 the library has to know.
 
 An operand's memory may be reached by other ways than the arrays that are known here. Where it may,
-nothing is put off (:mod:`~distarray.array.memories`). Views of an array wait with it.
+nothing is put off (:mod:`~distarray.array.leaves`). Views of an array wait with it.
 
 What other ranks have of an operand is asked for when the operation is called, and waited for when
 the elements that need it are all that is left to compute.
@@ -26,15 +26,16 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import mirrors, temporaries, waiting
+from distarray.array import mirrors, stale_copies, temporaries, waiting
 from distarray.array.base import Base
 from distarray.array.core import DistArray
 from distarray.array.ends import is_element, written
 from distarray.array.floaterrors import error_state
 from distarray.array.keys import basic_entries, plain_key
 from distarray.array.ladder import passed, usual
-from distarray.array.memories import (
+from distarray.array.leaves import (
     Leaf,
+    beside,
     block_of,
     copied,
     held,
@@ -43,6 +44,7 @@ from distarray.array.memories import (
     leaf_of,
     memory_of,
 )
+from distarray.array.memory import is_shared
 from distarray.array.operations import (
     KINDS,
     SCALARS,
@@ -53,6 +55,7 @@ from distarray.array.operations import (
     result_type,
 )
 from distarray.array.pieces import Pieces
+from distarray.array.sharing import noted
 from distarray.comm import DeviceMesh, observed
 from distarray.comm.observed import is_observed
 from distarray.comm.user_lines import program_frame
@@ -163,8 +166,8 @@ class Deferred(DistArray, metaclass=Unseen):
             return DistArray.sliced(self, entries)
         with waiting.lock:
             view = self.viewed(kept.block, entries)
+            noted(self, view, lambda x: x.viewed(x.block, entries))
             if held(self) is kept and view.block.base is not None and view.block.size:
-                kept.memory.add(view)
                 hold(view, Leaf(view.block, kept.memory))
                 view.__class__ = Deferred
         return view
@@ -177,6 +180,8 @@ def _replacing(ufunc: np.ufunc, plain: Callable[..., Any]) -> Callable[..., Any]
     """An operator in place, of an array that waits: it waits for one operation more then."""
 
     def operate(self: Base, other: ArrayLike) -> Any:
+        if passed.watched:
+            stale_copies.tell(self)
         kept = held(self)
         later = (
             None
@@ -272,7 +277,7 @@ def is_late(function: Callable[..., Any], operands: Sequence[Any], layout: Layou
     if act is None or len(operands) != act.nin or error_state() is not usual[0]:
         return False
     arrays = [x for x in operands if isinstance(x, Base)]
-    if any(x.dtype.kind not in KINDS or x.mesh.coords is None for x in arrays):
+    if any(x.dtype.kind not in KINDS or x.mesh.coords is None or is_shared(x) for x in arrays):
         return False
     if not _lies_well(arrays[0].mesh, layout) or is_observed():
         return False
@@ -306,7 +311,7 @@ def _stays(x: Base | complex, leaf: object) -> bool:
     """Whether what an operation reads of an operand cannot be written to unseen."""
     if not isinstance(x, Base):
         return True
-    if type(leaf) is Leaf and not leaf.memory.members:
+    if type(leaf) is Leaf and not leaf.memory.arrays:
         return True  # a copy
     return _waits(x)
 
@@ -316,6 +321,8 @@ def _model(inputs: Sequence[Any]) -> Any:
     model: Any = None
     for x in inputs:
         if isinstance(x, Base):
+            if is_shared(x):
+                return None
             if model is None:
                 model = x
             elif x.layout is not model.layout or x.mesh is not model.mesh:
@@ -350,7 +357,7 @@ def _waits(x: Base) -> bool:
     memory = memory_of(x) if _is_fit(x) else None
     if memory is None:
         return False
-    arrays = memory.arrays()
+    arrays = beside(x)
     if not {DistArray, Deferred}.issuperset(map(type, arrays)):
         return False
     for y in arrays:
@@ -379,7 +386,7 @@ def _shape(operands: Sequence[Any]) -> Shape:
 
 def _read(x: Base) -> Any:
     """The block of an array, to be read: what waits for reading it goes on waiting."""
-    return x.block if type(held(x)) is Operation else block_of(x)
+    return x.block if is_shared(x) or type(held(x)) is Operation else block_of(x)
 
 
 temporaries.put_off = put_off

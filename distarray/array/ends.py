@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import movement, temporaries, waiting
+from distarray.array import movement, stale_copies, temporaries, waiting
 from distarray.array.base import Base
 from distarray.array.floaterrors import error_state
 from distarray.array.keys import basic_entries, names_element, plain_key
-from distarray.array.ladder import passed, usual
-from distarray.array.memories import Leaf, block_of, held, is_in_order
+from distarray.array.ladder import usual
+from distarray.array.leaves import Leaf, block_of, held, is_in_order
+from distarray.array.memory import is_shared
 from distarray.array.operations import Operation
 from distarray.array.programs import Program
 from distarray.layout import Box, Entries, view_layout
@@ -34,7 +35,7 @@ def assigned(x: Base, key: Key, count: int, value: Base) -> bool:
     The array must be a temporary, whose block is never made then: `count` is its reference count,
     as a method sees it.
     """
-    entries = basic_entries(plain_key(key), x.layout.shape)
+    entries = None if is_shared(x) else basic_entries(plain_key(key), x.layout.shape)
     if entries is None or error_state() is not usual[0] or is_element(x, key, entries):
         return False
     view = x.sliced(entries)
@@ -77,7 +78,7 @@ def written(view: Base, value: Base) -> bool:
         distances = [tiles.distance(into) for tiles in here]
         if -1 in distances:
             return False
-    passed.number += 1
+    stale_copies.count_write(view)
     whole = np.empty(end.shape if plan.sends else (0,), end.dtype)  # of which little is touched
     if plan.sends:
         away = [tuple([(k.start, k.stop) for k in part.slices]) for part in plan.sends]

@@ -15,15 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import mirrors, temporaries
-from distarray.array.base import Base
+from distarray.array import mirrors
+from distarray.array.base import Base, become, storage_of
 from distarray.array.core import DistArray
 from distarray.array.deferred import Unseen
 from distarray.array.floaterrors import error_state
 from distarray.array.keys import basic_entries, plain_key
 from distarray.array.ladder import is_free, only_reads, passed, usual
-from distarray.array.memories import held, hold
+from distarray.array.leaves import held, hold
 from distarray.array.mirrors import Mirror
+from distarray.array.sharing import ancestor
 from distarray.layout import Layout
 from distarray.typing import Args, Array, ArrayLike, DTypeLike, Key, Kwargs, ShapeLike
 
@@ -216,10 +217,10 @@ def _become_view(x: Any) -> None:
     parent = kept.parent
     entries: Any = basic_entries(plain_key(kept.key), parent.layout.shape)
     view = parent.sliced(entries)
-    hold(x, view.block)
-    _set_layout(x, view.layout)
     x.__class__ = DistArray
-    temporaries.share(parent, x)
+    become(x, view)
+    if storage_of(x) is not None:  # the mirror's own array is none that the program knows
+        x._storage.base = ancestor(parent)
 
 
 def _excerpt(mirror: Mirror, parent: Base, key: Key, part: Array) -> Any:

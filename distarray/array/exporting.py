@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from distarray.array.base import Base
+from distarray.array import stale_copies
+from distarray.array.base import Base, lent_of
+from distarray.array.memory import entered
 from distarray.array.printing import summary
 from distarray.array.retyping import whole_block
-from distarray.array.storage import stored_walk
+from distarray.array.storage import is_contiguous, stored_walk
 from distarray.comm import devices, ledger
 from distarray.comm.user_lines import program_frame, user_frames, warn_program
 from distarray.config import config
@@ -132,7 +134,7 @@ def interface(x: "DistArray") -> dict[str, Any]:
 
 def given_out(x: Base, memory: Array) -> None:
     """Keep memory whose address others have as long as the array lives."""
-    kept = getattr(x, "_lent", None)
+    kept = lent_of(x)
     if kept is None:
         kept = x._lent = []
     if not kept or kept[-1] is not memory:
@@ -245,6 +247,8 @@ def lent(x: Base, what: str) -> Array:
     """
     whole = gathered(x, what)
     whole.flags.writeable = config.writeable_copies
+    if not x.layout.is_whole and x.layout.is_plain and x.mesh.coords is not None:
+        stale_copies.watch(entered(x).source.memory, whole, what)
     return whole
 
 
@@ -280,7 +284,8 @@ def reduced(x: "DistArray", protocol: SupportsIndex) -> Any:
         If it is cut, and larger than ``config.gather_limit``.
     """
     whole: Any
-    if x.layout.is_replicated:
+    is_array = x.ndim or isinstance(x.block, np.ndarray)  # else a scalar
+    if x.layout.is_whole:
         whole = x.mesh.to_host(x.block)
     else:
         try:
@@ -288,7 +293,9 @@ def reduced(x: "DistArray", protocol: SupportsIndex) -> Any:
         except CommunicationForbidden as error:
             error.add_note("Pools and queues pickle in threads of their own: pass them x.full().")
             raise
-    return (whole if x.ndim else devices.scalar(whole)).__reduce_ex__(protocol)
+        if whole.flags.fnc and not is_contiguous(x, "F"):
+            whole = np.ascontiguousarray(whole)  # as NumPy pickles an array that has gaps
+    return (whole if is_array else devices.scalar(whole)).__reduce_ex__(protocol)
 
 
 def _what_torch_gets_wrong(block: Array) -> str:

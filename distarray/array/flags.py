@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array.base import Base
-from distarray.array.storage import is_contiguous, owns_memory
+from distarray.array.base import Base, raw_block
+from distarray.array.geometry import base_of, owns_memory
+from distarray.array.storage import is_contiguous
 from distarray.comm.agree import agreed
 
 __all__ = ["Flags", "set_flags"]
@@ -22,6 +23,8 @@ _OF_BLOCKS = {
     "A": "aligned",
     "ALIGNED": "aligned",
 }
+#: A view of an array that cannot be written to.
+_OF_READ_ONLY = np.frombuffer(b" ", np.uint8)[:]
 _ORDERS = {"c_contiguous": "C", "contiguous": "C", "f_contiguous": "F", "fortran": "F"}
 
 
@@ -31,9 +34,8 @@ class Flags:
     Cost
     ----
     Setting one to True is agreed on: one allreduce of an integer. Reading:
-    None for `writeable` and `aligned`. For the stored order that of
-    :func:`~distarray.array.storage.is_contiguous`; for all other flags also one allreduce of an
-    integer.
+    None for `writeable` and `aligned`. For others that of
+    :func:`~distarray.array.storage.is_contiguous`, for both orders.
     """
 
     __slots__ = ("_array",)
@@ -57,12 +59,12 @@ class Flags:
         sample = sides[self._is_stored("C"), self._is_stored("F")]
         if not owns_memory(self._array):
             sample = sample[...]
-        sample.flags.writeable = self._array.block.flags.writeable
+        sample.flags.writeable = raw_block(self._array).flags.writeable
         return sample.flags
 
     def __getattr__(self, name: str) -> Any:
         if name in _OF_BLOCKS.values():
-            return getattr(self._array.block.flags, name)
+            return getattr(raw_block(self._array).flags, name)
         order = _ORDERS.get(name)
         return getattr(self._told(), name) if order is None else self._is_stored(order)
 
@@ -98,11 +100,13 @@ def set_flags(x: Base, act: Callable[[Any], None], allows: bool) -> None:
         Whether it may be refused for some blocks: it allows what is forbidden. Then the ranks
         agree.
     """
-    block = x.block
+    block = raw_block(x)
     if not allows or x.layout.is_whole or x.mesh.coords is None:
         act(block)
         return
-    before = block.flags.writeable
+    before, base = block.flags.writeable, base_of(x)
+    if base is not None and not raw_block(base).flags.writeable:
+        block = _OF_READ_ONLY  # which NumPy refuses
     try:
         agreed(x.mesh.group, lambda: act(block))
     except Exception:

@@ -10,6 +10,8 @@ import numpy as np
 from distarray.array.core import DistArray, wrap
 from distarray.array.creation import Placements, listed
 from distarray.array.divergence import verify_equal
+from distarray.array.lending import lent_in
+from distarray.array.storage import natural, unlike
 from distarray.comm import DeviceMesh, default_mesh
 from distarray.comm.agree import agree
 from distarray.config import config
@@ -86,7 +88,9 @@ def from_local(
     True
     """
     mesh = default_mesh() if mesh is None else mesh
-    return from_ranks(mesh.asarray(block), None, mesh, placements, shape, check=check)
+    result = from_ranks(mesh.asarray(block), None, mesh, placements, shape, check=check)
+    lent_in(result)
+    return result
 
 
 def from_ranks(
@@ -113,8 +117,8 @@ def from_ranks(
         placed = _placed(block, mesh, placements)
         layout = _layout_if_fitting(block, mesh, placed, shape)
         mark = _mark(block.dtype, block.ndim, placed, shape and tuple(shape))
-    told = np.array([mark, -mark, layout is None, _is_read_only(block)])
-    high, low, wrong, locked = mesh.group.allreduce(told, Fold.MAX, "from_local").tolist()
+    told = np.array([mark, -mark, layout is None, _is_read_only(block), *_gaps(block)])
+    high, low, wrong, locked, *gaps = mesh.group.allreduce(told, Fold.MAX, "from_local").tolist()
     if layout is None or wrong or high != -low:
         agree(mesh.group, problem)
         return _compared(block, mesh, placed, shape)
@@ -124,7 +128,21 @@ def from_ranks(
     if mesh.device_type == "cpu" and block.flags.writeable is bool(locked):
         block = _with_flag(block, not locked)
     _verify_replicas(block, placed, mesh)
-    return wrap(block, layout, mesh)
+    return _in_order(wrap(block, layout, mesh), gaps)
+
+
+def _in_order(x: DistArray, gaps: Sequence[int]) -> DistArray:
+    """Note whether an array's blocks are in C order on all ranks, or alike on none."""
+    if all(gaps) and not x.layout.is_whole:
+        unlike(x)
+    return x if gaps[0] else natural(x)
+
+
+def _gaps(block: Array | None) -> tuple[bool, bool]:
+    """Whether a rank's block is not stored without gaps in C order, and in Fortran order."""
+    if block is None or not block.size:
+        return False, False
+    return not block.flags.c_contiguous, not block.flags.f_contiguous
 
 
 def _is_read_only(block: Array | None) -> bool:

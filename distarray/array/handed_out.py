@@ -11,10 +11,10 @@ from functools import lru_cache
 from types import CodeType, FunctionType
 from typing import Any
 
-from distarray.array.ladder import passed
+from distarray.array.passed import passed
 from distarray.comm.user_lines import is_house, is_installed, is_library, of_program, passage
 
-__all__ = ["hand_out", "handed_out", "names_blocks"]
+__all__ = ["hand_out", "names_blocks"]
 
 #: The names of what hands out blocks.
 _NAMES = frozenset({"to_local", "block", "from_dlpack", "__dlpack__"})
@@ -29,24 +29,19 @@ def hand_out() -> None:
     passed.exports += 1
 
 
-def handed_out() -> None:
-    """The same, if the program has called the method that calls this, and not this library."""
-    caller = sys._getframe(1).f_back
-    if caller is None or not is_house(caller):
-        hand_out()
-
-
-def names_blocks() -> bool:
+def names_blocks(names: frozenset[str] = _NAMES) -> bool:
     """Whether the program's code has names of what hands out blocks, or it is typed in by hand."""
-    if _TENSORS in sys.modules or hasattr(sys, "ps1"):
+    if _TENSORS in sys.modules and names is _NAMES:
+        return True
+    if hasattr(sys, "ps1"):
         return True
     frame: Any = sys._getframe(1)
     while frame is not None:
         ours = is_house(frame) or is_library(frame)
-        if not ours and (_has_names(frame.f_code) or _any_has_names(frame.f_globals)):
+        if not ours and (_has_names(frame.f_code, names) or _any_has(frame.f_globals, names)):
             return True
         frame = frame.f_back
-    return any(_any_has_names(vars(module)) for module in _modules())
+    return any(_any_has(vars(module), names) for module in _modules())
 
 
 def _modules() -> Iterator[Any]:
@@ -59,11 +54,11 @@ def _modules() -> Iterator[Any]:
             yield module
 
 
-def _any_has_names(scope: Mapping[str, Any]) -> bool:
+def _any_has(scope: Mapping[str, Any], names: frozenset[str]) -> bool:
     """Whether a module's own functions and classes have names; not those that it imports."""
     name = scope.get("__name__")
     own = [x for x in list(scope.values()) if getattr(x, "__module__", None) == name]
-    return any(_has_names(code) for value in own for code in _codes(value))
+    return any(_has_names(code, names) for value in own for code in _codes(value))
 
 
 def _codes(value: Any) -> Iterator[CodeType]:
@@ -80,6 +75,6 @@ def _codes(value: Any) -> Iterator[CodeType]:
 
 
 @lru_cache(maxsize=4096)
-def _has_names(code: CodeType) -> bool:
+def _has_names(code: CodeType, names: frozenset[str] = _NAMES) -> bool:
     inner = [item for item in code.co_consts if isinstance(item, CodeType)]
-    return not _NAMES.isdisjoint(code.co_names) or any(map(_has_names, inner))
+    return not names.isdisjoint(code.co_names) or any(_has_names(item, names) for item in inner)

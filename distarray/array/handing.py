@@ -12,7 +12,7 @@ import numpy as np
 from distarray.array.base import Base
 from distarray.array.exporting import lent
 
-__all__ = ["handing", "handing_module", "ordinary"]
+__all__ = ["handing", "handing_module", "ordinary", "standing_in"]
 
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 #: Longer lists that begin with a number or a string are not searched for arrays.
@@ -58,6 +58,14 @@ def handing(function: Callable[..., Any], whom: str) -> Callable[..., Any]:
         place = os.path.join(os.path.dirname(code.co_filename), "<arrays handed over by distarray>")
         call.__code__ = call.__code__.replace(co_filename=place)  # type: ignore[attr-defined]
     return call
+
+
+def standing_in(module: ModuleType, **members: Any) -> ModuleType:
+    """A module like another, with some members of its own."""
+    found = ModuleType(module.__name__, module.__doc__)
+    vars(found).update({**vars(module), **members})
+    vars(found).update(__getattr__=lambda name: getattr(module, name), __dir__=lambda: dir(module))
+    return found
 
 
 def handing_module(module: ModuleType, *names: str) -> ModuleType:

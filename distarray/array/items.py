@@ -12,8 +12,8 @@ from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 
-from distarray.array import mirrors, temporaries
-from distarray.array.assigning import assign, one_element
+from distarray.array import mirrors, records, temporaries
+from distarray.array.assigning import as_number, assign, one_element
 from distarray.array.at_hand import answer_to_key, set_at_mask
 from distarray.array.base import Base
 from distarray.array.divergence import verify
@@ -26,7 +26,9 @@ from distarray.array.ladder import (
     passed,
     watched,
 )
+from distarray.array.lending import refreshed
 from distarray.array.portable import refuse_read_only
+from distarray.array.sharing import derived, noted
 from distarray.array.speedups import quick
 from distarray.array.storage import vacant
 from distarray.config import in_force
@@ -112,7 +114,7 @@ class Items(Base):
         result.layout = layout
         result.mesh = self.mesh
         if self.layout.size >= temporaries.LARGE:
-            temporaries.share(self, result)
+            noted(self, result, None)
         return result
 
     def _at_hand(self) -> bool:
@@ -139,10 +141,10 @@ class Items(Base):
     def _element(self, cell: Self) -> Any:
         """A view of one element as NumPy's scalar, or as the object that it is.
 
-        A record of an array that all ranks have can be written to, as NumPy's can. Others are
-        copies, which refuse it.
+        A record can be written to, as NumPy's can; see :mod:`distarray.array.records`.
         """
         whole = cell.layout.is_replicated
+        own = None if whole else records.own_part(self, cell)
         cell.settle()
         if self.mesh.coords is None:
             return cell
@@ -150,7 +152,7 @@ class Items(Base):
             return cell.like(self.mesh.scalar(cell.block))
         block: Any = self.mesh.to_host(cell.block)
         if block.dtype.kind == "V" and not whole:
-            block.flags.writeable = False
+            return records.as_read(self, block, own)
         return block[()]
 
     @quick("set_item")
@@ -180,7 +182,7 @@ class Items(Base):
             done = not basic and bool(basic_keys) and set_at_mask(self, key, value)
             return done or at_once(operator.setitem, (self, key, value), {}) is None
         if isinstance(value, Base):
-            if value.mesh is not self.mesh or not value.layout.is_whole:
+            if value.is_constant or value.mesh is not self.mesh or not value.layout.is_whole:
                 return False
             block[key] = value.block
             return True
@@ -193,7 +195,8 @@ class Items(Base):
         if not self.layout.is_whole and mirrors.write(self, key, value):
             return
         if isinstance(value, Base):
-            value = mirrors.elements_at_hand(value)
+            given: Any = as_number(value, self.dtype) if value.is_constant else value
+            value = mirrors.elements_at_hand(given) if given is value else given
         act = self._set_scalar if isinstance(self.block, np.generic) else self._set
         watched(operator.setitem, (self, key, value), {}, act, (key, value))
 
@@ -206,7 +209,7 @@ class Items(Base):
     def _set(self, key: Key, value: ArrayLike) -> None:
         if self.layout.partials:
             self.settle()
-        refuse_read_only(self.block)
+        refuse_read_only(self)
         entries = basic_entries(key, self.layout.shape, arrays=True)
         if entries is None:
             call(operator.setitem, self, key, value)
@@ -230,10 +233,7 @@ class Items(Base):
 
     def sliced(self, entries: Entries) -> Self:
         """The view that entries describe; see :mod:`distarray.layout.views`. Sends nothing."""
-        view = self.viewed(self.block, entries)
-        if self.layout.size >= temporaries.LARGE:
-            temporaries.share(self, view)
-        return view
+        return derived(self, lambda x: x.viewed(x.block, entries))
 
     def viewed(self, own: Any, entries: Entries) -> Self:
         """As :meth:`sliced`, given the block."""
@@ -251,6 +251,38 @@ class Items(Base):
             block = block[key] if layout_of_view.shape else block[(*key, ...)]
         result.block = block if block.size else directed(block, own, entries)
         return result
+
+    def refresh(self) -> Self:
+        """Bring the blocks up to date with what was written through other arrays; collective.
+
+        NumPy's views share memory. Where no cut of the memory serves two arrays, such as some
+        reshapes, each has blocks of its own, and an old one is brought up to date when the array is
+        used. That takes messages, so that no rank may do so alone: :meth:`to_local` refuses until
+        all ranks have called this method. What is written to a block that it then gives is seen by
+        the other arrays as well.
+
+        Returns
+        -------
+        DistArray
+            The array itself.
+
+        Cost
+        ----
+        None if the array shares no memory so. Otherwise one allreduce of two integers; and, if it
+        has old blocks, one exchange of the elements that are on other ranks.
+
+        Examples
+        --------
+        >>> import numpy, distarray
+        >>> x = distarray.distribute(numpy.zeros(6), placements=[distarray.Shard(0)])
+        >>> grid = x.reshape(2, 3)
+        >>> x[:] = 1
+        >>> bool((grid.refresh().to_local() == 1).all())
+        True
+        """
+        verify(type(self).refresh, (self,), {})
+        refreshed(self)
+        return self
 
     def assign(self, value: ArrayLike) -> None:
         """Copy a value into the array, as ``x[...] = value`` does."""
@@ -306,8 +338,7 @@ def fetched(line: Callable[[], Any], size: int) -> Iterator[Any]:
     array: Any = None
     while start < size:
         array = array if seen == passed.number else line()
-        elements = array[start : start + ahead].full()
-        elements.flags.writeable = False  # nor can its records, which are views of it
+        elements = records.with_own(array, start, array[start : start + ahead].full())
         seen, ahead = passed.number, min(2 * ahead, _AHEAD)
         for element in elements:
             if passed.number != seen:

@@ -25,8 +25,6 @@ go straight to the blocks if :func:`is_free` says that no rung has anything to d
 import operator
 from collections.abc import Callable, Iterable
 from functools import wraps
-from itertools import count
-from threading import local
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -45,13 +43,15 @@ from distarray.array.floaterrors import (
     told,
 )
 from distarray.array.immutable import may_have_effects
+from distarray.array.passed import passed
 from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, Objects, Row, is_overridden
+from distarray.array.sharing import to_be_written, writing
 from distarray.array.speedups import quick
 from distarray.array.unhashable import made_again
 from distarray.comm.observed import is_observed
 from distarray.config import in_force, on_check
 from distarray.layout import Layout
-from distarray.typing import ArrayLike, UfuncOut
+from distarray.typing import Args, ArrayLike, Kwargs, UfuncOut
 
 __all__ = [
     "ENTRIES",
@@ -94,32 +94,6 @@ ENTRIES = frozenset({int, slice, type(None), type(Ellipsis), np.int64})
 basic_keys: set[type] = set(ENTRIES)
 
 
-class _Passed(local):
-    """How many calls of this rank (a process or a thread) may have written to a cut array.
-
-    Once the number has changed, which it does on all ranks alike, elements of other ranks that a
-    rank keeps are fetched again. No two threads ever have the same number.
-
-    Attributes
-    ----------
-    number : int
-        The calls.
-    harmless : int
-        The calls among them that have only read, or have written to the
-        :mod:`~distarray.array.mirrors` as well as to the array.
-    exports : int
-        How often the program was handed the block of a cut array.
-    """
-
-    def __init__(self) -> None:
-        self.number = next(_threads) << 40
-        self.harmless = self.exports = 0
-
-
-_threads = count(1)
-
-
-passed = _Passed()
 #: Functions that only read their arguments and return something new, with the number of arguments
 #: up to which this is known.
 _READ: dict[Any, int] = {np.matmul: 2, np.dot: 2, np.vdot: 2, np.inner: 2, np.outer: 2}
@@ -170,6 +144,24 @@ def call_in_general(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     if only_reads(function, args, kwargs):
         passed.harmless += 1
     row = FUNCTIONS.get(function)
+    is_writer = "out" in kwargs or (row is not None and (row.out >= 0 or row.writes >= 0))
+    targets = _targets(row, args, kwargs) if is_writer else []
+    if not targets:
+        return _call(function, row, args, kwargs)
+    with writing(*targets):
+        return _call(function, row, args, kwargs)
+
+
+def _targets(row: Row | None, args: Args, kwargs: Kwargs) -> list[Base]:
+    """The arrays that a call writes to, of which that has to be said."""
+    places = () if row is None else (row.writes, row.out)
+    found = [args[place] for place in places if 0 <= place < len(args)]
+    if "out" in kwargs:
+        found.append(kwargs["out"])
+    return to_be_written(found) if found else []
+
+
+def _call(function: Callable[..., Any], row: Row | None, args: Args, kwargs: Kwargs) -> Any:
     if error_state() is usual[0] and not is_observed():
         result = _climb(function, row, args, kwargs)
     elif row is None or row.computes:
@@ -194,6 +186,15 @@ def call_ufunc(
     passed.number += 1
     if method == "__call__" and len(inputs) == ufunc.nin and "out" not in kwargs:
         passed.harmless += 1
+    out, first = kwargs.get("out"), inputs[0] if method == "at" else None
+    targets = [] if out is None and first is None else to_be_written((out, first))
+    if not targets:
+        return _call_ufunc(ufunc, method, inputs, kwargs)
+    with writing(*targets):
+        return _call_ufunc(ufunc, method, inputs, kwargs)
+
+
+def _call_ufunc(ufunc: np.ufunc, method: str, inputs: Args, kwargs: Kwargs) -> Any:
     act = UFUNC_METHODS[method].function
     if error_state() is usual[0] and not is_observed():
         result = act(ufunc, *inputs, **kwargs)

@@ -11,9 +11,11 @@ from typing import IO, Any, Self, overload
 import numpy as np
 
 from distarray.array.assigning import one_element
+from distarray.array.base import raw_block
 from distarray.array.casting import cast
 from distarray.array.exporting import gathered
 from distarray.array.flags import Flags, set_flags
+from distarray.array.geometry import base_of, strides_of
 from distarray.array.ladder import (
     call,
     call_in_general,
@@ -26,6 +28,7 @@ from distarray.array.ladder import (
 from distarray.array.portable import refuse_read_only
 from distarray.array.reductions import Reductions
 from distarray.array.retyping import viewed, whole_block
+from distarray.array.sharing import derived, writing
 from distarray.array.storage import cast_type, is_contiguous
 from distarray.typing import ArrayLike, Axes, DTypeLike, Order, Out
 
@@ -42,6 +45,12 @@ def _assign_part(part: Any, value: ArrayLike, dtype: np.dtype[Any]) -> None:
         taken.real = value
         value = taken.real
     np.copyto(part, value, casting="unsafe")
+
+
+def _same_view(x: Any) -> Any:
+    """An array over the same block."""
+    block = x.block
+    return x.like(block if isinstance(block, np.generic) else block[...])
 
 
 class Methods(Reductions):
@@ -213,7 +222,7 @@ class Methods(Reductions):
 
     def fill(self, value: ArrayLike) -> None:
         """Set every element to a scalar."""
-        refuse_read_only(self.block)
+        refuse_read_only(self)
         self[...] = one_element(value, self.block.dtype)  # type: ignore[index]
 
     # -- elementwise ----------------------------------------------------------------------------
@@ -309,20 +318,19 @@ class Methods(Reductions):
         if self.layout.partials:
             self.settle()  # otherwise the fold would give each of the two arrays its own memory
         if not dtype and not named:
-            block = self.block
-            return self.like(block if isinstance(block, np.generic) else block[...])
+            return derived(self, _same_view)
         return viewed(self, *dtype, **named)
 
     def getfield(self, dtype: DTypeLike, offset: int = 0) -> Self:
         """A view of some bytes of each element; see :meth:`numpy.ndarray.getfield`."""
         if self.layout.partials:
             self.settle()
-        block: Any = self.to_local()
-        return self.like(block.getfield(dtype, offset))
+        kind = np.dtype(dtype)
+        return derived(self, lambda x: x.like(x.mesh.asarray(x.block).getfield(kind, offset)))
 
     def setfield(self, val: ArrayLike, dtype: DTypeLike, offset: int = 0) -> None:
         """Write to some bytes of each element; see :meth:`numpy.ndarray.setfield`."""
-        refuse_read_only(self.block)
+        refuse_read_only(self)
         part: Any = self.getfield(dtype, offset)
         part[...] = val
 
@@ -334,32 +342,24 @@ class Methods(Reductions):
         ----
         See :class:`~distarray.array.flags.Flags`; none for an array that every rank has whole.
         """
-        flags: Any = getattr(self.block, "flags", None)  # also for CuPy arrays and scalars
-        whole = self.layout.is_whole or not isinstance(self.block, np.ndarray)
+        block = raw_block(self)
+        flags: Any = getattr(block, "flags", None)  # also for CuPy arrays and scalars
+        whole = self.layout.is_whole or not isinstance(block, np.ndarray)
         return flags if whole else Flags(self)
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Bytes from one index to the next in memory, if every rank has the whole array.
+        """Bytes from one index to the next in memory.
 
-        For a cut array those of the whole array in C order, as `full` gives it. No memory has
-        these; ``x.to_local().strides`` are those of this rank's block.
+        Of a cut array as if it were whole: in C order, if it is no view. Those of this rank's block
+        are ``x.to_local().strides``.
         """
-        if self.layout.is_whole:
-            return tuple(self.block.strides)
-        steps, step = [], self.block.dtype.itemsize if self.layout.size else 0
-        for extent in reversed(self.layout.shape):
-            steps.append(step)
-            step *= extent
-        return tuple(steps[::-1])
+        return tuple(self.block.strides) if self.layout.is_whole else strides_of(self)
 
     @property
     def base(self) -> Any:
-        """Not known: use :func:`numpy.shares_memory`."""
-        raise AttributeError(
-            "'DistArray' object has no attribute 'base': views do not keep their base; "
-            "numpy.shares_memory(x, y) says whether two arrays share memory"
-        )
+        """The array that this one is a view of, and which is none itself; None if it is no view."""
+        return base_of(self)
 
     @property
     def data(self) -> memoryview:
@@ -390,8 +390,11 @@ class Methods(Reductions):
         if self.layout.partials:
             self.settle()
         passed.number += inplace
-        swapped = self.block.byteswap(inplace)
-        return self if inplace else self.like(swapped)
+        if not inplace:
+            return self.like(self.block.byteswap())
+        with writing(self):
+            self.block.byteswap(inplace)
+        return self
 
     def to_device(self, device: str, /, *, stream: int | None = None) -> Self:
         """The array on another kind of device; this array itself if it is already there."""

@@ -25,12 +25,15 @@ from weakref import ref
 
 import numpy as np
 
-from distarray.array.base import Base
+from distarray.array import stale_copies
+from distarray.array.base import Base, mirror_of, storage_of
 from distarray.array.floaterrors import error_state
 from distarray.array.handed_out import names_blocks
 from distarray.array.keys import basic_entries
 from distarray.array.ladder import ENTRIES, is_free, passed, usual
-from distarray.array.memories import memory_of
+from distarray.array.leaves import beside, memory_of
+from distarray.array.memory import is_shared
+from distarray.array.sharing import derived
 from distarray.comm.user_lines import warn_program
 from distarray.config import in_force
 from distarray.errors import PerformanceWarning
@@ -166,11 +169,6 @@ class Mirror:
         self.elements, self.seen = None, -1
 
 
-def _mirror_of(x: Base) -> Mirror | None:
-    found: Mirror | None = getattr(x, "_mirror", None)
-    return found
-
-
 # -- reading and writing -------------------------------------------------------------------------
 
 
@@ -183,7 +181,7 @@ def read(x: Base, key: Key) -> Any:
     ----
     None, except when the array is fetched: one allreduce of an integer, and a gather.
     """
-    mirror: Any = getattr(x, "_mirror", None)
+    mirror: Any = mirror_of(x)
     if mirror is None or not _usable(mirror, x) or not is_plain(key):
         return NotImplemented
     part = mirror.elements[key]
@@ -207,7 +205,7 @@ def write(x: Base, key: Key, value: ArrayLike | Base) -> bool:
     ----
     As :func:`read`.
     """
-    mirror: Any = getattr(x, "_mirror", None)
+    mirror: Any = mirror_of(x)
     if mirror is None or not is_plain(key):
         return False
     block: Any = value if type(value) in _NUMBERS else given(value, x)
@@ -222,6 +220,8 @@ def put(mirror: Mirror, x: Base, key: Key, value: ArrayLike) -> bool:
     """Assign a value of NumPy's to elements of an array and of its mirror; False if read-only."""
     if not is_writeable(x):
         return False
+    if passed.watched:
+        stale_copies.tell(x)
     write_through(mirror, x, key, operator.setitem, mirror.elements, key, value)
     return True
 
@@ -332,9 +332,9 @@ def _own_slices(layout: Layout, key: Key, coords: Coords | None) -> tuple[Any, A
 
 def noted(x: Base, part: Layout) -> None:
     """Count an access to a part of a cut array, if the part is small and at one coordinate."""
-    if not part.ats or x.layout.ats or part.size * x.dtype.itemsize > SMALL:
+    if not part.ats or x.layout.ats or part.size * x.dtype.itemsize > SMALL or is_shared(x):
         return
-    mirror = _mirror_of(x)
+    mirror = mirror_of(x)
     if mirror is None or mirror.layout is not x.layout:
         if not _can_be_kept(x):
             return
@@ -361,7 +361,7 @@ def _usable(mirror: Mirror, x: Base) -> bool:
     """Whether the mirror has the array's elements, which are fetched if it is time for that."""
     if error_state() is not usual[0] and not is_free(operator.getitem, mirror.layout):
         return False
-    if mirror.layout is not x.layout or mirror.dtype is not x.dtype:
+    if mirror.layout is not x.layout:
         return False
     now = passed.__dict__  # this thread's; what is read of it costs less than of `passed`
     if mirror.seen == now["number"] - now["harmless"]:  # nor was a block handed out
@@ -384,10 +384,10 @@ def _fetched(mirror: Mirror, x: Base) -> bool:
         if not _agreed(x):
             mirror.needed *= WORTH
             return False
-        mirror.origin, mirror.exports = x.like(x.block), passed.exports
-        memory: Any = memory_of(x)
-        if memory is not None:
-            memory.add(mirror.origin)
+        mirror.origin, mirror.exports = derived(x, lambda y: y.like(y.block)), passed.exports
+        storage: Any = storage_of(mirror.origin)
+        if storage is not None:
+            storage.base = None  # else it and its mirror would live for ever
     mirror.elements = x.full()
     mirror.seen = passed.number - passed.harmless
     _keep(mirror, nbytes, limit)
@@ -423,10 +423,9 @@ def _agreed(x: Base) -> bool:
 
 
 def _is_alone(x: Base) -> bool:
-    memory = memory_of(x)
-    if memory is None:
+    if memory_of(x) is None:
         return False
-    others = [_mirror_of(other) for other in memory.arrays() if other is not x]
+    others = [mirror_of(other) for other in beside(x) if other is not x]
     return all(other is None or other.origin is None for other in others)
 
 

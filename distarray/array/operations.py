@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distarray.array.faults import DETOURS
-from distarray.array.memories import Leaf, Memory
+from distarray.array.leaves import Leaf
+from distarray.array.memory import Materialization
 from distarray.comm.observed import Display
 from distarray.typing import Array, DType, Shape
 
@@ -62,7 +63,7 @@ class Operation:
         Leaves, operations, numbers.
     dtype : dtype
         Of the result.
-    reads : frozenset of Memory
+    reads : frozenset of Materialization
         All that it will read.
     shape : tuple of int
         Of the block.
@@ -99,7 +100,7 @@ class Operation:
         self.function, self.operands, self.dtype, self.line = function, operands, dtype, line
         self.block: Array | None = None
         self.folds = 0
-        self.reads: frozenset[Memory] = frozenset()
+        self.reads: frozenset[Materialization] = frozenset()
         self.size, self.cost = 1, 1 if function in _CHEAP else _DEAR
         for x in operands:
             if type(x) is Leaf:

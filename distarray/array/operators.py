@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
-from distarray.array import ladder, temporaries
+from distarray.array import ladder, stale_copies, temporaries
 from distarray.array.alike import SCALARS
 from distarray.array.base import Base, is_subclass
 from distarray.array.floaterrors import error_state, of_elements
 from distarray.array.ladder import call, is_free, passed, two_at_once, usual, watched
 from distarray.array.registry import is_overridden
+from distarray.array.sharing import writing
 from distarray.array.sparse_operands import beside_sparse, is_sparse
 from distarray.array.speedups import again_if_unhashable, quick
 from distarray.array.temporaries import LARGE, put_off_or_done
 from distarray.comm.observed import is_observed
+from distarray.layout import Layout
 from distarray.plan import whole_pair
-from distarray.typing import ArrayLike, Binary, Unary
+from distarray.typing import Array, ArrayLike, Binary, Unary
 
-__all__ = ["Operators", "answer_to"]
+__all__ = ["Operators", "answer_to", "yields"]
 
 _POWER: Any = np.power
 _divmod: Any = np.divmod
@@ -63,7 +65,7 @@ def _goes_first(kind: type) -> bool:
     return isinstance(priority, (int, float)) and priority > 0 and not ours
 
 
-def _yields(other: ArrayLike) -> bool:
+def yields(other: ArrayLike) -> bool:
     """Whether a right operand declines, or its own method takes precedence."""
     return _declines(other) or _goes_first(type(other))  # type: ignore[arg-type]
 
@@ -230,6 +232,12 @@ def _side_by_side(x: Base, y: Base) -> bool:
     )
 
 
+def _writes_at_once(ufunc: np.ufunc, layout: Layout, block: Array) -> bool:
+    """Whether nothing has to be done before a ufunc writes to a block, nor after."""
+    free = (layout.is_whole and error_state() is usual[0]) or is_free(ufunc, layout)
+    return free and (type(block) is not _array or block.flags.writeable)
+
+
 def _in_place(ufunc: np.ufunc) -> Binary:
     def operate(self: Base, other: Any) -> Any:
         layout, block = self.layout, self.block
@@ -238,8 +246,8 @@ def _in_place(ufunc: np.ufunc) -> Binary:
                 return ufunc(self, other)
             passed.number += 1
         elif not layout.is_whole:
-            passed.number += 1
-        if (layout.is_whole and error_state() is usual[0]) or is_free(ufunc, layout):
+            stale_copies.count_write(self)
+        if _writes_at_once(ufunc, layout, block):
             kind = type(other)
             if kind in SCALARS:
                 ufunc(block, other, out=block)
@@ -315,7 +323,7 @@ def _power(x: Base, other: ArrayLike) -> Any:
     if exponent is not None:
         return x.computed(x.block**exponent)
     if x.block.dtype.kind in "biu":  # a single rank may not see a negative exponent
-        return NotImplemented if _yields(other) else _POWER(x, other)
+        return NotImplemented if yields(other) else _POWER(x, other)
     return _power_of_arrays(x, other)
 
 
@@ -324,8 +332,9 @@ def _power_in_place(x: Base, other: ArrayLike) -> Any:
     if exponent is None:
         return NotImplemented if _declines(other) else _POWER(x, other, out=(x,))
     passed.number += 1
-    with of_elements(x.layout, x.mesh):
-        x.block **= exponent
+    with writing(x), of_elements(x.layout, x.mesh):
+        block: Any = x.block
+        block **= exponent
     return x
 
 
@@ -398,7 +407,7 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
 
     @again_if_unhashable
     def __divmod__(self, other: ArrayLike) -> tuple[Self, Self]:
-        return NotImplemented if _yields(other) else _divmod(self, other)
+        return NotImplemented if yields(other) else _divmod(self, other)
 
     @again_if_unhashable
     def __rdivmod__(self, other: ArrayLike) -> tuple[Self, Self]:
@@ -408,7 +417,7 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
     def __matmul__(self, other: ArrayLike) -> Self:
         if isinstance(other, Base):
             return ladder.product(self, other)
-        return NotImplemented if _yields(other) else _matmul(self, other)
+        return NotImplemented if yields(other) else _matmul(self, other)
 
     def __rmatmul__(self, other: ArrayLike) -> Self:
         return NotImplemented if _declines(other) else _matmul(other, self)

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from distarray.array.at_hand import ELEMENTS, OURS, PLAIN
-from distarray.array.base import is_subclass
+from distarray.array.base import Base, is_subclass
 from distarray.array.core import DistArray, wrap
 from distarray.array.creation import common_mesh, placed_layout
 from distarray.array.ladder import call, unwatched
@@ -142,12 +142,15 @@ def _is_small(
 
 def _kept(numpy_function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The array of a program's own subclass that NumPy makes like another; None if it does not."""
-    kind: Any = type(args[0]) if args else None
-    if not is_subclass(kind) or not OURS.isdisjoint(kwargs):
+    if not args or not (_is_kept(args[0]) and OURS.isdisjoint(kwargs)):
         return None
     found = numpy_function(*args, **kwargs)
-    kind = type(found)
-    return found if is_subclass(kind) else None
+    return found if _is_kept(found) or isinstance(found, Base) else None
+
+
+def _is_kept(x: Any) -> bool:
+    kind: Any = type(x)
+    return x.is_dressed if isinstance(x, Base) else is_subclass(kind)
 
 
 class Unbound(staticmethod):  # type: ignore[type-arg]

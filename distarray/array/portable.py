@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from distarray.array import faults
-from distarray.array.base import sequence_like
+from distarray.array.base import Base, raw_block, sequence_like
 from distarray.comm import devices
 from distarray.typing import Array, ArrayLike, DTypeLike, Shape
 
@@ -55,11 +55,12 @@ _METHODS = {
 }
 
 
-def refuse_read_only(block: Array, text: str = "assignment destination is read-only") -> None:
+def refuse_read_only(x: Base | Array, text: str = "assignment destination is read-only") -> None:
     """Raise NumPy's error for read-only memory, even if nothing would be written.
 
     CuPy has no read-only memory.
     """
+    block = raw_block(x) if isinstance(x, Base) else x
     if not getattr(block.flags, "writeable", True):
         raise ValueError(text)
 

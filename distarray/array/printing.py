@@ -1,23 +1,25 @@
 """Printed forms. They never communicate, unless `config.print_gathered` is set."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from distarray.array.base import Base
+from distarray.array.base import Base, raw_block
+from distarray.array.blocks_out import is_old
 from distarray.comm.ledger import size_text
 from distarray.config import config
 from distarray.layout import Layout
 from distarray.typing import DType
 
-__all__ = ["array_html", "array_repr", "array_str", "local_form", "summary", "whole"]
+__all__ = ["array_html", "array_repr", "array_str", "local_form", "local_text", "summary", "whole"]
 
 
 def summary(x: Base) -> str:
     """One line: type, shape, dtype and placements."""
-    return _summary(x.layout, x.block.dtype)
+    return _summary(x.layout, x.dtype)
 
 
 @lru_cache(maxsize=256)
@@ -40,7 +42,7 @@ def array_repr(x: Base) -> str:
     values = whole(x)
     if values is not None:
         return repr(values)
-    return local_form(x, repr(x.to_local()))
+    return local_form(x, local_text(x, repr))
 
 
 def array_str(x: Base) -> str:
@@ -48,7 +50,15 @@ def array_str(x: Base) -> str:
     values = whole(x)
     if values is not None:
         return str(values)
-    return local_form(x, str(x.to_local()))
+    return local_form(x, local_text(x, str))
+
+
+def local_text(x: Base, form: Callable[[Any], str]) -> str:
+    """The text of this rank's block; of one that may be old, what brings it up to date."""
+    block = raw_block(x)
+    if is_old(x):
+        return "(written to through another array since: x.refresh() brings it up to date)"
+    return form(x.mesh.asarray(block) if isinstance(block, np.generic) else block)
 
 
 def local_form(x: Base, block: str) -> str:

@@ -126,7 +126,7 @@ def check_writeable(outs: Sequence[Any]) -> None:
         check_out(out)
         if out.layout.partials:
             out.settle()
-        refuse_read_only(out.block, "output array is read-only")
+        refuse_read_only(out, "output array is read-only")
 
 
 def check_shapes(arrays: Sequence[Any], outs: Sequence[Any]) -> None:

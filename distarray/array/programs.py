@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array.memories import Leaf
+from distarray.array.leaves import Leaf
 from distarray.array.operations import Line, Operation
 from distarray.array.pieces import Cell, Pieces, cells_of, whole_box
 from distarray.array.tiled import Step, Tiles, run_behind

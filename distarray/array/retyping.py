@@ -2,22 +2,28 @@
 
 An item of another size changes the extent of the last dimension. NumPy itself decides whether that
 is allowed, on an array of the same shape and hardly any memory. But it does not know the cut of the
-last dimension: that is kept if every boundary between ranks is also one between new items.
+last dimension: that is kept if every boundary between ranks is also one between new items. If not,
+the array is reshaped first, so that the elements of a new item are on one rank.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from distarray.array.base import Base
+from distarray.array.base import Base, raw_block
+from distarray.array.sharing import derived
 from distarray.array.storage import has_items_in_line, is_natural, natural
 from distarray.layout import Cut, Layout, rescaled_cut
 from distarray.typing import DTypeLike
 
-__all__ = ["retyped", "viewed", "whole_block"]
+__all__ = ["across", "retyped", "viewed", "whole_block"]
 
+#: Views an array as items of a data type and size, through which a cut goes; set by
+#: :mod:`distarray.engines.strided`.
+across: list[Callable[[Any, np.dtype[Any], int], Any]] = []
 
 #: Marks an argument that was not given, since None is a data type.
 _NOT_GIVEN: Any = object()
@@ -44,7 +50,7 @@ def viewed(x: Base, dtype: DTypeLike = _NOT_GIVEN, type: DTypeLike = _NOT_GIVEN)
     if kind is not _NOT_GIVEN and not _is_array_type(kind):
         np.empty(0).view(type=kind)  # NumPy's error
     found = x.view() if dtype is _NOT_GIVEN else retyped(x, dtype)
-    return found if kind is _NOT_GIVEN else _of_type(found, kind)
+    return found if kind is _NOT_GIVEN else _of_type(found, kind, x)
 
 
 def _is_array_type(kind: object) -> bool:
@@ -52,15 +58,18 @@ def _is_array_type(kind: object) -> bool:
     return isinstance(kind, type) and hasattr(kind, "__array_ufunc__")
 
 
-def _of_type(x: Base, kind: type[Any]) -> Any:
+def _of_type(x: Base, kind: type[Any], model: Base) -> Any:
     """A view as a type of arrays: a distributed array, or a NumPy array of the whole.
+
+    A program's class that is derived from distributed arrays finishes it by `model`.
 
     Cost
     ----
     A gather if the array is cut and a NumPy array is asked for.
     """
     if kind is np.ndarray or not issubclass(kind, np.ndarray):
-        return x
+        over = getattr(kind, "_over", None)
+        return x if over is None else over(x, model)
     if not x.layout.is_whole or x.mesh.device_type != "cpu":
         return np.asarray(x).view(kind)
     return x.to_local().view(kind)
@@ -96,38 +105,37 @@ def retyped(x: Base, dtype: DTypeLike) -> Any:
     Raises
     ------
     ValueError, TypeError
-        If NumPy refuses it, or if a cut of the last dimension would go through a new item; on all
-        ranks.
+        If NumPy refuses it; on all ranks.
 
     Cost
     ----
     None for items of the same size, and for arrays made with blocks in C order. Otherwise one
-    allreduce of an integer if some rank's block does not tell how the array is stored.
+    allreduce of an integer if some rank's block does not tell how the array is stored. If a cut of
+    the last dimension goes through a new item, that of a reshape.
     """
-    kind, own = np.dtype(dtype), x.block.dtype
+    kind, own = np.dtype(dtype), x.dtype
     size = kind.itemsize
-    if size != own.itemsize and not isinstance(x.block, np.generic):
+    if size != own.itemsize and not isinstance(raw_block(x), np.generic):
         found = _asked(x, kind)
         size = size or found.dtype.itemsize  # a string or void takes the size of the items
-    layout = x.layout
-    if size != own.itemsize and layout.ndim:
-        recut = _resized_items(layout, own.itemsize, size)
-        if recut is None:
-            raise ValueError(
-                f"view({kind}) of {own}: the last dimension is cut between ranks in the middle of "
-                f"a new item; {_way_out(x)} makes a copy that can be viewed so"
-            )
-        layout = recut
-    if kind.shape:
-        layout = layout.with_cuts([*layout.cuts, *map(Cut.whole, kind.shape)])
-    result = x.like(x.block.view(kind))
-    result.layout = layout
-    return natural(result) if is_natural(x) else result
+    if _retyped_layout(x.layout, own.itemsize, size, kind) is None:
+        return across[0](x, kind, size)
+    known = is_natural(x)
+
+    def view(y: Base) -> Any:
+        result = y.like(y.block.view(kind))
+        found = _retyped_layout(y.layout, own.itemsize, size, kind)
+        if found is None:
+            return None
+        result.layout = found
+        return natural(result) if known else result
+
+    return derived(x, view)
 
 
 def _asked(x: Base, kind: np.dtype[Any]) -> Any:
     """NumPy's view of an array of this shape and data type; or its exception, on all ranks."""
-    own, shape = x.block.dtype, x.layout.shape
+    own, shape = x.dtype, x.layout.shape
     steps = (*[0] * (len(shape) - 1), own.itemsize)[: len(shape)]
     cell = np.empty(1, own)
     problem = found = None
@@ -142,6 +150,16 @@ def _asked(x: Base, kind: np.dtype[Any]) -> Any:
     return found
 
 
+def _retyped_layout(layout: Layout, old: int, new: int, kind: np.dtype[Any]) -> Layout | None:
+    """The layout of an array viewed as another type; None if a cut goes through a new item."""
+    found: Layout | None = layout
+    if new != old and layout.ndim:
+        found = _resized_items(layout, old, new)
+    if found is not None and kind.shape:
+        found = found.with_cuts([*found.cuts, *map(Cut.whole, kind.shape)])
+    return found
+
+
 @lru_cache(maxsize=1024)
 def _resized_items(layout: Layout, size: int, other: int) -> Layout | None:
     """The layout of an array whose items of `size` bytes are read as items of another size.
@@ -150,10 +168,3 @@ def _resized_items(layout: Layout, size: int, other: int) -> Layout | None:
     """
     cut = rescaled_cut(layout.cuts[-1], size, other)
     return None if cut is None else layout.replace(layout.ndim - 1, cut)
-
-
-def _way_out(x: Base) -> str:
-    """The call that makes an array whose last dimension is whole on every rank."""
-    if x.layout.ndim == 1:
-        return "x.redistribute()"
-    return f"x.redistribute(placements=[{', '.join(['Shard(0)'] * x.mesh.ndim)}])"

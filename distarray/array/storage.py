@@ -12,14 +12,14 @@ All this assumes that blocks with two or more indices are stored alike on all ra
 results of operations, and :func:`~distarray.array.from_local` ensures it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from distarray.array.base import Base
+from distarray.array.base import Base, natural_of, raw_block
 from distarray.comm import DeviceMesh
 from distarray.layout import Cut, Fold, Interval, Layout
 from distarray.typing import Array, DType, DTypeLike
@@ -28,19 +28,24 @@ __all__ = [
     "can_merge",
     "common_order",
     "has_items_in_line",
+    "has_several",
     "is_contiguous",
     "cast_type",
     "is_natural",
+    "is_unlike",
     "natural",
-    "owns_memory",
     "placing_strides",
     "stored_order",
     "stored_walk",
     "suits",
+    "unlike",
     "vacant",
     "walked",
 ]
 
+#: Where a view lies in the memory of the whole array; None for what is no view. Set by
+#: :mod:`distarray.array.geometry`.
+in_whole: Callable[[Base], Array | None] = lambda _: None  # noqa: E731
 #: Votes; the highest decides. The first two come from blocks that leave the question open.
 _MAYBE, _HARDLY, _YES, _NO = range(4)
 
@@ -82,6 +87,11 @@ def is_contiguous(x: Base, order: str, everywhere: bool = True) -> bool:
     """
     if order == "C" and is_natural(x):
         return True
+    if is_unlike(x):
+        return False
+    whole = in_whole(x)
+    if whole is not None:
+        return whole.flags.c_contiguous if order == "C" else whole.flags.f_contiguous
     block, layout = x.to_local(), x.layout
     dims = [dim for dim, extent in enumerate(layout.shape) if extent > 1]
     inner = dims[1:] if order == "C" else dims[:-1]
@@ -107,6 +117,9 @@ def has_items_in_line(x: Base) -> bool:
     """
     if is_natural(x):
         return True
+    whole = in_whole(x)
+    if whole is not None:
+        return whole.shape[-1] == 1 or whole.strides[-1] == whole.itemsize
     dims = [dim for dim, extent in enumerate(x.layout.shape) if extent > 1]
     return _decided(x, _of_items(x.to_local(), x.layout), dims, (), everywhere=True)
 
@@ -155,12 +168,23 @@ def suits(x: Base, dtype: DTypeLike, order: str) -> bool:
 
 def is_natural(x: Base) -> bool:
     """Whether all ranks know that all blocks are in C order, without gaps."""
-    return getattr(x, "_natural", None) is x.block
+    return natural_of(x) is raw_block(x)
+
+
+def is_unlike(x: Base) -> bool:
+    """Whether the blocks may be stored in one order on some ranks, and otherwise on others."""
+    return natural_of(x) is False
+
+
+def unlike(x: Base) -> Any:
+    """The array itself, marked on all ranks as having blocks that may be stored unlike."""
+    x._natural = False
+    return x
 
 
 def natural(x: Base) -> Any:
     """The array itself, marked on all ranks as having all blocks in C order."""
-    x._natural = x.block
+    x._natural = raw_block(x)
     return x
 
 
@@ -214,6 +238,11 @@ def can_merge(x: Base, groups: Sequence[Interval], everywhere: bool = True) -> b
     dims = [dim for first, last in groups if last - first > 1 for dim in range(first, last)]
     if not dims or is_natural(x):
         return True
+    if is_unlike(x):
+        return False
+    whole = in_whole(x)
+    if whole is not None:
+        return _of_merging(whole, Layout.replicated(whole.shape, ()), groups, dims) != _NO
     inner = [dim for first, last in groups for dim in range(first + 1, last)]
     return _decided(x, _of_merging(x.block, x.layout, groups, dims), dims, inner, everywhere)
 
@@ -240,24 +269,11 @@ def _is_chain(block: Array, dims: Sequence[int]) -> bool:
     return all(strides[dim] == strides[after] * shape[after] for dim, after in pairwise(dims))
 
 
-def owns_memory(x: Base) -> bool:
-    """Whether no rank's block is a view of other memory.
-
-    Cost
-    ----
-    One allreduce of an integer, unless every rank has everything.
-    """
-    vote = _YES if x.to_local().flags.owndata else _NO
-    if not x.layout.is_whole:
-        vote = int(x.mesh.group.allreduce(np.array(vote), Fold.MAX, "ownership of memory"))
-    return vote == _YES
-
-
 def _decided(
     x: Base, vote: int, dims: Sequence[int], inner: Sequence[int], everywhere: bool
 ) -> bool:
     # Ranks without elements need the answer if the array is read-only: a copy of it is writeable.
-    layout, all_ask = x.layout, everywhere or not getattr(x.block.flags, "writeable", True)
+    layout, all_ask = x.layout, everywhere or not getattr(raw_block(x).flags, "writeable", True)
     if not layout.is_whole and _is_asked(layout, tuple(dims), tuple(inner), all_ask):
         vote = int(x.mesh.group.allreduce(np.array(vote), Fold.MAX, "storage"))
     return vote in (_YES, _MAYBE)
@@ -308,7 +324,7 @@ def stored_order(x: Base) -> tuple[int, ...]:
 
     Cost
     ----
-    One allreduce of an integer, unless every rank has everything.
+    As :func:`common_order`.
     """
     return common_order([x])
 
@@ -336,6 +352,13 @@ def common_order(arrays: Sequence[Base]) -> tuple[int, ...]:
     return orders.pop() if len(orders) == 1 else natural
 
 
+@lru_cache(maxsize=4096)
+def has_several(layout: Layout) -> bool:
+    """Whether each rank has two indices of each dimension that has them."""
+    several = [cut for cut in layout.cuts if cut.extent > 1]
+    return not layout.ats and not any(single or none for single, none, _ in map(_lengths, several))
+
+
 def stored_walk(x: Base) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     """The order of :func:`stored_order`, and for each dimension whether memory runs against it.
 
@@ -347,7 +370,8 @@ def stored_walk(x: Base) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     natural = tuple(range(x.ndim))
     if is_natural(x) or not x.ndim:
         return natural, (False,) * x.ndim
-    block = x.to_local()
+    whole = in_whole(x)
+    block = x.to_local() if whole is None else whole
     pairs = zip(block.strides, x.layout.shape, strict=True)
     back = [bool(block.size) and extent > 1 and step < 0 for step, extent in pairs]
     several = sum([extent > 1 for extent in x.layout.shape]) > 1
@@ -362,6 +386,10 @@ def stored_walk(x: Base) -> tuple[tuple[int, ...], tuple[bool, ...]]:
 def _vote_on_order(x: Base) -> int:
     """This rank's vote on the order: its number, -1 for no opinion; higher if it is certain."""
     natural = tuple(range(x.ndim))
+    whole = in_whole(x)
+    if whole is not None:
+        certain: int = _coded(walked(whole.strides, whole.shape)) + x.ndim**x.ndim
+        return certain
     block = x.to_local()
     vote = -1
     long = sum([extent > 1 for extent in block.shape]) > 1

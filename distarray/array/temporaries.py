@@ -24,8 +24,6 @@ __all__ = ["LARGE", "put_off_or_done"]
 put_off: Callable[[Any, tuple[Any, ...]], Any] = lambda *_: None  # noqa: E731
 #: The fold of a block that operations are put off for, or None; set there, too.
 fold: Callable[[Any, np.ufunc, Any], Any] = lambda *_: None  # noqa: E731
-#: What is told of an array and a large view of it; set by :mod:`distarray.array.memories`.
-share: Callable[[Any, Any], None] = lambda *_: None  # noqa: E731
 #: Assigns what an array waits for to elements of another, or gives False; set in `deferred`.
 assigned: Callable[[Any, Any, int, Any], bool] = lambda *_: False  # noqa: E731
 #: Whether a call can be put off whose operands are to be brought to a layout; putting it off, given

@@ -9,8 +9,10 @@ from weakref import ref
 import numpy as np
 
 from distarray.array.base import Base
+from distarray.array.blocks_out import live_arrays
 from distarray.array.core import DistArray
-from distarray.array.memories import Leaf, Memory, held, hold
+from distarray.array.leaves import Leaf, held, hold
+from distarray.array.memory import Materialization
 from distarray.array.operations import Operation
 from distarray.array.pieces import Pieces
 from distarray.array.programs import Program
@@ -62,16 +64,16 @@ def _operations() -> list[tuple[Any, Operation]]:
     return [(x, kept) for x, kept in pairs if type(kept) is Operation]
 
 
-def readers(memory: Memory) -> list[Any]:
+def readers(memory: Materialization) -> list[Any]:
     """The arrays that wait for operations that read some memory."""
     return [x for x, operation in _operations() if memory in operation.reads]
 
 
-def release(memory: Memory) -> None:
+def release(memory: Materialization) -> None:
     """Let the arrays of some memory have their blocks: no operation has to read it any more."""
-    for x in memory.arrays():
+    for x in live_arrays(memory):
         kept = held(x)
-        if type(kept) is Leaf:
+        if type(kept) is Leaf and kept.memory is memory:
             restore(x, kept.block)
 
 
@@ -83,7 +85,9 @@ def late() -> list[Any]:
     if len(_waiting) % 8:
         return []
     every = _operations()
-    kept = {memory for _, operation in every for memory in operation.reads if not memory.members}
+    kept = {
+        memory for _, operation in every for memory in operation.reads if not live_arrays(memory)
+    }
     if sum([memory.nbytes for memory in kept]) <= MOST_KEPT:
         return []
     return [x for x, operation in every if not kept.isdisjoint(operation.reads)]
@@ -126,7 +130,7 @@ def _together(arrays: Sequence[Any]) -> list[tuple[Any, Operation]]:
     every = _operations()
     shape = next((end.shape for x, end in every if id(x) in wanted), None)
     every = [(x, end) for x, end in every if end.shape == shape]
-    reads: set[Memory] = set()
+    reads: set[Materialization] = set()
     for x, end in every:
         if id(x) in wanted:
             reads |= end.reads

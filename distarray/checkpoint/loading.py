@@ -14,6 +14,7 @@ import numpy as np
 from distarray.array import DistArray, wrap
 from distarray.array.creation import as_distarray, placed_layout
 from distarray.array.ladder import passed
+from distarray.array.sharing import writing
 from distarray.checkpoint import background
 from distarray.checkpoint.catalog import Catalog
 from distarray.checkpoint.chunk_files import ChunkFiles
@@ -137,6 +138,7 @@ def _loaded(
     match = Match(catalog.arrays, lambda whole, kind: _item(whole, kind, mesh))
     result = agreed(group, lambda: match.value(catalog.node, into, "state"))
     with ExitStack() as stack:
+        stack.enter_context(writing(*[target.value for target in match.targets]))
 
         def hold() -> HeldCheckpoint:
             held = stack.enter_context(HeldCheckpoint(catalog))
@@ -149,7 +151,7 @@ def _loaded(
         )
         check_same_text(group, arrays.described, "what is loaded")
         agree(group, arrays.read(held, shown))
-    arrays.assemble()
+        arrays.assemble()
     return agreed(group, result)
 
 

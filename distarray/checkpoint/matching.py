@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from distarray.array import DistArray
+from distarray.array.base import raw_block
 from distarray.array.creation import as_distarray
 from distarray.checkpoint.adapters import AsSaved, Exact, Filled, adapter_of
 from distarray.checkpoint.tree import Node, entries_of, item_of, unflatten
@@ -163,7 +164,9 @@ class Match:
                 f"{words} has a pending fold; load into an array that is placed with Shard and "
                 "Replicate, or let load make one"
             )
-        block = into.to_local() if isinstance(into, DistArray) else into
+        block: Any = into
+        if isinstance(into, DistArray):
+            block = into.mesh.asarray(raw_block(into))
         if not getattr(block.flags, "writeable", True):
             raise CheckpointError(f"{words} is read-only")
         if not any(target.value is into for target in self.targets):

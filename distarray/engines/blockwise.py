@@ -33,7 +33,7 @@ from distarray.comm.agree import agreed
 from distarray.engines.cells import Call, evaluate
 from distarray.engines.requests import NUMBERS, Request, working_layout
 from distarray.layout import Box, Coords, Layout
-from distarray.plan import plan_exchange, propagate, restrict
+from distarray.plan import moved_elements, plan_exchange, propagate, restrict
 from distarray.typing import Array, ArrayLike, Shape
 
 __all__ = ["apply_blockwise", "in_one_layout", "prepare"]
@@ -170,14 +170,16 @@ def _call(request: Request, layout: Layout) -> Call:
     mask: Any = None if request.mask is None else _part(request.mask, layout)
     outs = [None if out is None else _target(out, request, layout) for out in request.outs]
     shape = layout.local_shape(mesh.coords)
-    return Call(_callee(request), parts, mask, outs, shape, dtypes, request.keywords)
+    brought = any(_moves(x.layout, layout) for x in request.arrays)
+    return Call(_callee(request), parts, mask, outs, shape, dtypes, request.keywords, brought)
 
 
 def _bare_call(request: Request, layout: Layout, parts: Sequence[Any]) -> Call:
     """This rank's call, of operands alone, whose parts are there or blocks of arrays."""
     blocks = [x.block if isinstance(x, DistArray) else x for x in parts]
     shape = layout.local_shape(request.mesh.coords)
-    return Call(_callee(request), blocks, None, [], shape, request.result_types(), {})
+    brought = any(_moves(x.layout, layout) for x in request.arrays)
+    return Call(_callee(request), blocks, None, [], shape, request.result_types(), {}, brought)
 
 
 def _is_asked(request: Request, layout: Layout) -> bool:
@@ -331,6 +333,12 @@ def _part_of(block: Array, x: DistArray, result: Layout, late: bool = False) -> 
         return movement.moved(block, layout, target, mesh) if holds else _nothing(x, result)
     found = movement.bring(block, layout, target, mesh, late)
     return _joined(found, x, target, result) if holds else _nothing(x, result)
+
+
+@lru_cache(maxsize=4096)
+def _moves(layout: Layout, result: Layout) -> bool:
+    """Whether some rank may have parts of an operand from several ranks; one element has none."""
+    return layout.size > 1 and moved_elements(layout, restrict(result, layout.shape)) > 0
 
 
 def _joined(

@@ -11,7 +11,7 @@ import numpy as np
 
 from distarray.array import faults
 from distarray.array.pieces import Part, Pieces, cells_of, whole_box
-from distarray.array.portable import Adapted, made_like
+from distarray.array.portable import Adapted, contiguous, made_like
 from distarray.typing import Array, DType, Shape
 
 __all__ = ["Call", "evaluate"]
@@ -36,6 +36,9 @@ class Call(NamedTuple):
         Of the results, where they were asked for.
     keywords : dict
         For `function`.
+    in_c_order : bool
+        Whether results that NumPy makes are to be in C order, as those of ranks that compute them
+        in cells; else they are in the operands' order.
     """
 
     function: Callable[..., Any]
@@ -45,6 +48,7 @@ class Call(NamedTuple):
     shape: Shape
     dtypes: list[DType] | None
     keywords: dict[str, Any]
+    in_c_order: bool = False
 
     @property
     def operands(self) -> list[Part]:
@@ -63,7 +67,15 @@ def evaluate(call: Call) -> Any:
         outs = outs or [*_allocated(call)]
     if outs:
         keywords = {**keywords, "out": tuple(outs) if len(outs) > 1 else outs[0]}
-    return call.function(*call.parts, **keywords)
+    found = call.function(*call.parts, **keywords)
+    if not call.in_c_order or outs:
+        return found
+    return tuple(map(_stored, found)) if isinstance(found, tuple) else _stored(found)
+
+
+def _stored(block: Any) -> Any:
+    """A result in C order."""
+    return contiguous(block) if getattr(block, "ndim", 0) > 1 else block
 
 
 def _allocated(call: Call) -> list[Array]:

@@ -4,14 +4,16 @@ A layout gives every index one owner. An operation that moves a window over a cu
 some indices on several ranks; each rank receives them directly into one array.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+import numpy as np
 
 from distarray.array import DistArray
 from distarray.layout import Cut
 from distarray.layout.cut import Interval
 from distarray.typing import Array
 
-__all__ = ["extended", "spanning"]
+__all__ = ["extended", "returned", "spanning"]
 
 #: A block of the cut, and a view to send to it or to receive from it.
 _Pair = tuple[int, Array]
@@ -21,7 +23,7 @@ def spanning(
     x: DistArray,
     dim: int,
     needs: Callable[[int], Interval],
-    askers: Callable[[int, int], range],
+    askers: Callable[[int, int], Iterable[int]],
 ) -> Array:
     """The elements that this rank needs along a cut dimension, whichever ranks hold them.
 
@@ -96,6 +98,70 @@ def extended(x: DistArray, dim: int, windows: Cut, beyond: int) -> Array:
         return windows.owners(max(0, start - beyond), min(stop, windows.extent))
 
     return spanning(x, dim, needs, askers)
+
+
+def returned(
+    stretch: Array,
+    before: Array | None,
+    x: DistArray,
+    needs: Callable[[int], Interval],
+    askers: Callable[[int, int], Iterable[int]],
+) -> None:
+    """Copy what :func:`spanning` gave of a 1-d array back, after it has been written to.
+
+    Parameters
+    ----------
+    stretch : array
+        This rank's elements.
+    before : array or None
+        What they were, if several ranks have the same elements: of those that differ from it the
+        ones of the last rank count.
+    x, needs, askers
+        As for :func:`spanning`.
+
+    Cost
+    ----
+    One message a pair of ranks, of the elements that one has and the other owns.
+    """
+    cut, mesh = x.layout.cuts[0], x.mesh
+    if mesh.coords is None:
+        return
+    part = cut.part(mesh.coords)
+    own, (low, high) = cut.interval(part), needs(part)
+    owed = [(p, _common((low, high), cut.interval(p))) for p in cut.owners(low, high)]
+    due = [(p, _common(needs(p), own)) for p in sorted(askers(*own), key=needs)]
+    packed = stretch if before is None else _marked(stretch, before)
+    sends = [(p, packed[_along(0, c[0] - low, c[1] - low)]) for p, c in owed if c and p != part]
+    receives: list[_Pair] = []
+    landings: list[tuple[Array, Array]] = []
+    for peer, shared in due:
+        if shared is None:
+            continue
+        place = x.block[_along(0, shared[0] - own[0], shared[1] - own[0])]
+        found = packed[_along(0, shared[0] - low, shared[1] - low)]
+        if peer != part:
+            shape = (len(place), *packed.shape[1:])
+            found = place if before is None else mesh.xp.empty(shape, packed.dtype)
+            receives.append((peer, found))
+        landings.append((place, found))
+    _exchange(x, cut, sends, receives)
+    for place, found in landings:
+        if before is not None:
+            _unmark(place, found)
+        elif found is not place:
+            place[...] = found
+
+
+def _marked(stretch: Array, before: Array) -> Array:
+    """The bytes of each element, and which of them have changed."""
+    new, old = (part.view("u1").reshape(len(part), part.itemsize) for part in (stretch, before))
+    return np.stack([new, (new != old).view("u1")], axis=1)
+
+
+def _unmark(block: Array, marked: Array) -> None:
+    """Write the bytes that have changed."""
+    own = block.view("u1").reshape(len(block), block.itemsize)
+    np.copyto(own, marked[:, 0], where=marked[:, 1].astype(bool))
 
 
 def _exchange(x: DistArray, cut: Cut, sends: list[_Pair], receives: list[_Pair]) -> None:

@@ -291,7 +291,7 @@ def check_reduction_out(
 def check_target(out: DistArray | Array) -> None:
     """Raise what NumPy raises about an `out` that is a scalar or read-only."""
     check_out(out)
-    refuse_read_only(out.block if isinstance(out, DistArray) else out, "output array is read-only")
+    refuse_read_only(out, "output array is read-only")
 
 
 def _broadcasts(shape: Shape, onto: Shape) -> bool:

@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 from functools import lru_cache
-from math import prod
+from math import lcm, prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from distarray.array import DistArray, empty, wrap
-from distarray.array.storage import can_merge, is_natural, natural, vacant
+from distarray.array.base import raw_block
+from distarray.array.memory import is_shared
+from distarray.array.recutting import recut
+from distarray.array.sharing import ancestor, begun, derived, link
+from distarray.array.storage import can_merge, is_contiguous, is_natural, natural, vacant
 from distarray.layout import (
     Cut,
     Entries,
@@ -27,13 +31,12 @@ __all__ = ["Groups", "Viewable", "in_line", "refitted", "reshaped", "reshaped_la
 
 #: Neighbouring dimensions that become one or more others, as (old, new) pairs of intervals.
 Groups = tuple[ReshapeGroup, ...]
-#: ``viewable(x, groups, everywhere)``: whether the blocks of an array allow a view. The answer is
-#: the same on all ranks; on those that hold nothing only with `everywhere`.
-Viewable = Callable[[DistArray, Groups, bool], bool]
+#: ``viewable(x, groups)``: whether the blocks of an array allow a view; the same on all ranks.
+Viewable = Callable[[DistArray, Groups], bool]
 
 
-def _can_merge(x: DistArray, groups: Groups, everywhere: bool) -> bool:
-    return can_merge(x, [old for old, _ in groups], everywhere)
+def _can_merge(x: DistArray, groups: Groups) -> bool:
+    return can_merge(x, [old for old, _ in groups])
 
 
 def in_line(x: ArrayLike) -> Any:
@@ -48,7 +51,7 @@ def refitted(x: DistArray, shape: tuple[int, ...]) -> DistArray:
     return reshaped(x, shape, viewable=_on_each_rank)
 
 
-def _on_each_rank(x: DistArray, groups: Groups, everywhere: bool) -> bool:
+def _on_each_rank(x: DistArray, groups: Groups) -> bool:
     """Let each rank's block decide, as its own reshape does."""
     return True
 
@@ -149,18 +152,172 @@ def reshaped(
     if plan.before is not None:
         x = x.sliced(plan.before)
     viewed = _is_viewed(x, plan, copy, known, viewable)
-    if plan.stays:
-        block = x.block if viewed else x.block.copy("C")
-        block = block.reshape(plan.layout.local_shape(mesh.coords))
-    else:
-        block = _redistributed(x, plan.layout, plan.groups)
-    result = wrap(block, plan.layout, mesh)
-    if plan.after is not None:
-        result = result.sliced(plan.after)
-        if result.block.size == block.size:  # steps of 0, which indexing gives, are not NumPy's
-            result.block = block.reshape(result.block.shape)
+    if viewed and plan.stays:
+        return derived(x, lambda y: _viewed(y, plan, known))
+    if viewed and viewable is not _on_each_rank:
+        return _shared(x, plan, known)
+    block = _copied(x, plan)
+    result = _expanded(wrap(block, plan.layout, mesh), block, plan)
     # Ranks without elements may not know that the others have copied.
     return natural(result) if known or copy or not plan.stays else result
+
+
+def _shared(x: DistArray, plan: _Reshape, known: bool) -> DistArray:
+    """The reshape that shares the array's memory, although elements are on other ranks in it."""
+    moved = _moved_cut(x, plan)
+    if moved is not None:
+        plan = plan._replace(stays=True, layout=moved)
+        return derived(x, lambda y: _viewed(y, plan, known))
+    begun(x)
+    block = _copied(x, plan)
+    result = wrap(block, plan.layout, x.mesh)
+    link(x, result, Refitted(plan.groups), lambda y: _refitted(y, plan))
+    result = _expanded(result, block, plan)
+    return natural(result) if known else result
+
+
+def _copied(x: DistArray, plan: _Reshape) -> Array:
+    """This rank's block of a reshape that has memory of its own, without extents of 1."""
+    if plan.stays:
+        copied: Array = x.block.copy("C").reshape(plan.layout.local_shape(x.mesh.coords))
+        return copied
+    return _redistributed(x, plan.layout, plan.groups)
+
+
+def _expanded(result: DistArray, block: Array, plan: _Reshape) -> DistArray:
+    """The result with its dimensions of extent 1."""
+    if plan.after is not None:
+        result = result.sliced(plan.after)
+        if is_shared(result):
+            return result
+        if result.block.size == block.size:  # steps of 0, which indexing gives, are not NumPy's
+            result.block = block.reshape(result.block.shape)
+    return result
+
+
+def _viewed(x: DistArray, plan: _Reshape, known: bool) -> DistArray | None:
+    """The view of an array that a plan of its layout, or of one in another cut, makes."""
+    layout = _regrouped(x.layout, plan)
+    if layout is None:
+        return None
+    block = x.block.reshape(layout.local_shape(x.mesh.coords))
+    result = _expanded(wrap(block, layout, x.mesh), block, plan)
+    return natural(result) if known else result
+
+
+def _refitted(x: DistArray, plan: _Reshape) -> DistArray:
+    """The reshape without its dimensions of extent 1 of an array that a rank has whole."""
+    shape = plan.layout.shape
+    return wrap(x.block.reshape(shape), Layout.replicated(shape, x.layout.mesh_shape), x.mesh)
+
+
+@lru_cache(maxsize=2048)
+def _regrouped(layout: Layout, plan: _Reshape) -> Layout | None:
+    """The layout of a view by a plan's groups; None if elements would have to move."""
+    cuts: list[Cut] = []
+    for old, new in plan.groups:
+        found = regrouped_cut(layout.cuts[slice(*old)], plan.layout.shape[slice(*new)])
+        if found is None:
+            return None
+        cuts += found
+    return layout.with_cuts(cuts)
+
+
+class Refitted:
+    """Copies between an array and its reshape, which have their elements on different ranks."""
+
+    overlaps = False
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+
+    def down(self, source: Any, target: Any) -> None:
+        """Copy the array's elements to the reshape's."""
+        _exchange(source, target.layout, self._groups, target.block)
+
+    def up(self, source: Any, target: Any) -> None:
+        """Copy the reshape's elements to the array's."""
+        _exchange_back(source.block, target, source.layout, self._groups)
+
+
+def _moved_cut(x: DistArray, plan: _Reshape) -> Layout | None:
+    """Move the borders of an array's memory to where the rows of its reshape end, if that serves.
+
+    Returns
+    -------
+    Layout or None
+        The layout of a view by the plan's groups; None if nothing has moved.
+
+    Cost
+    ----
+    That of :func:`~distarray.array.recutting.recut`, if the layouts let the borders move.
+    """
+    top = ancestor(x)
+    source = top._storage.source
+    for also in dict.fromkeys([source.grain, 1]):
+        found = _row_layout(top.layout, x.layout, plan, also)
+        if found is None:
+            continue
+        if not is_contiguous(top, "C"):
+            return None
+        layout, grain = found
+        if recut(top, layout, lambda y: _regrouped(y.layout, plan) is not None, x):
+            source.grain = grain
+            return _regrouped(x.layout, plan)
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _row_layout(
+    top: Layout, layout: Layout, plan: _Reshape, also: int
+) -> tuple[Layout, int] | None:
+    """The layout of an array whose borders are where rows of the reshape of a view of it end.
+
+    Its blocks are of equally many rows, as those of a new array of that shape would be.
+
+    Parameters
+    ----------
+    top, layout : Layout
+        Of the array, and of the view.
+    plan : _Reshape
+        Of the view.
+    also : int
+        Elements that borders have to be a multiple of, too: rows of other arrays.
+
+    Returns
+    -------
+    tuple or None
+        The layout, and of how many elements its borders are multiples; 1 if that does not begin at
+        the array's first. None if rows end at no common place, or too few ranks would have any.
+    """
+    if not (_is_cut_in_rows(layout) and _is_cut_in_rows(top)):
+        return None
+    (_, last), (_, last_new) = plan.groups[0]
+    cut, base = layout.cuts[0], top.cuts[0]
+    line, row = prod(layout.shape[1:last]), prod(plan.layout.shape[1:last_new])
+    outer, outer_of_top = prod(layout.shape[1:]), prod(top.shape[1:])
+    is_same = cut.step == base.step == 1 and cut.mesh_dims == base.mesh_dims
+    if not is_same or cut.base * outer != base.base * outer_of_top:
+        return None
+    grain = lcm(line, row) * (outer // line), outer_of_top
+    start = cut.offset * outer - base.offset * outer_of_top
+    if lcm(line, row) > max(line, row) or start % outer_of_top:
+        return None
+    unit = lcm(*grain, also if also > 1 and not start else 1) // outer_of_top
+    moved = base.in_units(unit, -(start // outer_of_top) % unit)
+    if 2 * _held(moved) <= _held(base):
+        return None
+    return top.replace(0, moved), 1 if start else unit * outer_of_top
+
+
+def _is_cut_in_rows(layout: Layout) -> bool:
+    """Whether the first dimension is cut, and no other one."""
+    return [dim for dim, cut in enumerate(layout.cuts) if cut.parts > 1] == [0]
+
+
+def _held(cut: Cut) -> int:
+    """The number of ranks that have elements."""
+    return sum([start < stop for start, stop in map(cut.interval, range(cut.parts))])
 
 
 def _is_viewed(
@@ -170,7 +327,7 @@ def _is_viewed(
 
     `known` says that all blocks are known to be in C order, without gaps.
     """
-    if plan.stays and not copy and (known or viewable(x, plan.groups, copy is False)):
+    if not copy and (known or viewable(x, plan.groups)):
         return True
     if copy is False:
         raise ValueError("Unable to avoid creating a copy while reshaping.")
@@ -183,7 +340,7 @@ def _of_nothing(x: DistArray, shape: tuple[int, ...], copy: bool | None) -> Dist
     return (
         empty(layout, x.dtype, x.mesh)
         if copy
-        else wrap(vacant(x.block, layout, x.mesh), layout, x.mesh)
+        else wrap(vacant(raw_block(x), layout, x.mesh), layout, x.mesh)
     )
 
 
@@ -205,12 +362,18 @@ def _recut(layout: Layout, old: Interval, extents: tuple[int, ...]) -> list[Cut]
 
 def _redistributed(x: DistArray, layout: Layout, groups: Groups) -> Array:
     """This rank's block of the result, of which elements come from other ranks."""
+    target: Array = x.mesh.xp.empty(layout.local_shape(x.mesh.coords), x.dtype)
+    _exchange(x, layout, groups, target)
+    return target
+
+
+def _exchange(x: DistArray, layout: Layout, groups: Groups, target: Array) -> None:
+    """Copy an array's elements to the block of its reshape."""
     mesh = x.mesh
     plan = plan_reshape(x.layout, layout, groups, mesh.coords)
     route = Route(x.layout, layout)
     if mesh.group.guarded:  # ranks that have nothing to send must refuse too
         mesh.group.check_exchange(plan.elements_sent * x.itemsize, route)
-    target: Array = mesh.xp.empty(layout.local_shape(mesh.coords), x.dtype)
     for turn in range(plan.rounds):
         mesh.group.exchange(
             [(peer, x.block[p[turn].slices]) for peer, p in plan.sends if turn < len(p)],
@@ -220,7 +383,25 @@ def _redistributed(x: DistArray, layout: Layout, groups: Groups) -> Array:
     for piece in plan.kept:
         landing = _landing(target, piece)
         landing[...] = x.block[piece.slices].reshape(landing.shape)
-    return target
+
+
+def _exchange_back(block: Array, x: DistArray, layout: Layout, groups: Groups) -> None:
+    """Copy the elements of a reshape's block back to the array, by the same plan."""
+    mesh = x.mesh
+    plan = plan_reshape(x.layout, layout, groups, mesh.coords)
+    route = Route(layout, x.layout)
+    if mesh.group.guarded:
+        sent = sum([piece.size for _, pieces in plan.receives for piece in pieces])
+        mesh.group.check_exchange(sent * x.itemsize, route)
+    for turn in range(plan.rounds):
+        mesh.group.exchange(
+            [(peer, _landing(block, p[turn])) for peer, p in plan.receives if turn < len(p)],
+            [(peer, x.block[p[turn].slices]) for peer, p in plan.sends if turn < len(p)],
+            route,
+        )
+    for piece in plan.kept:
+        place = x.block[piece.slices]
+        place[...] = _landing(block, piece).reshape(place.shape)
 
 
 def _landing(target: Array, piece: FlatPiece) -> Array:

@@ -149,6 +149,8 @@ def _by_each(read: Callable[[], Any], mesh: DeviceMesh, placements: Placements |
     found = read_by_each("numpy.load", read, mesh)
     if not isinstance(found, np.ndarray):
         return found
+    if isinstance(found, np.ma.MaskedArray):
+        return found  # a DistArray has no mask; `distarray.numpy.ma` takes it as it is
     return distribute(found, mesh, None if found.dtype.hasobject else placements, src=None)
 
 

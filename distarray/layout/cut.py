@@ -11,7 +11,7 @@ does block ``part`` own, and which blocks own the indices ``start`` to ``stop``.
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import prod
 from typing import NamedTuple
 
@@ -173,6 +173,34 @@ class Cut(NamedTuple):
         bounds = tuple([self.extent - bound for bound in reversed(bounds)])
         last = self.extent - 1
         return Cut(self.extent, self.mesh_dims, self.radix, self.extent, last, -1, bounds)
+
+    def in_units(self, unit: int, phase: int = 0) -> "Cut":
+        """The blocks of a cut of the same extent of which each has equally many units.
+
+        Parameters
+        ----------
+        unit : int
+            Indices of a unit.
+        phase : int
+            Those of the first unit that are before index 0.
+
+        Examples
+        --------
+        >>> from distarray.layout import Cut
+        >>> cut = Cut.chunked(12, (0,), (3,)).in_units(3)
+        >>> [cut.interval(part) for part in range(3)]
+        [(0, 6), (6, 12), (12, 12)]
+        """
+        extent, dims, radix, parts = self.extent, self.mesh_dims, self.radix, self.parts
+        units = Cut.chunked(-(-(extent + phase) // unit), dims, radix)
+        if units.base % parts and sum([size > 1 for size in radix]) > 1:
+            ends = [units.interval(part)[1] * unit - phase for part in range(parts)]
+            bounds = (0, *[min(end, extent) for end in ends])
+            return Cut.ragged([b - a for a, b in pairwise(bounds)], dims, radix)
+        block = -(-units.base // parts) * unit
+        if not phase and block == -(-extent // parts):
+            return Cut.chunked(extent, dims, radix)
+        return Cut(extent, dims, radix, block * parts, phase)
 
     def _base_interval(self, part: int) -> Interval:
         if self.bounds is not None:

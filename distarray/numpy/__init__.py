@@ -6,10 +6,11 @@ given as ``mesh=``, placed as ``placements=`` says). Data types and constants ar
 are those of the installed NumPy; ``__init__.pyi`` lists for type checkers the names that every
 supported NumPy has.
 
-NumPy modules without support for distributed arrays (`ma`, `polynomial`, ...) are NumPy's own; they
-gather a DistArray that they are given, and every rank must make the call.
+NumPy modules without support for distributed arrays (`polynomial`, `rec`, ...) are NumPy's own;
+they gather a DistArray that they are given, and every rank must make the call.
 """
 
+import sys
 from importlib import import_module
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy
 
 # fmt: off
 # isort: off
-from distarray.array.handing import handing_module
+from distarray.array.handing import handing_module, standing_in
 from distarray.ops.buffers import frombuffer
 from distarray.ops.conversion import (
     array, asanyarray, asarray, asarray_chkfinite, ascontiguousarray, asfortranarray,
@@ -31,6 +32,7 @@ from distarray.ops.grids import (
     triu_indices, vander,
 )
 from distarray.ops.vectorize import vectorize
+from distarray.ops.iterating import ndenumerate, nditer
 from distarray.ops.metadata import isscalar
 from distarray.ops.ndarray import ndarray
 from distarray.ops.polynomials import poly, roots
@@ -39,6 +41,8 @@ from distarray.ops.standard import API_VERSION as __array_api_version__
 from distarray.ops.standard import NamespaceInfo as __array_namespace_info__
 from distarray.ops.standard import argsort, sort
 from distarray.ops.index_tricks import c_, r_
+from distarray.ops.strided import as_strided as _as_strided
+from distarray.masked import namespace as _namespace
 from distarray.ops.windows import bartlett, blackman, hamming, hanning, kaiser
 
 # isort: on
@@ -46,8 +50,13 @@ from distarray.ops.windows import bartlett, blackman, hamming, hanning, kaiser
 from distarray.lazy import load_operations
 
 load_operations()
+_namespace[:] = [sys.modules[__name__]]
 #: Our own modules, and our functions that read arrays from files: imported on first use.
-_ROOMS = ("fft", "linalg", "random", "testing")
+_ROOMS = ("fft", "linalg", "ma", "matrixlib", "random", "rec", "testing")
+#: Names of classes that are executed anew, by room.
+_CLASSES = {
+    "asmatrix": "matrixlib", "bmat": "matrixlib", "matrix": "matrixlib", "recarray": "rec",
+}  # fmt: skip
 _FILES = {
     "fromfile": "distarray.io.raw_binary", "fromregex": "distarray.io.text",
     "genfromtxt": "distarray.io.text", "load": "distarray.io.numpy_load",
@@ -55,16 +64,26 @@ _FILES = {
 }  # fmt: skip
 #: NumPy's own modules, and names that are not in `__all__`: available, but not listed.
 _NUMPY_MODULES = (
-    "char", "ctypeslib", "dtypes", "emath", "exceptions", "lib", "ma", "polynomial", "rec",
+    "char", "ctypeslib", "dtypes", "emath", "exceptions", "lib", "polynomial",
     "strings", "typing", "version",
 )  # fmt: skip
 _NUMPY_NAMES = (
-    "__version__", "asmatrix", "bmat", "complex256", "float128", "get_include", "info", "matrix",
-    "recarray", "record", "show_config", "show_runtime",
+    "__version__", "complex256", "float128", "get_include", "info", "record", "show_config",
+    "show_runtime",
 )  # fmt: skip
 #: Functions of them that ask for NumPy's own arrays.
-_HANDED = {"char": ("array", "asarray"), "rec": ("array",)}
-_LEFT_OUT = {*_NUMPY_MODULES, *_NUMPY_NAMES, "core", "f2py", "test", "testing"}
+_HANDED = {"char": ("array", "asarray")}
+_LEFT_OUT = {
+    *_NUMPY_MODULES,
+    "ma",
+    "rec",
+    *_CLASSES,
+    *_NUMPY_NAMES,
+    "core",
+    "f2py",
+    "test",
+    "testing",
+}
 
 __all__ = [name for name in numpy.__all__ if name not in _LEFT_OUT]
 __all__ += ["__array_api_version__"]
@@ -76,11 +95,18 @@ globals().update(
 def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return import_module(f"distarray.numpy.{name}")
+    if name in _CLASSES:
+        value = globals()[name] = getattr(__getattr__(_CLASSES[name]), name)
+        return value
     if name in _FILES:
         value = globals()[name] = getattr(import_module(_FILES[name]), name)
         return value
     if name in _HANDED:
         value = globals()[name] = handing_module(getattr(numpy, name), *_HANDED[name])
+        return value
+    if name == "lib":
+        tricks = standing_in(numpy.lib.stride_tricks, as_strided=_as_strided)
+        value = globals()[name] = standing_in(numpy.lib, stride_tricks=tricks)
         return value
     if name in _NUMPY_MODULES or (name in _NUMPY_NAMES and hasattr(numpy, name)):
         return getattr(numpy, name)
@@ -88,4 +114,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *_NUMPY_MODULES, *_NUMPY_NAMES, "testing"])
+    return sorted([*__all__, *_NUMPY_MODULES, *_NUMPY_NAMES, *_CLASSES, *_ROOMS])

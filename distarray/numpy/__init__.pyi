@@ -19,7 +19,7 @@ from numpy import (
     # shapes
     broadcast, broadcast_shapes,
     # indices
-    index_exp, ndenumerate, ndindex, s_,
+    index_exp, ndindex, s_,
     # products
     einsum_path,
     # polynomials and dates
@@ -30,7 +30,7 @@ from numpy import (
     # calling, printing, writing, state
     array2string, array_repr, array_str, base_repr, binary_repr, errstate, flatiter,
     format_float_positional, format_float_scientific, frompyfunc, get_printoptions, getbufsize,
-    geterr, geterrcall, nditer, nested_iters, printoptions, save, savetxt, savez,
+    geterr, geterrcall, nested_iters, printoptions, save, savetxt, savez,
     savez_compressed, set_printoptions, setbufsize, seterr, seterrcall, ufunc,
 )
 
@@ -96,6 +96,7 @@ from distarray.ops.grids import (
     triu_indices, vander,
 )
 from distarray.ops.vectorize import vectorize
+from distarray.ops.iterating import ndenumerate, nditer
 from distarray.ops.metadata import isscalar
 from distarray.array import DistArray as ndarray
 from distarray.ops.ranges import arange, geomspace, linspace, logspace

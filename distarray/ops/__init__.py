@@ -105,6 +105,7 @@ __all__ = [
     "sorting",
     "splitting",
     "statistics",
+    "strided",
     "strings",
     "ufunc_methods",
     "ufuncs",

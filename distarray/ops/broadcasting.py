@@ -15,10 +15,12 @@ from distarray.array import (
     common_mesh,
     grown_layout,
     implements,
+    movement,
     to_layout,
     wrap,
 )
 from distarray.array.probes import hollow
+from distarray.array.sharing import derived, link
 from distarray.layout import Cut, Layout
 from distarray.plan import broadcast_shapes
 from distarray.typing import ArrayLike, ShapeLike
@@ -58,7 +60,41 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike, subok: bool = False) -> Dis
     array = as_distarray(array)
     target = tuple([index(n) for n in shape]) if np.iterable(shape) else (index(shape),)
     _check_broadcast(array.shape, target)
-    return stretched(array, target)
+    return _shared(array, target)
+
+
+def _shared(x: DistArray, shape: tuple[int, ...]) -> DistArray:
+    """As :func:`stretched`; what has to be sent for it shares the memory of `x`."""
+    wide = _stretched_cuts(x, shape)
+    if not wide or 0 in shape or not x.layout.is_plain:
+        return stretched(x, shape)
+    spread, lead = to_layout(x, x.layout.without_cut(wide)), len(shape) - x.ndim
+    cuts = list(_kept_layout(spread.layout, shape).cuts)
+    for dim in wide:
+        cut = x.layout.cuts[dim]
+        cuts[lead + dim] = Cut.chunked(shape[lead + dim], cut.mesh_dims, cut.radix)
+    layout = Layout.from_cuts(cuts, x.mesh.shape)
+    block = x.mesh.xp.broadcast_to(spread.block, layout.local_shape(x.mesh.coords))
+    found = wrap(block, layout, x.mesh)
+    link(x, found, _Spread(spread), lambda y: _stretched(y, shape, lead, grows=False))
+    return found
+
+
+class _Spread:
+    """Copies an array to one of which ranks have the same elements; never back."""
+
+    overlaps = False
+
+    def __init__(self, spread: DistArray) -> None:
+        self._spread = spread
+
+    def down(self, source: Any, target: Any) -> None:
+        """Copy all elements."""
+        spread = self._spread
+        movement.assign(spread.block, spread.layout, source.block, source.layout, source.mesh)
+
+    def up(self, source: Any, target: Any) -> None:
+        """Do nothing: what is broadcast is read-only."""
 
 
 def _check_broadcast(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
@@ -71,12 +107,22 @@ def _check_broadcast(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
 
 def stretched(x: DistArray, shape: tuple[int, ...]) -> DistArray:
     """`x` broadcast to a shape that it is known to fit."""
-    lead = len(shape) - x.ndim
-    cuts = x.layout.cuts
-    wide = [d for d, cut in enumerate(cuts) if cut.mesh_dims and cut.extent != shape[lead + d]]
+    wide = _stretched_cuts(x, shape)
     if wide:
         x = to_layout(x, x.layout.without_cut(wide))
-    layout = _stretched_layout(x, shape)
+    lead, grows = len(shape) - x.ndim, x.layout.is_replicated
+    return derived(x, lambda y: _stretched(y, shape, lead, grows))
+
+
+def _stretched_cuts(x: DistArray, shape: tuple[int, ...]) -> list[int]:
+    """The dimensions of extent 1 that are cut, and longer in a shape."""
+    lead = len(shape) - x.ndim
+    cuts = enumerate(x.layout.cuts)
+    return [dim for dim, cut in cuts if cut.parts > 1 and cut.extent != shape[lead + dim]]
+
+
+def _stretched(x: DistArray, shape: tuple[int, ...], lead: int, grows: bool) -> DistArray:
+    layout = _stretched_layout(x, shape) if grows else _kept_layout(x.layout, shape)
     source = _part_of_stretched(x, layout, lead)
     block = x.mesh.xp.broadcast_to(source, layout.local_shape(x.mesh.coords))
     return wrap(block, layout, x.mesh)
@@ -121,7 +167,7 @@ def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[DistArray, 
     mesh = common_mesh(*args)
     arrays = [as_distarray(x, mesh) for x in args]
     shape = _common_shape([x.shape for x in arrays])
-    return tuple([x if x.shape == shape else stretched(x, shape) for x in arrays])
+    return tuple([x if x.shape == shape else _shared(x, shape) for x in arrays])
 
 
 def _common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

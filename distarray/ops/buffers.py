@@ -14,17 +14,19 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, wrap
+from distarray.array.ancestry import address_space
 from distarray.array.placing import Placements, creates, place
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
-from distarray.typing import Array, ArrayLike, DTypeLike, Order
+from distarray.ops.strided import over_memory
+from distarray.typing import Array, ArrayLike, DType, DTypeLike, Order
 
 __all__ = ["frombuffer", "is_lent", "is_shared", "over", "part"]
 
 
-@creates(np.frombuffer)
+@creates(np.frombuffer, at=True)
 def frombuffer(
-    buffer: bytes | bytearray | memoryview | Array,
+    buffer: Any,
     dtype: DTypeLike = None,
     count: int = -1,
     offset: int = 0,
@@ -47,8 +49,16 @@ def frombuffer(
     alone. Give placements where ranks share a buffer otherwise, or each of them adds to the same
     memory. The array keeps the whole buffer in memory; its ``copy()`` does not.
     """
+    if isinstance(buffer, DistArray) and not buffer.layout.is_whole and placements is None:
+        return _of_memory(buffer, np.dtype(float if dtype is None else dtype), count, offset)
     values = np.frombuffer(buffer, float if dtype is None else dtype, count, offset)
     return over(values, buffer, like, mesh, placements)
+
+
+def _of_memory(x: DistArray, dtype: DType, count: int, offset: int) -> DistArray:
+    """The elements of a cut array's memory as a 1-d array: a view."""
+    model = np.frombuffer(address_space((x.nbytes,), np.dtype("u1")), dtype, count, offset)
+    return over_memory(x, model.shape, dtype, offset)
 
 
 def over(

@@ -13,12 +13,14 @@ import numpy as np
 
 from distarray.array import DistArray, common_mesh, distribute
 from distarray.array.creation import given_by
+from distarray.array.dressing import bare, finished, is_dressed, taken
+from distarray.array.geometry import owns_memory
 from distarray.array.placing import Placements, creates, place
-from distarray.array.storage import owns_memory, suits
+from distarray.array.storage import suits
 from distarray.comm import DeviceMesh
 from distarray.layout import Layout
 from distarray.ops.buffers import is_shared, over, part
-from distarray.ops.listed import joined, of_lists
+from distarray.ops.listed import of_lists
 from distarray.typing import Array, ArrayLike, DTypeLike, Order
 
 __all__ = [
@@ -85,7 +87,11 @@ def array(
     No message, unless a DistArray gets another placement or several are stacked. Copying one only
     if it is not stored in a given order costs what :func:`ascontiguousarray` does.
     """
-    return _made(object, dtype, copy, order, like, mesh, placements, ndmin, ndmax)
+
+    def made(x: Any) -> DistArray:
+        return _made(x, dtype, copy, order, like, mesh, placements, ndmin, ndmax)
+
+    return made(object) if type(object) in _LISTS else _as_class(object, subok, made)
 
 
 def _made(
@@ -106,9 +112,7 @@ def _made(
     values = None
     if isinstance(source, (list, tuple)):
         values, source = of_lists(source, dtype, keywords)
-        if values is None:
-            source = joined(source, dtype, keywords)
-            order = order if order in ("F", "f") else "C"  # lists have no order to keep
+        order = order if order in ("F", "f") or values is not None else "C"  # lists have no order
     if isinstance(source, DistArray):
         if source.ndim > ndmax:
             np.array(np.empty((0,) * source.ndim), dtype, **keywords)  # NumPy's error
@@ -118,6 +122,20 @@ def _made(
         if isinstance(values, DistArray):
             return _from_distarray(values, dtype, copy, order, ndmin, mesh, placements)
     return _of_values(values, source, copy, order or "K", like, mesh, placements)
+
+
+def _as_class(source: Any, subok: bool, make: Callable[[Any], DistArray]) -> DistArray:
+    """An array made of another, of its class if that is asked for."""
+    if subok:
+        source = taken(source)
+    if not is_dressed(source):
+        return make(source)
+    x = bare(source)
+    found = make(x)
+    if not subok:
+        return found.view() if found is x else found
+    kept: DistArray = finished(source, found)
+    return kept
 
 
 def _of_values(
@@ -211,7 +229,7 @@ def asarray(
     As :func:`array`.
     """
     _check_device(a, device, mesh)
-    return _made(a, dtype, copy, order, like, mesh, placements)
+    return _as_class(a, False, lambda x: _made(x, dtype, copy, order, like, mesh, placements))
 
 
 @creates(np.asanyarray, at=True, lists=True)
@@ -233,7 +251,7 @@ def asanyarray(
     As :func:`array`.
     """
     _check_device(a, device, mesh)
-    return _made(a, dtype, copy, order, like, mesh, placements)
+    return _as_class(a, True, lambda x: _made(x, dtype, copy, order, like, mesh, placements))
 
 
 def _check_device(a: ArrayLike, device: str | None, mesh: DeviceMesh | None) -> None:

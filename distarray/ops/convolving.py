@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 
 from distarray.array import (
     DistArray,
@@ -25,13 +24,13 @@ from distarray.array import (
 )
 from distarray.array.one_rank import Alone
 from distarray.array.portable import conjugated, on_host
-from distarray.array.probes import hollow, tiny
-from distarray.engines.halos import extended, spanning
+from distarray.array.probes import tiny
+from distarray.engines.halos import spanning
 from distarray.layout import Cut, Layout
 from distarray.layout.cut import Interval
-from distarray.typing import Array, ArrayLike, Axes, DTypeLike, Shape, ShapeLike
+from distarray.typing import Array, ArrayLike, DTypeLike
 
-__all__ = ["convolve", "correlate", "sliding_window_view"]
+__all__ = ["convolve", "correlate"]
 
 
 #: Elements of the shorter operand that every rank holds at a time.
@@ -194,85 +193,3 @@ def _stretch(segment: Array, piece: Array, start: int, count: int, dtype: DTypeL
     if low < high:
         result[low - start : high - start] = full[low:high]
     return result
-
-
-# -- windows -------------------------------------------------------------------------------------
-
-
-@implements(np.lib.stride_tricks.sliding_window_view, computes=False, alone=Alone())
-def sliding_window_view(
-    x: ArrayLike,
-    window_shape: ShapeLike,
-    axis: Axes = None,
-    *,
-    subok: bool = False,
-    writeable: bool = False,
-) -> Any:
-    """Every window of a given shape; see :func:`numpy.lib.stride_tricks.sliding_window_view`.
-
-    Parameters
-    ----------
-    x : DistArray
-        In any layout.
-    window_shape, axis, subok
-        As in NumPy's function.
-    writeable : bool
-        Allowed only if no window reaches into another rank's block.
-
-    Returns
-    -------
-    DistArray
-        The dimensions of `x`, cut as before, followed by those of the windows. A view of `x` if no
-        windowed axis is cut; else a view of a copy of the block and its neighbours' adjacent
-        elements, in which later changes of `x` do not show.
-
-    Raises
-    ------
-    ValueError
-        NumPy's own; also with `writeable`, if windows reach across ranks.
-
-    Cost
-    ----
-    For each windowed axis that is cut, one message to a neighbour: a slab one element shorter than
-    the window.
-    """
-    x = as_distarray(x)
-    listed: Any = window_shape
-    shape = tuple(listed) if np.iterable(listed) else (listed,)
-    windows: Any = np.lib.stride_tricks.sliding_window_view
-    windows(hollow(x.shape, x.dtype), shape, axis)  # raises NumPy's errors
-    axes = normalize_axis_tuple(range(x.ndim) if axis is None else axis, x.ndim, "axis", True)
-    reach = [0] * x.ndim
-    for dim, extent in zip(axes, shape, strict=True):
-        reach[dim] += int(extent) - 1
-    return _windows(x, shape, axes, reach, bool(writeable))
-
-
-def _windows(
-    x: DistArray, shape: Shape, axes: Shape, reach: list[int], writeable: bool
-) -> DistArray:
-    mesh, cuts, block = x.mesh, list(x.layout.cuts), x
-    for dim, (cut, beyond) in enumerate(zip(x.layout.cuts, reach, strict=True)):
-        if not beyond:
-            continue
-        extent = cut.extent - beyond
-        if beyond < 0 or cut.parts == 1:  # a window of extent 0 has one position more
-            cuts[dim] = Cut.chunked(extent, cut.mesh_dims, cut.radix)
-            continue
-        if writeable:
-            raise ValueError("windows that reach across ranks cannot be written to")
-        cuts[dim] = cut.view(0, 1, extent)
-        block = block.like(extended(block, dim, cuts[dim], beyond))
-    windows = [Cut.whole(int(extent)) for extent in shape]
-    layout = Layout.from_cuts([*cuts, *windows], mesh.shape)
-    local = layout.local_shape(mesh.coords)
-    found = block.block
-    if not all(local) or mesh.coords is None:
-        view = mesh.xp.empty(local, x.dtype)
-        if mesh.device_type == "cpu":  # a view whose flag cannot be set later, as in NumPy
-            view = np.lib.stride_tricks.as_strided(view, writeable=writeable)
-    else:
-        # On a device every view is writeable, and the function has no such parameter.
-        named: Any = {"writeable": writeable} if mesh.device_type == "cpu" else {}
-        view = np.lib.stride_tricks.sliding_window_view(found, shape, axes, **named)
-    return wrap(view, layout, mesh)

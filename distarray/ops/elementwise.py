@@ -14,6 +14,7 @@ import numpy as np
 from distarray.array import DistArray, as_distarray, common_mesh, implements
 from distarray.array.portable import refuse_read_only
 from distarray.array.probes import check_shapes, condition, result_types
+from distarray.array.sharing import derived
 from distarray.array.small import spreads
 from distarray.engines.blockwise import apply_blockwise
 from distarray.typing import Array, ArrayLike, DTypeLike, UfuncOut
@@ -56,7 +57,7 @@ def _blockwise(
     into: Any = out
     if isinstance(out, tuple):
         (into,) = out
-    refuse_read_only(getattr(into, "block", into), "output array is read-only")
+    refuse_read_only(into, "output array is read-only")
     result_types(function, inputs, [into], keywords)  # raises what NumPy raises, before any message
     if isinstance(into, DistArray):
         return apply_blockwise(function, inputs, (into,), where, **keywords)
@@ -199,7 +200,7 @@ def real(val: DistArray) -> Any:
     ----
     No message.
     """
-    return val if val.dtype.kind != "c" else val.like(val.block.real)
+    return val if val.dtype.kind != "c" else derived(val, lambda x: x.like(x.block.real))
 
 
 @implements(np.imag, at=True, computes=False)
@@ -210,7 +211,9 @@ def imag(val: DistArray) -> Any:
     ----
     No message.
     """
-    return val.like(val.block.imag)
+    if val.dtype.kind != "c" and val.dtype != object:
+        return val.like(val.block.imag)  # zeros of their own
+    return derived(val, lambda x: x.like(x.block.imag))
 
 
 @implements(np.angle, at=True)

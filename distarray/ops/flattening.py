@@ -14,6 +14,7 @@ from distarray.array.items import fetched
 from distarray.array.keys import as_index, plain_key
 from distarray.array.ladder import watched
 from distarray.array.portable import refuse_read_only
+from distarray.array.sharing import writing
 from distarray.engines.indexing.values import as_values
 from distarray.engines.reshaping import reshaped
 from distarray.ops.indexing.take import put
@@ -123,7 +124,7 @@ class FlatIterator(NDArrayOperatorsMixin):
         base, key = self.base, plain_key(key)
         if type(key) is tuple and not key:
             raise IndexError("Assigning to a flat iterator with a 0-D index is not supported")
-        refuse_read_only(base.block, "underlying array is read-only")
+        refuse_read_only(base, "underlying array is read-only")
         entry = _single(_positions(key), base.size)
         if base.dtype.kind == "O" and as_index(entry) is not None:
             value = _one_object(value)
@@ -140,7 +141,8 @@ class FlatIterator(NDArrayOperatorsMixin):
                 base.settle()
             # Not NumPy's own put on one rank: for an array with gaps it writes to a copy, which is
             # lost if it raises.
-            watched(np.put, (base, entry, values), {}, put, (base, entry, values))
+            with writing(base):
+                watched(np.put, (base, entry, values), {}, put, (base, entry, values))
         elif values.size:
             self._set_many(entry, _repeated(values, _selected(entry, base.size)))
 

@@ -50,8 +50,8 @@ class _Concatenator:
 def _directive(text: str, axis: int, ndmin: int, trans1d: int) -> tuple[int, int, int]:
     if text in ("r", "c"):
         raise ValueError(
-            f"the directive {text!r} asks for a numpy.matrix, which has no distributed form; use "
-            "'0,2' or '1,2' for an array of two dimensions"
+            f"the directive {text!r} asks for a matrix, which is made here of the array: "
+            "np.asmatrix(np.r_[...]), or with .T for a column"
         )
     try:
         numbers = [int(word) for word in text.split(",")]

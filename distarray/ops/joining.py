@@ -258,7 +258,7 @@ def _joined_into(
     shape, parts = _in_a_row(operands, axis)
     if tuple(out.shape) != shape:
         raise ValueError("Output array is the wrong shape")
-    refuse_read_only(out.block if isinstance(out, DistArray) else out)
+    refuse_read_only(out)
     into = np.empty(probes[0].shape, out.dtype)
     np.concatenate(probes, axis, out=into, dtype=dtype, casting=casting)
     _, parts = _in_a_row(_read(operands, out.dtype), axis)

@@ -7,6 +7,7 @@ import numpy as np
 
 from distarray.array import DistArray, as_distarray, common_mesh
 from distarray.array.creation import given_by
+from distarray.array.dressing import listed
 from distarray.array.exporting import converted
 from distarray.array.placing import plain
 from distarray.typing import ArrayLike, DTypeLike
@@ -32,7 +33,7 @@ def joined(value: ArrayLike, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
     return _of_objects(value, keywords)
 
 
-def of_lists(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> tuple[Any, Any]:
+def _by_numpy(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> tuple[Any, Any]:
     """NumPy's array of nested lists, or None; and the lists, with the DistArrays that they mean."""
     try:
         return converted(source, np.array, dtype, **keywords), source
@@ -40,6 +41,20 @@ def of_lists(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> tuple[A
         if _NO_ARRAY not in str(error):
             raise
         return None, _answered(source)
+
+
+def of_lists(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> tuple[Any, Any]:
+    """NumPy's array of lists, and the lists; None and an array if they hold distributed ones."""
+    kind = None if dtype is None else np.dtype(dtype)
+    if type(source) is tuple and kind is not None and kind.names:  # fields, as NumPy's
+        source = tuple([x.full() if isinstance(x, DistArray) and not x.ndim else x for x in source])
+    values, source = _by_numpy(source, dtype, keywords)
+    if values is not None:
+        return values, source
+    plain = listed(source, kind)
+    if plain is not source:
+        values, plain = _by_numpy(plain, dtype, keywords)
+    return values, plain if values is not None else joined(plain, dtype, keywords)
 
 
 def _answered(value: Any) -> Any:

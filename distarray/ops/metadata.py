@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, common_mesh, implements, wrap
-from distarray.array.base import is_number
+from distarray.array.ancestry import address_space
+from distarray.array.base import is_number, raw_block
+from distarray.array.geometry import in_memory, is_view, origin_of
 from distarray.array.placing import plain
 from distarray.layout import Fold
 from distarray.typing import Array, ArrayLike, Casting, DTypeLike
@@ -88,23 +91,46 @@ def may_share_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = 0) -> bool:
 
     Cost
     ----
-    One allreduce of a truth value: the blocks may overlap on some ranks only.
+    As :func:`shares_memory`.
     """
     function: Any = np.may_share_memory
+    known = _in_one_memory(function, a, b, max_work)
+    if known is not None:
+        return known
     here = function(_memory(a), _memory(b), max_work) or _may_be_lent(a, b) or _may_be_lent(b, a)
     return _on_any_rank(here, a, b)
 
 
 @implements(np.shares_memory, at=True, computes=False)
 def shares_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = -1) -> bool:
-    """Whether two arrays share memory on some rank; see :func:`numpy.shares_memory`.
+    """Whether two arrays share memory; see :func:`numpy.shares_memory`.
 
     Cost
     ----
-    One allreduce of a truth value.
+    None if they are known to be views of one memory; else one allreduce of a truth value, since the
+    blocks may overlap on some ranks only.
     """
     function: Any = np.shares_memory
+    known = _in_one_memory(function, a, b, max_work)
+    if known is not None:
+        return known
     return _on_any_rank(function(_memory(a), _memory(b), max_work), a, b)
+
+
+def _in_one_memory(
+    function: Callable[..., Any], a: ArrayLike, b: ArrayLike, max_work: int
+) -> bool | None:
+    """What NumPy says of two arrays that are views of one memory; None of others."""
+    if not (isinstance(a, DistArray) and isinstance(b, DistArray)):
+        return None
+    if a.layout.is_whole or b.layout.is_whole or not (is_view(a) or is_view(b) or a is b):
+        return None
+    first = origin_of(a)
+    if first is not origin_of(b):
+        return None
+    space = address_space(*first.kind)
+    places = [in_memory(x, space) for x in (a, b)]
+    return any(place is None for place in places) or bool(function(*places, max_work))
 
 
 def _may_be_lent(whole: ArrayLike, x: ArrayLike) -> bool:
@@ -115,7 +141,7 @@ def _may_be_lent(whole: ArrayLike, x: ArrayLike) -> bool:
 
 
 def _memory(x: ArrayLike) -> Any:
-    return x.block if isinstance(x, DistArray) else x  # the block of a view is a view
+    return raw_block(x) if isinstance(x, DistArray) else x  # the block of a view is a view
 
 
 def _on_any_rank(here: bool, a: ArrayLike, b: ArrayLike) -> bool:

@@ -6,29 +6,21 @@ from typing import Any, Literal
 import numpy as np
 
 from distarray.array import DistArray
+from distarray.array.dressing import dressed, plain_array, plain_kind
+from distarray.array.subclasses import Subclass
 from distarray.ops.buffers import is_lent, over
 from distarray.ops.conversion import array
 from distarray.ops.creation import empty
-from distarray.typing import Array, DTypeLike, ShapeLike
+from distarray.ops.strided import over_memory
+from distarray.typing import DTypeLike, ShapeLike
 
 __all__ = ["ndarray"]
-
-
-class _Derived(np.ndarray[Any, Any]):
-    """The base of a program's own subclasses of `ndarray`: `view` accepts `ndarray` as a type."""
-
-    def view(self, *args: Any, **kwargs: Any) -> Any:
-        """As :meth:`numpy.ndarray.view`."""
-        given = [np.ndarray if value is ndarray else value for value in args]
-        named = {name: np.ndarray if v is ndarray else v for name, v in kwargs.items()}
-        return super().view(*given, **named)
 
 
 class _EitherArray(type):
     """Distributed arrays and NumPy's are instances; attributes are those of DistArray.
 
-    A class that a program derives from it becomes a subclass of NumPy's array; every rank has such
-    arrays whole.
+    A class that a program derives from it becomes a subclass of distributed arrays.
     """
 
     def __new__(
@@ -36,7 +28,7 @@ class _EitherArray(type):
     ) -> Any:
         if not any(isinstance(base, _EitherArray) for base in bases):
             return super().__new__(cls, name, bases, members, **kwargs)
-        real = [_Derived if isinstance(base, _EitherArray) else base for base in bases]
+        real = [Subclass if isinstance(base, _EitherArray) else base for base in bases]
         derived = max(map(type, real), key=lambda kind: len(kind.__mro__))
         return derived(name, tuple(real), members, **kwargs)
 
@@ -56,7 +48,7 @@ class _EitherArray(type):
         return hash(DistArray) if cls.__name__ == "ndarray" else super().__hash__()
 
     def __getattr__(cls, name: str) -> Any:
-        return getattr(DistArray, name)
+        return getattr(Subclass, name)
 
 
 class ndarray(metaclass=_EitherArray):
@@ -69,14 +61,18 @@ class ndarray(metaclass=_EitherArray):
         cls,
         shape: ShapeLike,
         dtype: DTypeLike = float,
-        buffer: bytes | bytearray | memoryview | Array | None = None,
+        buffer: Any = None,
         offset: int = 0,
         strides: Sequence[int] | None = None,
         order: Literal["C", "F"] | None = None,
     ) -> Any:
         """An uninitialized array, or an array of a buffer's elements."""
+        if cls is not ndarray and issubclass(cls, Subclass):
+            return dressed(ndarray(shape, dtype, buffer, offset, strides, order), cls, None)
         if buffer is None and strides is None and np.dtype(dtype).itemsize:
             return empty(shape, dtype, order or "C")
+        if isinstance(buffer, DistArray) and not buffer.layout.is_whole:
+            return over_memory(buffer, shape, dtype, offset, strides, order)
         values: Any = np.ndarray(shape, dtype, buffer, offset, strides, order)
         if buffer is not None and is_lent(values, buffer):
             return over(values, buffer)
@@ -85,3 +81,6 @@ class ndarray(metaclass=_EitherArray):
     def __class_getitem__(cls, item: Any) -> Any:
         """NumPy's generic alias, for annotations: ``np.ndarray[shape, dtype]``."""
         return np.ndarray[item]
+
+
+plain_kind[:], plain_array[:] = [ndarray], [array]

@@ -73,4 +73,4 @@ def array_str(
 def _printed(x: DistArray, text: Callable[[Array], str]) -> str:
     """The text of the whole array, or of this rank's block together with its place."""
     whole = printing.whole(x)
-    return printing.local_form(x, text(x.to_local())) if whole is None else text(whole)
+    return printing.local_form(x, printing.local_text(x, text)) if whole is None else text(whole)

@@ -97,8 +97,8 @@ def ravel(a: ArrayLike, order: Order = "C") -> DistArray:
     return reshaped(a, (a.size,), viewable=_is_contiguous)
 
 
-def _is_contiguous(x: DistArray, groups: Groups, everywhere: bool) -> bool:
-    return is_contiguous(x, "C", everywhere)
+def _is_contiguous(x: DistArray, groups: Groups) -> bool:
+    return is_contiguous(x, "C")
 
 
 def _is_fortran(x: DistArray) -> bool:

@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, Objects, default_layout, implements, wrap
+from distarray.array.base import become, raw_block, storage_of
+from distarray.array.blocks_out import live_arrays
+from distarray.array.geometry import is_view
+from distarray.array.memory import is_shared
 from distarray.array.storage import is_contiguous, is_natural
 from distarray.array.views import permuted
 from distarray.engines.reshaping import in_line, reshaped
@@ -56,13 +60,12 @@ def resize_in_place(x: DistArray, shape: tuple[Any, ...], refcheck: bool = True)
         x.settle()
     if prod(extents) == x.size and _reshaped_in_place(x, extents, straight):
         return
-    writeable = bool(getattr(x.block.flags, "writeable", True))
+    writeable = bool(getattr(raw_block(x).flags, "writeable", True))
     _refuse_shared(x, refcheck)
     found = _resized(x, extents) if straight else _turned(_resized(_turned(x), extents[::-1]))
-    x.block, x.layout = found.block, found.layout
-    x._natural = found.block if is_natural(found) else None
+    become(x, found)
     if not writeable:
-        x.block.flags.writeable = False
+        raw_block(x).flags.writeable = False
 
 
 def _extents(shape: tuple[Any, ...], itemsize: int) -> Shape:
@@ -89,8 +92,7 @@ def _reshaped_in_place(x: DistArray, extents: Shape, straight: bool) -> bool:
             found = _turned(reshaped(_turned(x), extents[::-1], copy=False))
     except ValueError:
         return False
-    x.block, x.layout = found.block, found.layout
-    x._natural = found.block if is_natural(found) else None
+    become(x, found)
     return True
 
 
@@ -127,11 +129,20 @@ def _refuse_shared(x: DistArray, refcheck: bool) -> None:
 
 
 def _seen_by(x: DistArray) -> int:
-    """Whether this rank's block is another owner's memory, or something else refers to it."""
-    if not x.block.size:
+    """Whether an array is a view, or others are views of it or refer to this rank's block."""
+    if is_view(x):
+        return _BORROWED
+    if not x.size:
         return _FREE
-    owner = x.block.base
+    block, storage = raw_block(x), storage_of(x)
+    if storage is not None:
+        sources = storage.source.memory.materializations
+        if any(y is not x for source in sources for y in live_arrays(source)):
+            return _SEEN
+    if not block.size or is_shared(x):
+        return _FREE
+    owner = block.base
     if owner is None:
-        known = 3 if is_natural(x) else 2  # the references from `x`, and that of the call
-        return _SEEN if getrefcount(x.block) > known else _FREE
+        known = 3 if is_natural(x) else 2  # the references from `x`, and that of this function
+        return _SEEN if getrefcount(block) > known + 1 else _FREE
     return _BORROWED if getrefcount(owner) > 3 or not isinstance(owner, np.ndarray) else _FREE

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, common_mesh, implements
-from distarray.array.views import everything, permuted
+from distarray.array.views import everything, flipped, permuted
 from distarray.layout import Fold
 from distarray.typing import ArrayLike, Axes
 
 __all__ = [
     "expand_dims",
     "flip",
-    "flipped",
     "moveaxis",
     "squeeze",
     "swapaxes",
@@ -214,16 +213,6 @@ def flip(m: ArrayLike, axis: Axes = None) -> DistArray:
     x = as_distarray(m)
     axes = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim)
     return flipped(x, axes)
-
-
-def flipped(x: DistArray, axes: Sequence[int]) -> DistArray:
-    """`x` reversed along dimensions that are known to be valid."""
-    if not x.ndim:
-        return x[()]  # type: ignore[no-any-return]
-    entries = everything(x)
-    for dim in axes:
-        entries[dim] = (max(x.shape[dim] - 1, 0), -1, x.shape[dim])
-    return x.sliced(tuple(entries))
 
 
 @implements(np.fliplr, at=True, computes=False)

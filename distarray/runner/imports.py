@@ -147,7 +147,12 @@ def drop_in(name: str) -> ModuleType:
         raise ModuleNotFoundError(f"no module {name!r}: distarray.{name} is not one", name=name)
     if len(parts) > 1 and parts[0] == "testing":
         return _real_import_module(name)  # ours has its public names alone
-    return _real_import_module(".".join([member.__name__, *parts[1:]]))
+    for number, part in enumerate(parts[1:], 1):
+        inner = vars(member).get(part)
+        if not isinstance(inner, ModuleType):
+            return _real_import_module(".".join([member.__name__, *parts[number:]]))
+        member = inner
+    return member
 
 
 def import_module(name: str, package: str | None = None) -> ModuleType:

@@ -17,7 +17,7 @@ import distarray.numpy as dnp
 from distarray import DeviceMesh, Replicate, Shard
 from distarray.array import deferred, tiled, waiting
 from distarray.array.deferred import Deferred
-from distarray.array.memories import held
+from distarray.array.leaves import held
 from tests.waiting import everything_waits, messages_come_late, nothing_is_watched
 
 pytestmark = [pytest.mark.host, pytest.mark.filterwarnings("ignore::RuntimeWarning")]

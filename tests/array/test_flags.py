@@ -38,6 +38,18 @@ def test_stored_as_numpys(world, ranks, name, dim):
 
 
 @pytest.mark.host
+@pytest.mark.parametrize("name", [name for name in MADE if name not in ("nothing", "one row")])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_strides_are_numpys(world, ranks, name, dim):
+    wanted = MADE[name](PLANE.copy()).strides
+
+    def program(group):
+        return MADE[name](distribute(PLANE, DeviceMesh(group), [Shard(dim)], src=None)).strides
+
+    assert set(world.run(ranks, program)) == {wanted}
+
+
+@pytest.mark.host
 def test_set_and_compared(world, ranks):
     def program(group):
         x = distribute(PLANE, DeviceMesh(group), [Shard(0)], src=None)

@@ -73,8 +73,8 @@ def test_views_of_a_program_s_own_arrays():
 
     x = dnp.arange(3.0).view(Derived)
     assert type(x) is Derived
-    assert type(x.view(dnp.ndarray)) is np.ndarray
-    assert type(x.view(type=dnp.ndarray)) is np.ndarray
+    assert type(x.view(dnp.ndarray)) is distarray.DistArray
+    assert type(x.view(type=dnp.ndarray)) is distarray.DistArray
     assert x.view("i8").dtype == "i8"
 
 

@@ -216,3 +216,30 @@ def test_flat_is_assigned_to(world, ranks, values):
                 x[...] = TABLE
 
     world.run(ranks, program)
+
+
+def test_a_new_shape_keeps_what_is_owned(world, ranks):
+    def told(x):
+        x.shape = (5, 6)
+        first = x.flags.owndata, x.base is None
+        x.setflags(write=False)
+        line = x.reshape(-1)
+        try:
+            line.flags.writeable = True
+        except ValueError as error:
+            return first, str(error)
+        return first, "allowed"
+
+    def told_with_a_view(x):
+        view = x[2:]
+        x.shape = (5, 6)
+        x[0, 3] = 7
+        return float(view[1]), float(x.sum()), x.shape
+
+    def program(group):
+        for x in arrays(group, np.arange(30.0)):
+            assert told(x) == told(np.arange(30.0))
+        for x in arrays(group, np.arange(30.0)):
+            assert told_with_a_view(x) == told_with_a_view(np.arange(30.0))
+
+    world.run(ranks, program)

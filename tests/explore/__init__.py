@@ -7,9 +7,11 @@ compared: values, data types, shapes, exceptions, what can be written to and wha
 `grammar` says which statements there are. `drawing` fills their places, with the operands and keys
 of `operands` and `keys` and the words of `vocabulary`. `program` draws programs and runs them,
 `comparison` compares, `shrinking` looks for the smallest program that still goes wrong, and
-`script` writes it down for a person to run. ``python -m tests.explore`` does all of it until its
+`script` writes it down for a person to run. With ``--aliases`` programs are of
+`grammar_of_aliases`: they see one memory in several ways, and values are compared at the end, since
+comparing brings aliases up to date. ``python -m tests.explore`` does all of it until its
 time is up; see CONTRIBUTING.md.
 
-Programs that once went wrong are kept in `found_views`, `found_writes` and `found_operations`, and
-`test_found` runs them.
+Programs that once went wrong are kept in `found_views`, `found_writes`, `found_operations` and
+`found_aliases`, and `test_found` runs them. `alias_programs` are of the kind that people write.
 """

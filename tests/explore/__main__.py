@@ -40,19 +40,24 @@ class Search:
         How many programs and how many failures end it as well.
     below : int or None
         `config.replicate_below`, if programs are not to draw it.
+    aliases : bool
+        Whether programs see one memory in several ways; else they are of all of NumPy's statements.
     """
 
     seed: int
     until: float
     limits: tuple[int, int]
     below: int | None
+    aliases: bool = False
     programs: int = 0
     lines: int = 0
     failures: int = 0
 
     def draw(self, ranks: int | None) -> Program:
         """The next program."""
-        program = draw_program(self.seed + self.programs, ranks=ranks, below=self.below)
+        program = draw_program(
+            self.seed + self.programs, ranks=ranks, below=self.below, aliases=self.aliases
+        )
         self.programs += 1
         self.lines += len(program.lines)
         return program
@@ -70,6 +75,7 @@ class Search:
         self.failures += 1
         print(f"seed {program.seed} goes wrong ({failure.kind}); making it small", flush=True)
         again = f"python -m tests.explore --seed {program.seed} --programs 1{options}"
+        again += " --aliases" if self.aliases else ""
         program, failure = shrunk(program, failure, run, steps)
         FOUND.mkdir(parents=True, exist_ok=True)
         path = FOUND / f"seed_{program.seed}_on_{program.ranks}.py"
@@ -113,6 +119,9 @@ def _chosen(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--below", type=int, choices=THRESHOLDS, help="config.replicate_below; drawn if not given"
     )
+    parser.add_argument(
+        "--aliases", action="store_true", help="programs that see one memory in several ways"
+    )
     return parser.parse_args(arguments)
 
 
@@ -126,7 +135,9 @@ def main(arguments: list[str] | None = None) -> int:
     status = 0
     for ranks in counts or [0]:
         until = time.monotonic() + chosen.seconds / max(1, len(counts))
-        search = Search(seed, until, (chosen.programs, chosen.failures), chosen.below)
+        search = Search(
+            seed, until, (chosen.programs, chosen.failures), chosen.below, chosen.aliases
+        )
         if ranks:
             on_processes(search, ranks)
         else:

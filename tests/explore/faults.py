@@ -61,6 +61,9 @@ _SORTED_WRONGLY = re.compile(r"sort|unique|partition|searchsorted|isin|median")
 _BROADCAST = re.compile(r"np\.(?:broadcast_arrays|meshgrid)\(")
 #: Not written to records with gaps between the fields: the gaps get what was in other memory.
 _WRITTEN_WHOLE = re.compile(r"\.put(?:mask)?\(")
+#: All that is written to what has one place in memory several times: NumPy's functions write to a
+#: copy of it, of which the last of the places counts.
+_OF_ONE_NUMBER = re.compile(r"^v = |^v\d+ = |\] = -?\d+$")
 #: Not asked of complex NaNs: which of them stands for all is as it happens.
 _OF_SETS = re.compile(r"unique|setdiff|setxor|union|intersect")
 
@@ -71,6 +74,8 @@ def concern(line: str, env: dict[str, Any]) -> bool:
     if any(pattern.search(line) for pattern in patterns):
         return True
     named = [v for name, v in env.items() if name in line and isinstance(v, np.ndarray)]
+    if any(map(_overlaps_itself, named)) and not _OF_ONE_NUMBER.search(line):
+        return True
     if ".at(" in line and not all(value.flags.writeable for value in named):
         return True
     onto_itself = "copyto(" in line or _JOINED.search(line)
@@ -181,11 +186,11 @@ def _is_mask(part: Any) -> bool:
 
 
 def _is_skewed(into: Any, value: Any) -> bool:
-    """Whether two lines overlap and run the same way with different steps."""
+    """Whether two lines overlap and run the same way with different steps, or types."""
     if not _tangled(into, value) or into.ndim != 1 or value.ndim != 1:
         return False
     (one,), (other,) = into.strides, value.strides
-    return bool(one * other > 0 and one != other)
+    return bool(into.dtype != value.dtype or (one * other > 0 and one != other))
 
 
 def _compares_nans(line: str, env: dict[str, Any]) -> bool:
@@ -258,3 +263,11 @@ def _tangled(one: Any, other: Any) -> bool:
         return False
     places = [(a.__array_interface__["data"][0], a.shape, a.strides, a.dtype) for a in (one, other)]
     return places[0] != places[1] and np.shares_memory(one, other)
+
+
+def _overlaps_itself(values: Any) -> bool:
+    """Whether two elements have one place, and can be written to."""
+    if not values.flags.writeable or values.size < 2:
+        return False
+    low, high = np.lib.array_utils.byte_bounds(values)
+    return bool(high - low < values.nbytes)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import random
 
+from tests.explore.grammar_of_aliases import ALIASES, STATES
 from tests.explore.grammar_of_effects import EFFECTS
 
-__all__ = ["CHAPTERS", "MAY_COPY", "draw_statement"]
+__all__ = ["CHAPTERS", "MAY_COPY", "draw_opening", "draw_statement"]
 
 #: Functions that give a view in NumPy, and here a copy where elements have to change rank.
 MAY_COPY = (
@@ -463,12 +464,26 @@ def _read(text: str) -> list[tuple[str, int]]:
     return found
 
 
-_STATEMENTS = {name: (often, _read(text)) for name, (often, text) in CHAPTERS.items()}
+_Chapters = dict[str, tuple[int, list[tuple[str, int]]]]
+_STATEMENTS: _Chapters = {name: (often, _read(text)) for name, (often, text) in CHAPTERS.items()}
+_OF_ALIASES: _Chapters = {name: (often, _read(text)) for name, (often, text) in ALIASES.items()}
+_STATES = _read(STATES)
 
 
-def draw_statement(rng: random.Random, chapters: list[str] | None = None) -> str:
-    """A statement with its places still open."""
-    names = chapters or list(_STATEMENTS)
-    (name,) = rng.choices(names, [_STATEMENTS[n][0] for n in names])
-    statements = _STATEMENTS[name][1]
+def draw_opening(rng: random.Random, aliases: bool = False) -> str:
+    """A statement that programs begin with."""
+    return _one(rng, _STATES) if aliases else "v = {new}"
+
+
+def draw_statement(
+    rng: random.Random, chapters: list[str] | None = None, aliases: bool = False
+) -> str:
+    """A statement with its places still open; `aliases`: of :mod:`grammar_of_aliases`."""
+    table = _OF_ALIASES if aliases else _STATEMENTS
+    names = chapters or list(table)
+    (name,) = rng.choices(names, [table[n][0] for n in names])
+    return _one(rng, table[name][1])
+
+
+def _one(rng: random.Random, statements: list[tuple[str, int]]) -> str:
     return rng.choices([s for s, _ in statements], [n for _, n in statements])[0]

@@ -24,6 +24,10 @@ from tests.explore.vocabulary import (
     fits,
 )
 
+#: Sizes of which most numbers of ranks hold no whole rows.
+_SIZES = (6, 12, 24, 30, 36, 60, 64, 90, 100, 120)
+_STATE_TYPES = ("i8", "i8", "i8", "f8", "f8", "c16", "rec", "i4")
+
 
 class Operands:
     """The places of a statement that an operand fills, for the arrays that are alive."""
@@ -161,6 +165,26 @@ class Operands:
         # On a mesh of two dimensions NumPy's own arrays would become arrays of the default mesh.
         whole = 0.07 if self.env["__mesh_ndim__"] == 1 else 0.0
         return self.made(self.new_shape(), dtype, whole)
+
+    def _state(self) -> str:
+        """A new array of a size with many divisors, cut at least once."""
+        rest, shape = self.one(_SIZES), list[int]()
+        for _ in range(self.one([0, 0, 0, 1, 1, 2])):
+            side = self.one([2, 3, 4, 5, 6, 10])
+            if rest % side == 0 and rest > side:
+                shape.append(side)
+                rest //= side
+        shape.insert(self.rng.randrange(len(shape) + 1), rest)
+        placed = [f"S({self.rng.randrange(len(shape))})"]
+        for _ in range(int(self.env["__mesh_ndim__"]) - 1):
+            placed.insert(
+                self.rng.randrange(2), self.one(["R", *[f"S({d})" for d in range(len(shape))] * 2])
+            )
+        text = f"make({tuple(shape)}, {self.one(_STATE_TYPES)!r}, {self.rng.randrange(99)})"
+        return f"lay({', '.join([text, *placed])})"
+
+    def _name(self) -> str:
+        return str(self.one(self.arrays()))
 
     def new_shape(self, most: int = 3) -> tuple[int, ...]:
         """A shape of a new array."""

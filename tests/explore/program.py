@@ -15,9 +15,9 @@ import pytest
 from tests.explore import faults
 from tests.explore.comparison import Comparison
 from tests.explore.drawing import Drawing, Misfit
-from tests.explore.grammar import draw_statement
+from tests.explore.grammar import draw_opening, draw_statement
 from tests.explore.worlds import numpy_world, our_world
-from tests.waiting import everything_is_kept
+from tests.waiting import everything_is_kept, everything_waits
 
 __all__ = ["THRESHOLDS", "Failure", "Program", "draw_program", "follow", "on_threads"]
 
@@ -39,13 +39,18 @@ DIVISION = re.compile(r"divide|reciprocal|mean| / | /= ")
 
 @dataclass(frozen=True)
 class Program:
-    """Lines of Python, and where they are run."""
+    """Lines of Python, and where and how they are run."""
 
     lines: tuple[str, ...]
     ranks: int
     mesh: tuple[int, ...]
     replicate_below: int
     seed: int = 0
+    #: Whether values are compared at the end alone, not after each line, and nothing may copy what
+    #: NumPy gives a view of.
+    aliases: bool = False
+    #: Whether everything that can be put off is.
+    waits: bool = False
 
     def with_lines(self, lines: tuple[str, ...]) -> Program:
         """The same with other lines."""
@@ -67,27 +72,39 @@ def draw_program(
     ranks: int | None = None,
     below: int | None = None,
     chapters: list[str] | None = None,
+    aliases: bool = False,
 ) -> Program:
     """The program of a seed; ranks and `config.replicate_below` are drawn unless they are given."""
     rng = random.Random(seed)
-    ranks = rng.choice([1, 2, 2, 3, 3, 3, 4]) if ranks is None else ranks
+    numbers = [1, 2, 2, 3, 3, 3, 4, 5, 6] if aliases else [1, 2, 2, 3, 3, 3, 4]
+    ranks = rng.choice(numbers) if ranks is None else ranks
     below = rng.choice(THRESHOLDS) if below is None else below
     meshes = [(ranks,)] * 4 + [(a, ranks // a) for a in range(1, ranks + 1) if ranks % a == 0]
-    program = Program((), ranks, rng.choice(meshes), below, seed)
+    program = Program((), ranks, rng.choice(meshes), below, seed, aliases)
+    if aliases:
+        program = replace(program, waits=rng.random() < 0.3)
+        length = rng.randrange(5, 20)
     env = numpy_world() | {"__mesh_ndim__": len(program.mesh), "__ranks__": ranks}
-    return program.with_lines(tuple(_drawn(rng, env, length, chapters)))
+    return program.with_lines(tuple(_drawn(rng, env, length, chapters, aliases)))
 
 
 def _drawn(
-    rng: random.Random, env: dict[str, Any], length: int, chapters: list[str] | None
+    rng: random.Random,
+    env: dict[str, Any],
+    length: int,
+    chapters: list[str] | None,
+    aliases: bool,
 ) -> Iterator[str]:
     drawing = Drawing(rng, env)
     count, pending = 0, False
-    opening = rng.randrange(2, 5)
+    opening = rng.randrange(1, 3) if aliases else rng.randrange(2, 5)
     for number in range(length):
         line = None
         while line is None:
-            statement = "v = {new}" if number < opening else draw_statement(rng, chapters)
+            if number < opening or drawing.plain.issuperset(drawing.arrays()):
+                statement = draw_opening(rng, aliases)
+            else:
+                statement = draw_statement(rng, chapters, aliases)
             try:
                 line = drawing.fill(statement)
             except Misfit:
@@ -192,7 +209,7 @@ def follow(program: Program, group: Any, at: list[int]) -> Failure | None:
         mesh = DeviceMesh(group, program.mesh)
     plain, ours = numpy_world(), our_world(mesh)
     unsigned = any(UNSIGNED.search(line) for line in program.lines)
-    comparison = Comparison(group, plain, ours, signs=not unsigned)
+    comparison = Comparison(group, plain, ours, signs=not unsigned, aliases=program.aliases)
     with config.override(replicate_below=program.replicate_below, fallback="allow"), mesh:
         for number, line in enumerate(program.lines):
             at[0] = number
@@ -203,8 +220,9 @@ def follow(program: Program, group: Any, at: list[int]) -> Failure | None:
             if difference is not None:
                 return Failure(number, *difference)
             if comparison.over:
-                break
-    return None
+                return None
+        difference = comparison.at_end()
+    return None if difference is None else Failure(len(program.lines) - 1, *difference)
 
 
 def on_threads(program: Program, timeout: float = 60.0) -> Failure | None:
@@ -220,7 +238,7 @@ def on_threads(program: Program, timeout: float = 60.0) -> Failure | None:
 
     try:
         with pytest.MonkeyPatch.context() as patch:
-            everything_is_kept(patch.setattr)
+            (everything_waits if program.waits else everything_is_kept)(patch.setattr)
             return run_threads(program.ranks, body, timeout=timeout)[0]
     except Exception as error:  # ranks that wait for one another in vain, or meet at other calls
         lines = [at[0] for at in places]

@@ -106,5 +106,5 @@ def _literal(values: Any) -> str:
 def _written_out(line: str) -> str:
     try:
         return ast.unparse(_Literals().visit(ast.parse(line)))
-    except ValueError:
+    except (ValueError, TypeError):  # of calls that make nothing
         return line

@@ -14,7 +14,7 @@ __all__ = ["shrunk"]
 
 #: Lines that make something else than an array.
 _PLAIN = re.compile(
-    r"v\d+ = (?:np|numpy|R|P|S|lay|make|\(\)|S\(.*\)|-?\d+)$"
+    r"v\d+ = (?:np|np\.lib(?:\.\w+)?|numpy|R|P|S|lay|make|\(\)|S\(.*\)|-?\d+)$"
     r"|lay\((?!make|v|numpy)|[(, ](?:np|numpy|S|lay|make)[,)]|np\("
 )
 Runner = Callable[[Program], Failure | None]

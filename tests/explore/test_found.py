@@ -9,12 +9,13 @@ import pytest
 
 import distarray as da
 from tests.everywhere import raises_everywhere
+from tests.explore.found_aliases import ALIASES
 from tests.explore.found_operations import OPERATIONS
 from tests.explore.found_views import VIEWS
 from tests.explore.found_writes import WRITES
 from tests.explore.program import THRESHOLDS, Program, follow
 
-PROGRAMS = VIEWS | WRITES | OPERATIONS
+PROGRAMS = VIEWS | WRITES | OPERATIONS | ALIASES
 
 
 @pytest.mark.parametrize("below", THRESHOLDS[:2])
@@ -59,3 +60,16 @@ def test_numpys_arrays_are_joined_on_the_mesh_of_out(world, ranks):
     for joined, stacked in world.run(ranks, program):
         np.testing.assert_array_equal(joined, [*np.arange(6.0).reshape(2, 3)] * 2)
         np.testing.assert_array_equal(stacked, [np.arange(6.0).reshape(2, 3)] * 2)
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_as_with_numpy_where_nobody_looks_in_between(world, ranks, name):
+    lines = tuple([line.strip() for line in ALIASES[name].strip().splitlines()])
+
+    def program(group):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return follow(Program(lines, group.size, (group.size,), 0, aliases=True), group, [0])
+
+    failures = [f for f in world.run(ranks, program) if f is not None]
+    assert not failures, f"{lines[failures[0].line]}: {failures[0].kind}: {failures[0].text}"

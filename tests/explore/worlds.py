@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+import shutil
+import tempfile
 import threading
 import warnings
 from math import prod
@@ -80,7 +83,7 @@ def numpy_world() -> dict[str, Any]:
         return numpy.array(values)
 
     names: dict[str, Any] = dict.fromkeys(("R", "P"))
-    names |= {"S": lambda dim: None, **_TELLING}
+    names |= {"S": lambda dim: None, "kept": saved, "pickled": pickled, **_TELLING}
     return {"np": np, "numpy": numpy, "make": make, "lay": lay, **names}
 
 
@@ -93,7 +96,36 @@ def our_world(mesh: Any) -> dict[str, Any]:
         return laid(numpy.array(values), mesh, placements or None)
 
     names = {"S": Shard, "R": Replicate(), "P": Partial(), **_TELLING}
+    names |= {"kept": kept, "pickled": pickled}
     return {"np": dnp, "numpy": numpy, "make": make, "lay": lay, **names}
+
+
+def pickled(x: Any) -> Any:
+    """An array as pickle gives it back."""
+    return pickle.loads(pickle.dumps(x))
+
+
+def saved(x: Any) -> Any:
+    """A copy as a checkpoint gives it, of types that NumPy can write."""
+    numpy.lib.format.dtype_to_descr(x.dtype)
+    return numpy.array(x, order="C")
+
+
+def kept(x: Any) -> Any:
+    """An array saved to a checkpoint and read again."""
+    from distarray.checkpoint import load, save
+
+    group = getattr(x, "mesh", None) and x.mesh.group
+    if group is None:
+        return saved(x)
+    place = group.broadcast_object(tempfile.mkdtemp(prefix="explore-") if not group.rank else None)
+    try:
+        save(f"{place}/checkpoint", {"x": x, "again": x})
+        return load(f"{place}/checkpoint")["again"]
+    finally:
+        group.barrier()
+        if not group.rank:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def laid(values: Any, mesh: Any, placements: Any) -> Any:

@@ -67,6 +67,18 @@ def test_rounding_moves_boundaries_to_the_nearest_multiples(chain, grain):
         assert index in range(*after[rounded.owner(index)])
 
 
+@given(cuts(), st.integers(1, 7), st.data())
+def test_blocks_in_units_are_those_of_a_canonical_cut_of_the_units(chain, unit, data):
+    cut = chain[-1][0]
+    phase = data.draw(st.integers(0, unit - 1))
+    moved = cut.in_units(unit, phase)
+    units = Cut.chunked(-(-(cut.extent + phase) // unit), cut.mesh_dims, cut.radix)
+    for part in range(cut.parts):
+        low, high = [max(0, min(cut.extent, n * unit - phase)) for n in units.interval(part)]
+        start, stop = moved.interval(part)
+        assert (start, stop) == (low, high) or (low >= high and start >= stop)
+
+
 @given(cuts(), st.integers(0, 20), st.integers(0, 20))
 def test_owners_are_those_whose_blocks_meet_the_range(chain, start, stop):
     cut = chain[-1][0]

@@ -32,6 +32,8 @@ TABLE: dict[str, tuple[str, ...]] = {
         "linalg/tests/test_linalg.py::test_blas64_geqrf_lwork_smoketest",
     ),
     "signatures as NumPy's C code states them: ours have types, and `mesh` and `placements`": (
+        "ma/tests/test_core.py::test_convert2ma_signature(empty*",
+        "ma/tests/test_core.py::test_convert2ma_signature(identity*",
         "_core/tests/test_multiarray.py::TestTextSignatures::test_array_method_signatures*",
         "_core/tests/test_multiarray.py::TestTextSignatures::"
         "test_c_func_dispatcher_text_signature(empty_like*",
@@ -47,6 +49,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "_core/tests/test_scalar_methods.py::TestDevice::test___array_namespace__*",
     ),
     "a class of the test's whose `__array__` is to be NumPy's own array, and would be ours": (
+        "ma/tests/test_subclassing.py::TestClassWrapping::test_masked_binary_operations",
         "_core/tests/test_multiarray.py::TestArrayCreationCopyArgument::test___array__",
         "_core/tests/test_multiarray.py::TestArrayCreationCopyArgument::test___array__copy_*",
         "_core/tests/test_overrides.py::test_function_like",
@@ -80,6 +83,11 @@ TABLE: dict[str, tuple[str, ...]] = {
         "lib/tests/test_function_base.py::TestLeaks*",
     ),
     "whose memory it is: a distributed array has no `base`, and no strides to set": (
+        "ma/tests/test_core.py::TestMaskedArray::test_copy",
+        "ma/tests/test_core.py::TestMaskedArray::test_filled_with_f_order",
+        "ma/tests/test_core.py::TestMaskedArrayInPlaceArithmetic::test_inplace_addition_scalar",
+        "ma/tests/test_core.py::TestMaskedFields::test_setitem",
+        "ma/tests/test_old_ma.py::TestMa::test_testCopySize",
         "_core/tests/test_multiarray.py::TestAttributes::test_attributes",
         "_core/tests/test_multiarray.py::TestAttributes::test_set_stridesattr",
         "_core/tests/test_multiarray.py::TestZeroRank::test_ellipsis_subscript",
@@ -136,6 +144,7 @@ TABLE: dict[str, tuple[str, ...]] = {
         "_core/tests/test_shape_base.py::TestConcatenate::test_operator_concat",
     ),
     "an array's class by `is`: np.ndarray stands for NumPy's arrays and ours, and equals both": (
+        "ma/tests/test_core.py::test_astype_mask_ordering",
         "_core/tests/test_arrayobject.py::test_array_wrap(*",
         "_core/tests/test_indexing.py::TestSubclasses::test_basic",
         "_core/tests/test_memmap.py::TestMemmap::test_getitem",
@@ -156,6 +165,9 @@ TABLE: dict[str, tuple[str, ...]] = {
         "lib/tests/test_nanfunctions.py::test__nan_mask(arr0-*",
         "lib/tests/test_nanfunctions.py::test__nan_mask(arr3-*",
         "lib/tests/test_stride_tricks.py::test_subclasses",
+        "matrixlib/tests/test_defmatrix.py::TestPower::test_returntype",
+        "matrixlib/tests/test_matrix_linalg.py::TestQRMatrix::test_mode_raw",
+        "matrixlib/tests/test_regression.py::TestRegression::test_matrix_properties",
         "linalg/tests/test_linalg.py::TestEig::test_sq_cases",
         "linalg/tests/test_linalg.py::TestInv::test_sq_cases",
         "linalg/tests/test_linalg.py::TestLstsq::test_*sq_cases",
@@ -166,6 +178,11 @@ TABLE: dict[str, tuple[str, ...]] = {
         "linalg/tests/test_linalg.py::TestSVDHermitian::test_herm_cases",
     ),
     "view(np.ndarray) of NumPy's own arrays and scalars, whose C code asks for its own class": (
+        "_core/tests/test_umath.py::test_outer_subclass_preserve(arr*",
+        "_core/tests/test_umath.py::test_outer_bad_subclass",
+        "lib/tests/test_shape_base.py::TestApplyAlongAxis::test_subclass*",
+        "ma/tests/test_subclassing.py::TestSubclassing::test_subclass_items",
+        "ma/tests/test_subclassing.py::TestSubclassing::test_subclass_nomask_items",
         "_core/tests/test_records.py::TestFromrecords::test_recarray_views",
         "_core/tests/test_ufunc.py::TestUfunc::test_structured_equal",
         "lib/tests/test_shape_base.py::TestApplyAlongAxis::test_axis_insertion",
@@ -195,6 +212,12 @@ TABLE: dict[str, tuple[str, ...]] = {
     ),
     "np.nditer walks over memory": ("_core/tests/test_nditer.py*",),
     "arrays in an array of objects, which the tests make of ours": (
+        "_core/tests/test_array_coercion.py::TestArrayLikes::test_0d_object_special_case(subclass]",
+        "_core/tests/test_array_coercion.py::TestNested::test_nested_arraylikes(subclass]",
+        "_core/tests/test_array_coercion.py::TestNested::test_uneven_depth_ragged(subclass]",
+        "_core/tests/test_arrayprint.py::TestArrayRepr::test_0d_object_subclass",
+        "ma/tests/test_core.py::TestMaskedArray::test_object_with_array",
+        "ma/tests/test_core.py::TestMaskedObjectArray::test_nested_ma",
         "random/tests/*::test_choice_return_shape",
         "random/tests/*::test_shuffle_of_array_of_objects",
         "random/tests/*::test_shuffle_no_object_unpacking*",
@@ -212,12 +235,47 @@ TABLE: dict[str, tuple[str, ...]] = {
         "random/tests/test_direct.py::*::test_coercion_RandomState_Generator",
         "random/tests/test_randomstate.py::test_hot_swap",
     ),
-    "a client in pure Python, which is NumPy's own here": ("ma/*", "matrixlib/*"),
+    "matrices by directives: np.asmatrix(np.r_[...]) says the same": (
+        "matrixlib/tests/test_interaction.py::TestConcatenatorMatrix::test_matrix*",
+        "matrixlib/tests/test_masked_matrix.py::TestConcatenator::test_matrix",
+    ),
+    "masked arrays of matrices: what is taken of the flat one, the pickle, and outer products": (
+        "ma/tests/test_core.py::TestMaskedArray::test_pickling_sub*",
+        "matrixlib/tests/test_masked_matrix.py::TestMaskedMatrix::test_flat",
+        "matrixlib/tests/test_masked_matrix.py::TestMaskedMatrix::test_pickling_subbaseclass",
+        "matrixlib/tests/test_masked_matrix.py::TestMaskedMatrix::test_view",
+        "matrixlib/tests/test_masked_matrix.py::TestSubclassing::test_masked_binary_operations",
+    ),
+    "comparisons of the tests, and methods that NumPy's arrays do not have": (
+        "matrixlib/tests/test_defmatrix.py::TestMatrixReturn::test_instance_methods",
+        "matrixlib/tests/test_interaction.py::test_array_equal_error_message_matrix",
+    ),
+    "what view() asks of a class of masked records in C": (
+        "ma/tests/test_mrecords.py::TestView::test_view_simple_dtype",
+    ),
+    "NumPy's module, for which the tests have a stand-in": (
+        "ma/tests/test_core.py::TestOptionalArgs::test_ndarrayfuncs",
+    ),
+    "functions that do not keep a class of the program's": (
+        "_core/tests/test_function_base.py::Test*space::test_subclass",
+        "lib/tests/test_function_base.py::TestVectorize::test_subclasses",
+        "matrixlib/tests/test_interaction.py::test_ediff1d_matrix",
+        "matrixlib/tests/test_interaction.py::test_iter_allocate_output_subtype",
+        "matrixlib/tests/test_interaction.py::test_polynomial_mapdomain",
+    ),
 }  # fmt: skip
 
 
 #: The same, where there are several ranks.
 ON_SEVERAL: dict[str, tuple[str, ...]] = {
+    "an element of a cut array is a copy, which cannot be written to": (
+        "_core/tests/test_records.py::TestRecord::test_assignment1",
+        "_core/tests/test_records.py::TestRecord::test_record_scalar_setitem",
+        "ma/tests/test_mrecords.py::TestMRecords::test_withnames",
+    ),
+    "the last digit of a sum over ranks": (
+        "matrixlib/tests/test_interaction.py::test_average_matrix",
+    ),
     "each rank's temporary file has a name of its own, and a file is one for all ranks": (
         "_core/tests/test_memmap.py::TestMemmap*",
         "_core/tests/test_multiarray.py::TestIO::test_largish_file*",

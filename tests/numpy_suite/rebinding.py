@@ -19,22 +19,29 @@ from types import ModuleType
 from typing import Any
 
 import numpy
+import numpy.ma.mrecords
 import numpy.ma.testutils
+import numpy.matrixlib
+import numpy.rec
 
 import distarray
 import distarray.numpy
+import distarray.numpy.ma.mrecords
+from distarray.masked.executing import facade
 
 _real_import = builtins.__import__
 HOME = Path(numpy.__file__).parent
 _TESTS = re.compile(r"numpy\.([\w.]+\.)?tests\.test_\w+")
 #: Assertions about calls.
 _CALLING = re.compile("assert_(raises|warns|no_)")
-_ROOMS = ("", ".fft", ".linalg", ".random")
+_ROOMS = ("", ".fft", ".linalg", ".matrixlib", ".random", ".rec")
 
 
 def gathered(value: Any) -> Any:
     """A value with NumPy's arrays where it has ours, inside containers, too."""
     if isinstance(value, distarray.DistArray):
+        if isinstance(value, distarray.numpy.ma.MaskedArray):
+            return value.full()
         whole = numpy.asarray(value)
         return whole if value.ndim else whole[()]
     if type(value) in (list, tuple):
@@ -123,6 +130,8 @@ def translated(value: Any) -> Any:
     if name not in _facades:
         room = name.removeprefix("numpy")
         ours = importlib.import_module(f"distarray.numpy{room}") if room in _ROOMS else value
+        if room.startswith(".ma") and room != ".ma.testutils":
+            ours = facade(sys.modules[name])
         _facades[name] = Facade(sys.modules[name], ours)
     return _facades[name]
 

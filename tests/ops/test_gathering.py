@@ -6,6 +6,7 @@ communication says what each message held.
 """
 
 import re
+from math import prod
 
 import numpy as np
 import pytest
@@ -154,7 +155,8 @@ def is_gather(event, block):
 
 
 def largest_block(values):
-    return max([v.to_local().nbytes for v in values if isinstance(v, distarray.DistArray)])
+    arrays = [v for v in values if isinstance(v, distarray.DistArray)]
+    return max([prod(v.layout.local_shape(v.mesh.coords)) * v.itemsize for v in arrays])
 
 
 @pytest.mark.counts(lambda n: n == RANKS)

@@ -134,33 +134,11 @@ CALLS = {
     "one time and a half": lambda lay: np.repeat(lay(np.ones(3)), 1.5),
     "an array times a matrix": lambda lay: lay(np.ones((3, 2))) * np.matrix([[1.0, 2], [3, 4]]),
     "a matrix times an array": lambda lay: np.matrix([[1.0, 2, 3]]) * lay(np.ones((3, 2))),
+    "a record that is written through": lambda lay: after(
+        lay(RECORDS), lambda x: put("a", 1)(x[0])
+    ),
     "histogramdd": lambda lay: np.histogramdd(lay(np.arange(6.0).reshape(3, 2)), bins=2),
 }
-
-
-#: What cannot be as in NumPy says so.
-REFUSED = {
-    "base": (AttributeError, "shares_memory", lambda x: x.base),
-    "a record that would not be written through": (
-        ValueError,
-        "read-only",
-        lambda x: put("a", 1)(x[0]),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(world, name):
-    error, words, call = REFUSED[name]
-
-    def program(group):
-        x = distribute(RECORDS, DeviceMesh(group), [Shard(0)], src=None)
-        if name == "base" or not x.layout.is_whole:
-            with pytest.raises(error, match=words):
-                call(x)
-
-    for ranks in world.ranks:
-        world.run(ranks, program)
 
 
 @pytest.mark.parametrize("view", [lambda x: x.view(), np.real, np.imag, np.transpose])

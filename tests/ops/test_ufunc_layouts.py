@@ -1,5 +1,7 @@
 """Ufuncs on operands that lie in different ways: what settles, what is sent, what is not."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -118,3 +120,38 @@ def test_misaligned_operands_send_what_is_missing(world):
 
     for sent in world.run(ranks, program):
         assert sent <= 2 * 8
+
+
+ALIKE = {
+    "x + y": lambda x, y: x + y,
+    "y + x": lambda x, y: y + x,
+    "neighbours": lambda x, y: x[1:] - x[:-1],
+    "where": lambda x, y: np.where(x > 3, x, y),
+    "a row": lambda x, y: x + y[0],
+    "a column": lambda x, y: x + y[:, :1],
+    "reversed": lambda x, y: np.maximum(x, x[::-1]),
+    "turned": lambda x, y: x.T + y.T,
+}
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize("shape", [(9, 8), (8, 12), (12, 5)], ids=str)
+def test_ranks_store_results_alike(world, ranks, name, shape):
+    """Also where parts of an operand in Fortran order come from others, on some of the ranks."""
+    plain = np.arange(float(np.prod(shape))).reshape(shape)
+
+    def program(group):
+        mesh, found = DeviceMesh(group), []
+        for dims in itertools.product((0, 1), repeat=2):
+            x, y = [
+                distarray.distribute(values, mesh, [Shard(dim)], src=None)
+                for values, dim in zip((np.asfortranarray(plain), plain), dims, strict=True)
+            ]
+            block = ALIKE[name](x, y).to_local()
+            flags = block.flags.c_contiguous, block.flags.f_contiguous
+            found.append(flags if min(block.shape) > 1 else None)
+        return found
+
+    for told in zip(*world.run(ranks, program), strict=True):
+        assert len({flags for flags in told if flags is not None}) <= 1

@@ -109,7 +109,7 @@ PARTS = {
         tagged, own, ones = Tagged(small, "t"), small.view(Own), np.ones(5)
         for found in (tagged + ones, ones - tagged, ones < tagged, np.sin(tagged), ones @ tagged,
                       tagged[1:], np.concatenate([ones, tagged]), Tagged(a, "big")[:9] + 1):
-            print(type(found).__name__, getattr(found, "tag", None), np.asarray(found))
+            print(isinstance(found, Tagged), getattr(found, "tag", None), np.asarray(found))
         print(own + ones, ones * own, np.add(ones, own), a[:5] + own, s + First(), a + First())
         matrix, square = np.matrix([[1.0, 2], [3, 4]]), np.ones((2, 2))
         for found in (matrix * square, square * matrix, square @ matrix, matrix + square,

@@ -244,7 +244,39 @@ PyDoc_STRVAR(grouped_doc, "grouped(keys, starts, arrays, into)\n--\n\n"
 PyDoc_STRVAR(scattered_doc, "scattered(block, places, start, values)\n--\n\n"
                             "Write rows to their places; see rows.py.");
 
+/* What a slot of an object has, or None; `member` is its descriptor. */
+static PyObject *
+value_or_none(PyObject *member, PyObject *object)
+{
+    if (!PyObject_TypeCheck(object, PyDescr_TYPE(member))) {
+        return PyErr_Format(PyExc_TypeError, "not of the class that has the slot");
+    }
+    Py_ssize_t offset = ((PyMemberDescrObject *)member)->d_member->offset;
+    PyObject *value = *(PyObject **)((char *)object + offset);
+    return Py_NewRef(value == NULL ? Py_None : value);
+}
+
+static PyMethodDef getter_of_slot = {"value_or_none", value_or_none, METH_O, NULL};
+
+PyDoc_STRVAR(getter_doc, "getter(member)\n--\n\n"
+                         "A function that gives what a slot of an object has, or None.");
+
+static PyObject *
+getter_of(PyObject *Py_UNUSED(module), PyObject *member)
+{
+    if (Py_TYPE(member) != &PyMemberDescr_Type ||
+        ((PyMemberDescrObject *)member)->d_member->type != T_OBJECT_EX) {
+        return PyErr_Format(PyExc_TypeError, "no slot");
+    }
+    return PyCFunction_New(&getter_of_slot, member);
+}
+
+PyDoc_STRVAR(noting_doc, "noting(slots)\n--\n\n"
+                         "The function that notes views of arrays; see sharing.py.");
+
 static PyMethodDef functions[] = {
+    {"noting", noting, METH_O, noting_doc},
+    {"getter", getter_of, METH_O, getter_doc},
     {"adopt", adopt, METH_VARARGS, adopt_doc},
     {"grouped", grouped, METH_VARARGS, grouped_doc},
     {"scattered", scattered, METH_VARARGS, scattered_doc},

@@ -100,6 +100,9 @@ PyObject *small_array(PyObject *block, PyObject *like, PyObject *mesh);
 /* steps.c */
 extern PyTypeObject StepsType;
 
+/* storages.c */
+PyObject *noting(PyObject *module, PyObject *members);
+
 /* rows.c */
 PyObject *grouped(PyObject *module, PyObject *args);
 PyObject *scattered(PyObject *module, PyObject *args);

@@ -8,11 +8,14 @@ and they reply: two. Rows are slabs of the other dimensions, which keep their cu
 from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from distarray.array import DistArray, wrap
-from distarray.array.portable import take
+from distarray.array.portable import contiguous, take
+from distarray.array.storage import has_several, walked
+from distarray.comm.devices import on_device
 from distarray.comm.group import Group
 from distarray.config import config
 from distarray.engines.indexing.located import Located
@@ -26,6 +29,7 @@ __all__ = [
     "part_of_index",
     "placed",
     "result_layout",
+    "room",
     "segments",
     "swap",
 ]
@@ -53,7 +57,7 @@ def placed(block: Array, ndim: int, at: int) -> Array:
     return block.transpose(order)
 
 
-def fetch(rows: Rows, index: Located, at: int) -> DistArray:
+def fetch(rows: Rows, index: Located, at: int, *, rows_first: bool = False) -> DistArray:
     """The rows that index arrays name.
 
     Parameters
@@ -64,6 +68,9 @@ def fetch(rows: Rows, index: Located, at: int) -> DistArray:
         The index arrays.
     at : int
         Position of their dimensions in the result.
+    rows_first : bool
+        Whether rows lie one after the other in memory, wherever their dimensions are, and each as
+        it did: NumPy's order for ``x[key]``. Otherwise the result is in C order.
 
     Returns
     -------
@@ -87,18 +94,54 @@ def fetch(rows: Rows, index: Located, at: int) -> DistArray:
     if not rows.holds or not layout.size:
         return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), y.dtype), layout, mesh)
     if not rows.mesh_dims:
-        return wrap(_take_here(rows, index.blocks, at), layout, mesh)
+        return wrap(_take_here(rows, index.blocks, at, rows_first), layout, mesh)
     lengths = Layout.from_cuts(cuts, mesh.shape).local_shape(mesh.coords)
-    kept = list(rows.block.shape[len(rows.dims) :])
-    block = mesh.xp.empty((*kept[:at], prod(lengths), *kept[at:]), y.dtype)
-    target = np.moveaxis(block, at, 0) if at else block
+    target = _room(rows, prod(lengths), at, rows_first)
     if not index.known:
         _ask(rows, index.flat(lengths), target)
     elif cuts and any(cut.mesh_dims for cut in cuts):
         _send_parts(rows, index.blocks, cuts, target)
     else:
         _send_to_all(rows, index.flat(shape), target)
-    return wrap(block.reshape((*kept[:at], *lengths, *kept[at:])), layout, mesh)
+    found = target.reshape((*lengths, *target.shape[1:]))  # one dimension split: a view
+    if rows_first and not rows.rest:
+        found = _as_indices(found, index.blocks)
+    return wrap(placed(found, len(lengths), at), layout, mesh)
+
+
+def _room(rows: Rows, count: int, at: int, rows_first: bool) -> Array:
+    """An empty array for so many rows, seen with the rows in front."""
+    if rows_first:
+        return room(rows, count)
+    kept = rows.block.shape[len(rows.dims) :]
+    space = rows.y.mesh.xp.empty((*kept[:at], count, *kept[at:]), rows.y.dtype)
+    return np.moveaxis(space, at, 0) if at else space
+
+
+def room(rows: Rows, count: int) -> Array:
+    """An empty array for so many rows, one after the other, each stored as it is.
+
+    In C order if a rank's block does not tell that: all ranks store the result alike.
+    """
+    kept = rows.block.shape[len(rows.dims) :]
+    order = tuple(range(len(kept)))
+    if has_several(rows.y.layout):
+        order = walked(rows.block.strides[len(rows.dims) :], kept)
+    space = rows.y.mesh.xp.empty((count, *[kept[dim] for dim in order]), rows.y.dtype)
+    found: Array = space.transpose([0, *[1 + order.index(dim) for dim in range(len(kept))]])
+    return found
+
+
+def _as_indices(found: Array, blocks: Sequence[Array]) -> Array:
+    """Elements that index arrays name, stored in their order, if that is not C order."""
+    if found.ndim < 2 or on_device(found) or all(block.flags.c_contiguous for block in blocks):
+        return found
+    operands: Any = [*blocks, None]
+    flags: Any = [["readonly"]] * len(blocks) + [["writeonly", "allocate"]]
+    dtypes = [None] * len(blocks) + [found.dtype]
+    result: Array = np.nditer(operands, ["zerosize_ok"], flags, dtypes).operands[-1]
+    result[...] = found
+    return result
 
 
 def _cuts_of_result(rows: Rows, shape: tuple[int, ...]) -> list[Cut]:
@@ -111,12 +154,17 @@ def _cuts_of_result(rows: Rows, shape: tuple[int, ...]) -> list[Cut]:
     return cuts
 
 
-def _take_here(rows: Rows, blocks: Sequence[Array], at: int) -> Array:
+def _take_here(rows: Rows, blocks: Sequence[Array], at: int, rows_first: bool) -> Array:
+    if rows_first:
+        found = rows.take(blocks)
+        found = found if rows.rest else _as_indices(found, blocks)
+        return placed(found, found.ndim - len(rows.rest), at)
     block = rows.y.block
     if len(rows.dims) == 1 and rows.dims[0] == at and block.flags.c_contiguous:
         return take(block, rows.in_block(blocks)[0], at)
     found = rows.take(blocks)
-    return placed(found, found.ndim - len(rows.rest), at)
+    found = placed(found, found.ndim - len(rows.rest), at)
+    return contiguous(found) if found.ndim > 1 else found
 
 
 # -- index arrays that every rank has ------------------------------------------------------------

@@ -31,7 +31,8 @@ def selected(block: Array, first: int, mask: Array) -> Array:
     if block.flags.c_contiguous:
         lead, rest = block.shape[:first], block.shape[first + mask.ndim :]
         lined = block.reshape(*lead, mask.size, *rest)
-        return take(lined, np.flatnonzero(mask), first)
+        positions = np.flatnonzero(mask)
+        return lined[key_of(positions, first)] if first else take(lined, positions, 0)
     if not _in_tiles(block, mask):
         found: Array = block[key_of(mask, first)]
         return found

@@ -9,7 +9,7 @@ import numpy as np
 
 from distarray.array import DistArray, wrap
 from distarray.engines.indexing.advanced_keys import IndexArray
-from distarray.engines.indexing.gather import placed, result_layout
+from distarray.engines.indexing.gather import placed, result_layout, room
 from distarray.engines.indexing.located import block_in
 from distarray.engines.indexing.mask_in_block import (
     from_linear,
@@ -101,10 +101,12 @@ def select(y: DistArray, dims: Sequence[int], mask: IndexArray, at: int) -> Dist
     if not rows.holds:
         return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), y.dtype), layout, mesh)
     first = dims[0]
-    found = selected(y.mesh.asarray(y.block), first, part)
+    found = selected(y.mesh.asarray(y.block), first, part)  # stored with the elements outermost
     if packing.in_place:
         return wrap(found if at == first else np.moveaxis(found, first, at), layout, mesh)
-    return wrap(placed(packing.forward(np.moveaxis(found, first, 0)), 1, at), layout, mesh)
+    into = room(rows, layout.local_shape(mesh.coords)[at])
+    lines = packing.forward(np.moveaxis(found, first, 0), into)
+    return wrap(placed(lines, 1, at), layout, mesh)
 
 
 def write(

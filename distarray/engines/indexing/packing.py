@@ -103,12 +103,15 @@ class Packing:
         start = 0 if coords is None else self.cut.interval(self.cut.part(coords))[0]
         return np.arange(start, start + selected)
 
-    def forward(self, rows: Array) -> Array:
-        """This rank's block of the result, given the elements that it selects, in C order."""
+    def forward(self, rows: Array, into: Array | None = None) -> Array:
+        """This rank's block of the result, given the elements that it selects, in C order.
+
+        Elements that do not stay are put `into` an array with room for them, or a new one.
+        """
         if self.in_place:
             return rows
         landing = self._swapped(segments(contiguous(rows), self._sent), self._received)
-        result = np.empty_like(landing)
+        result = np.empty_like(landing) if into is None else into
         result[np.concatenate(self._places)] = landing
         return result
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, default_layout, floaterrors, to_layout
+from distarray.array.geometry import in_whole
 from distarray.array.immutable import holds_changeable
 from distarray.array.storage import placing_strides, walked
 from distarray.comm import DeviceMesh
@@ -169,14 +170,12 @@ def whole(x: DistArray) -> Array:
     NumPy's ufuncs go through the elements as they lie in memory, so the copy of a cut array has the
     order that NumPy's array has, which the blocks show.
     """
-    order = _order_in_memory(x) if x.layout.ats else None
+    order = None if x.layout.is_replicated else _order_in_memory(x)
     x = x.plain()
     if x.layout.is_replicated and order is None:
         block: Array = x.mesh.to_host(x.block)
         return block if x.ndim else np.asarray(block)
     values = x.full()
-    if not x.layout.is_replicated:
-        order = _order_in_memory(x)
     if order is None:
         return values
     result: Array = _stored(values, order)
@@ -220,14 +219,18 @@ def _is_repeated(values: Array, dim: int) -> bool:
 def _order_in_memory(x: DistArray) -> _Order | None:
     """Where the elements lie; None in C order.
 
-    The same on all ranks: that of the first one whose block has two elements along most dimensions.
-    Where no block has two along a dimension, its stride tells its place.
+    The same on all ranks. A view lies as NumPy's does. Others lie as the block of the first rank
+    that has two elements along most dimensions; where none has two, the stride tells the place.
     """
-    block = x.block
-    extents = [min(extent, 2) for extent in block.shape]
-    strides = placing_strides(block, x.layout)
-    shown = (-prod(extents), x.mesh.rank, strides, extents)
-    _, _, strides, extents = min(x.mesh.group.allgather_object(shown, "order in memory"))
+    view = in_whole(x)
+    if view is not None:
+        strides, extents = view.strides, list(view.shape)
+    else:
+        block = x.block
+        extents = [min(extent, 2) for extent in block.shape]
+        strides = placing_strides(block, x.layout)
+        shown = (-prod(extents), x.mesh.rank, strides, extents)
+        _, _, strides, extents = min(x.mesh.group.allgather_object(shown, "order in memory"))
     axes = walked(strides, tuple(extents))
     turned = frozenset([d for d in axes if strides[d] < 0])
     repeated = frozenset([d for d in axes if x.shape[d] > 1 and not strides[d]])

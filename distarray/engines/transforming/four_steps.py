@@ -19,7 +19,7 @@ import numpy as np
 from distarray.array import DistArray, empty, to_layout, wrap
 from distarray.array.views import everything
 from distarray.engines.assembling import fill_parts
-from distarray.engines.reshaping import reshaped
+from distarray.engines.reshaping import refitted
 from distarray.engines.transforming import whole_line
 from distarray.engines.transforming.twiddles import Twiddles
 from distarray.layout import Cut, Layout, rescaled_cut
@@ -113,7 +113,7 @@ class Grid:
 
     def in_order(self, x: DistArray) -> DistArray:
         """(..., k2, k1) cut along k1, as (..., k), cut by the same mesh dimensions."""
-        return reshaped(x, (*x.shape[:-2], self.length))
+        return refitted(x, (*x.shape[:-2], self.length))
 
     def half_in_order(self, x: DistArray, extent: int) -> DistArray:
         """The first `extent` frequencies of (..., k2, k1) with half of the k1, in order."""

@@ -15,7 +15,7 @@ from distarray.engines.contracting.kernels import labelled_kernel
 from distarray.engines.contracting.operands import read, shadow
 from distarray.engines.contracting.program import program_for
 from distarray.engines.contracting.recipes import Recipe, recipe
-from distarray.ops.contractions.traces import merged
+from distarray.engines.diagonals import merged
 from distarray.typing import ArrayLike, Out
 
 __all__ = ["einsum", "einsum_path"]

@@ -64,7 +64,7 @@ def _with_keywords(
     inputs, into = _targeted(inputs, out)
     if into is not None:
         check_out(into)
-        refuse_read_only(getattr(into, "block", into), "output array is read-only")
+        refuse_read_only(into, "output array is read-only")
     if any(type(x) in (bool, int, float, complex) for x in inputs):
         ufunc(*[x if not isinstance(x, DistArray) else shadow(x) for x in inputs])  # raises
     (a, b), _ = read(*inputs, out=into)

@@ -86,7 +86,14 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: O
         mask = mask[:extent]
     elif mask.size < extent:
         x = x[(slice(None),) * axis + (slice(mask.size),)]
-    return finished(masks.select(x, (axis,), mask, axis), out)
+    return finished(_in_c_order(masks.select(x, (axis,), mask, axis), axis), out)
+
+
+def _in_c_order(x: DistArray, axis: int) -> DistArray:
+    """What a mask along an axis has selected, in C order."""
+    if not axis and x.block.flags.c_contiguous:
+        return x
+    return x.like(x.block.copy(order="C"))
 
 
 @implements(np.extract, computes=False)
@@ -137,7 +144,7 @@ def place(arr: DistArray, mask: ArrayLike, vals: ArrayLike) -> None:
     check_array(arr, "place")
     mesh = common_mesh(arr, mask, vals)
     x: DistArray = as_distarray(arr, mesh)
-    refuse_read_only(x.block, "place: output array is read-only")
+    refuse_read_only(x, "place: output array is read-only")
     chosen = _mask_like(x, mask, "place")
     values: Any = in_line(_safe_values(vals, x))
     if not x.ndim:
@@ -204,7 +211,7 @@ def putmask(a: DistArray, /, mask: ArrayLike, values: ArrayLike) -> None:
     check_array(a, "putmask")
     mesh = common_mesh(a, mask, values)
     x = as_distarray(a, mesh)
-    refuse_read_only(x.block, "putmask: output array is read-only")
+    refuse_read_only(x, "putmask: output array is read-only")
     chosen = _mask_like(x, mask, "putmask")
     source = _safe_values(values, x)
     if source.size:

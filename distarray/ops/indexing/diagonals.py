@@ -10,13 +10,14 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from distarray.array import DistArray, as_distarray, common_mesh, default_layout, implements, wrap
+from distarray.array.base import raw_block
 from distarray.array.one_rank import Alone
 from distarray.array.portable import make_read_only, refuse_read_only
+from distarray.array.sharing import derived
 from distarray.array.small import bounded
 from distarray.array.storage import vacant
-from distarray.engines.indexing.gather import fetch
-from distarray.engines.indexing.located import Located, block_in
-from distarray.engines.indexing.owners import Rows
+from distarray.engines.diagonals import diagonal_of
+from distarray.engines.indexing.located import block_in
 from distarray.engines.indexing.values import as_values
 from distarray.engines.reshaping import in_line
 from distarray.layout import Cut, Layout
@@ -47,22 +48,28 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> D
     Returns
     -------
     DistArray
-        Read-only, as NumPy's. If at most one of the axes is cut, a view that is cut as this axis.
+        A view, read-only as NumPy's, whose elements are where they were. It is cut as the axis that
+        is cut.
 
     Cost
     ----
-    None if at most one of the axes is cut; otherwise one exchange of the elements of the diagonal.
+    None; but as :func:`~distarray.engines.diagonals.merged` if both axes are cut.
     """
     x = as_distarray(a)
     first, second = diagonal_axes(x.ndim, axis1, axis2)
-    layout, mesh = x.layout, x.mesh
-    starts, length, target = _geometry(layout, offset, first, second)
-    if target is None:
-        along = [np.arange(start, start + length) for start in starts]
-        places = Located(along, Layout.replicated((length,), mesh.shape))
-        result = fetch(Rows(x, (first, second)), places, x.ndim - 2)
-        make_read_only(result.block)
+    if _geometry(x.layout, offset, first, second) is None:
+        result = diagonal_of(x, offset, first, second)
+        make_read_only(raw_block(result))
         return result
+    return derived(x, lambda y: _diagonal_of(y, offset, first, second))
+
+
+def _diagonal_of(x: DistArray, offset: int, first: int, second: int) -> DistArray | None:
+    """A diagonal of blocks of which at most one axis is cut."""
+    layout, mesh = x.layout, x.mesh
+    target = _geometry(layout, offset, first, second)
+    if target is None:
+        return None
     section = layout.section(mesh.coords)
     shift = offset + section[first][0] - section[second][0]
     if layout.holds(mesh.coords):
@@ -85,18 +92,16 @@ def diagonal_axes(ndim: int, axis1: int, axis2: int) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=1024)
-def _geometry(
-    layout: Layout, offset: int, first: int, second: int
-) -> tuple[tuple[int, int], int, Layout | None]:
-    """Start and length of a diagonal, and its layout; None if both of its axes are cut."""
+def _geometry(layout: Layout, offset: int, first: int, second: int) -> Layout | None:
+    """The layout of a diagonal; None if both of its axes are cut."""
     down, right = max(0, -offset), max(0, offset)
     length = max(0, min(layout.shape[first] - down, layout.shape[second] - right))
     cuts = layout.cuts[first], layout.cuts[second]
     if cuts[0].parts > 1 and cuts[1].parts > 1:
-        return (down, right), length, None
+        return None
     cut = cuts[1].view(right, 1, length) if cuts[1].parts > 1 else cuts[0].view(down, 1, length)
     rest = [layout.cuts[d] for d in range(layout.ndim) if d not in (first, second)]
-    return (down, right), length, layout.with_cuts([*rest, cut])
+    return layout.with_cuts([*rest, cut])
 
 
 def _of_square(v: ArrayLike, k: Any = 0) -> int:
@@ -183,7 +188,7 @@ def fill_diagonal(a: DistArray, val: ArrayLike, wrap: bool = False) -> None:
         raise ValueError("array must be at least 2-d")
     if x.ndim > 2 and len(set(x.shape)) > 1:
         raise ValueError("All dimensions of input must be of equal length")
-    refuse_read_only(x.block, "underlying array is read-only")
+    refuse_read_only(x, "underlying array is read-only")
     values: Any = in_line(as_values(val, x.dtype))
     if isinstance(values, DistArray):
         values = block_in(values, Layout.replicated(values.shape, mesh.shape), mesh)

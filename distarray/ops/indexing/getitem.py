@@ -24,6 +24,7 @@ from distarray.array.keys import basic_entries, plain_key
 from distarray.array.one_rank import Alone
 from distarray.array.portable import refuse_read_only
 from distarray.array.registry import Row
+from distarray.array.sharing import derived
 from distarray.array.small import bounded, writer
 from distarray.comm import own_mesh
 from distarray.engines.indexing import masks, repeats
@@ -115,7 +116,8 @@ def getitem(x: DistArray, key: Key) -> DistArray:
     if found.is_mask:
         return masks.select(view, found.dims, found.indices[0], found.at)
     rows = Rows(view, found.dims)
-    return fetch(rows, locate(rows, found.indices, found.axes), found.at)
+    located = locate(rows, found.indices, found.axes)
+    return fetch(rows, located, found.at, rows_first=True)
 
 
 def _of_objects(x: DistArray, key: Key) -> DistArray:
@@ -284,8 +286,7 @@ def _check_at(ufunc: np.ufunc, a: DistArray | Array, b: ArrayLike | None) -> Non
     # NumPy raises if the data types do not fit, on every rank; it calls no Python objects here.
     operands = [] if b is None else [np.ones(0, getattr(b, "dtype", None) or np.asarray(b).dtype)]
     ufunc.at(np.ones(0, a.dtype), np.ones(0, np.intp), *operands)
-    block = a.block if isinstance(a, DistArray) else a
-    refuse_read_only(block, "operand array with iterator write flag set is read-only")
+    refuse_read_only(a, "operand array with iterator write flag set is read-only")
 
 
 def _read(x: DistArray, key: Key) -> AdvancedKey:
@@ -344,6 +345,10 @@ def _names_fields(key: Key) -> TypeGuard[str | list[str]]:
 
 def _fields(x: DistArray, names: str | Sequence[str]) -> DistArray:
     """A view of fields of a structured array."""
+    return derived(x, lambda y: _fields_of(y, names))
+
+
+def _fields_of(x: DistArray, names: str | Sequence[str]) -> DistArray:
     block = x.block[names]
     inner = [Cut.whole(extent) for extent in block.shape[x.ndim :]]
     layout = x.layout

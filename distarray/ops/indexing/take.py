@@ -161,7 +161,7 @@ def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None
     target: Any = np.array(getattr(a, "block", a)) if is_scalar(a) else a  # a copy, as in NumPy
     check_array(target, "put")
     x = as_distarray(target, mesh)
-    refuse_read_only(x.block, "put: output array is read-only")
+    refuse_read_only(x, "put: output array is read-only")
     index = _ravelled(_positions(plain(ind), "safe"))
     mode = _named_mode(mode)
     if index.size and not x.size:

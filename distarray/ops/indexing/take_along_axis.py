@@ -60,7 +60,7 @@ def take_along_axis(arr: ArrayLike, indices: DistArray | Array, axis: int | None
     layouts = _side_by_side(x, indices.shape, axis)
     if layouts is None:
         rows, found = _across(x, indices, axis, for_writing=False)
-        return fetch(rows, found, 0)
+        return fetch(rows, found, 0, rows_first=True)
     key = _local_key(x, indices, axis, layouts[0])
     return wrap(mesh.asarray(x.block)[key], layouts[1], mesh)
 
@@ -90,7 +90,7 @@ def put_along_axis(
     mesh = common_mesh(arr, indices, values)
     x, indices = as_distarray(arr, mesh), plain(indices)
     _check(x, indices, axis)
-    refuse_read_only(x.block)
+    refuse_read_only(x)
     values = as_values(values, x.dtype)
     if axis is None:
         written = Values(values, indices.shape, 0, 1)

@@ -163,7 +163,7 @@ def _components(a: Array, b: Array) -> Any:
     if a.shape[-1] == 2 and b.shape[-1] == 2:
         return _minor(a, b, 0, 1)
     shape = (*np.broadcast_shapes(a.shape[:-1], b.shape[:-1]), 3)
-    result = np.empty_like(a, np.promote_types(a.dtype, b.dtype), shape=shape)
+    result = np.empty_like(a, np.promote_types(a.dtype, b.dtype), "C", shape=shape)
     for place, (i, j) in enumerate(((1, 2), (2, 0), (0, 1))):
         result[..., place] = _minor(a, b, i, j)
     return result

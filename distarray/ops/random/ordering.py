@@ -153,7 +153,7 @@ def shuffle_in_place(self: Drawing, x: Any, *axis: int) -> None:
     at = normalize_axis_index(axis[0] if axis else 0, x.ndim)
     if x.layout.partials:
         x.settle()
-    refuse_read_only(x.block, "array is read-only")
+    refuse_read_only(x, "array is read-only")
     if is_at_hand(x):
         source.shuffle(x.block, *axis)
         return
@@ -274,7 +274,7 @@ def _check_out(x: DistArray, out: Any) -> None:
         return
     if not isinstance(out, (DistArray, np.ndarray)):
         raise TypeError("out must be a numpy array")
-    refuse_read_only(out.block if isinstance(out, DistArray) else out, "out is read-only")
+    refuse_read_only(out, "out is read-only")
     if out.shape != x.shape:
         raise ValueError("out must have the same shape as x")
     np.copyto(np.empty(0, out.dtype), np.empty(0, x.dtype), casting="safe")  # raises NumPy's error

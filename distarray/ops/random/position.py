@@ -194,7 +194,7 @@ class Generator:
         """Permute a distributed array in place along an axis; see :meth:`permutation`."""
         if x.layout.partials:
             x.settle()
-        refuse_read_only(x.block, "array is read-only")
+        refuse_read_only(x, "array is read-only")
         x.assign(self.permutation(x, axis))
 
     # -- streams ------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def sort(
     return viewed(_sorted(keys, axis), x.dtype)
 
 
-@implements(DistArray.sort, writes=0, at=True, objects=Objects.GATHER)
+@implements(DistArray.sort, writes=0, at=True, objects=Objects.ENGINE)
 def sort_in_place(
     x: DistArray,
     axis: int = -1,
@@ -107,7 +107,7 @@ def sort_in_place(
         x[...] = call(np.sort, x, axis, kind, order, stable=stable)
         return
     _operand(np.sort, x, axis, kind=kind, order=order, stable=stable)
-    refuse_read_only(x.block, "sort array is read-only")
+    refuse_read_only(x, "sort array is read-only")
     axis = normalize_axis_index(axis, x.ndim)
     keys = comparable(x, order)
     if keys is x and x.layout.cuts[axis].parts == 1:

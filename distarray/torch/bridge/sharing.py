@@ -9,7 +9,7 @@ from torch import Tensor
 
 from distarray.array import DistArray, distribute
 from distarray.array.from_blocks import from_ranks, vouched
-from distarray.array.handed_out import hand_out
+from distarray.array.lending import lend, lent_in
 from distarray.comm import DeviceMesh, default_mesh, devices
 from distarray.comm.agree import agreed
 from distarray.errors import CopyRequiredError
@@ -93,9 +93,7 @@ def to_torch(
     """
     block: Any = x
     if type(x) is DistArray:
-        block = x.block
-        if not x.layout.is_whole:
-            hand_out()
+        block = x.block if x.layout.is_whole else lend(x)
     plain = type(block) is _ndarray and block.flags.writeable
     if plain and device is None and dtype is None and copy is None:
         try:
@@ -272,14 +270,18 @@ def from_torch(
     """
     mesh = default_mesh() if mesh is None else mesh
     if not check:
-        return vouched(block_of(t, mesh, copy), mesh, placements, shape)
+        found = vouched(block_of(t, mesh, copy), mesh, placements, shape)
+        lent_in(found)
+        return found
     block: Any = None
     problem = None
     try:
         block = block_of(t, mesh, copy)
     except Exception as error:
         problem = error
-    return from_ranks(block, problem, mesh, placements, shape)
+    found = from_ranks(block, problem, mesh, placements, shape)
+    lent_in(found)
+    return found
 
 
 def block_of(

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from distarray.array import wrap
 from distarray.comm import DeviceMesh
-from distarray.engines.reshaping import reshaped, reshaped_layout
+from distarray.engines.reshaping import refitted, reshaped_layout
 from distarray.layout import Cut, Entries, Fold, Layout, local_key, view_layout
 from distarray.torch.collectives.blocks import movable, moved_back
 from distarray.torch.tensor.calls import Call
@@ -251,7 +251,7 @@ def _exchanged(
 ) -> Tensor:
     """A part of the whole in another shape, fetched from other ranks."""
     array = wrap(movable(x), layout, mesh.on("cpu"))
-    found = reshaped(array, shape)
+    found = refitted(array, shape)
     return moved_back(found.block.copy(), x)
 
 

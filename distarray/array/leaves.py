@@ -1,89 +1,42 @@
-"""Who may write to a piece of memory: the arrays of this library that are views of it, or others.
+"""What operations that are put off read, and who else may write to it.
 
-Arrays and their large views are entered here when they are made. How often Python refers to the
-memory then tells whether somebody else does: a view that was made otherwise, a NumPy array, a
-buffer or an address that was handed out.
+Arrays and their views are known by their memory. How often Python refers to a buffer then tells
+whether somebody else does: a view that was made otherwise, a NumPy array, a buffer or an address
+that was handed out.
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from sys import getrefcount
 from typing import Any
-from weakref import WeakSet, ref
+from weakref import WeakSet
 
 import numpy as np
 
-from distarray.array import temporaries
-from distarray.array.base import Base
+from distarray.array.base import Base, natural_of
+from distarray.array.blocks_out import live_arrays
+from distarray.array.memory import Materialization, Memory, entered
 from distarray.array.pieces import Pieces
 from distarray.typing import Array
 
 __all__ = [
     "Leaf",
-    "Memory",
+    "beside",
     "block_of",
     "copied",
     "held",
     "hold",
     "is_in_order",
+    "is_perhaps_out",
     "leaf_of",
     "memory_of",
-    "share",
 ]
 
 _slot: Any = Base.__dict__["block"]
 #: An array's block as it is kept, which may be a `Leaf` or an operation, and keeping one.
 held: Callable[[Any], Any] = _slot.__get__
 hold: Callable[[Any, Any], None] = _slot.__set__
-
-#: The memory that some arrays share, by the address of what owns it.
-_memories: dict[int, "Memory"] = {}
-
-
-class Memory:
-    """Memory that operations that are put off have yet to read.
-
-    Attributes
-    ----------
-    nbytes : int
-        Its size.
-    members : dict
-        Weak references to the arrays whose blocks are, or were, views of it, by address.
-    leaves : WeakSet of Leaf
-        Parts of their blocks that operations read, besides the blocks.
-    """
-
-    __slots__ = ("__weakref__", "_owner", "leaves", "members", "nbytes")
-
-    def __init__(self, owner: Array) -> None:
-        self.nbytes = owner.nbytes
-        self.members: dict[int, ref[Any]] = {}
-        self.leaves: WeakSet[Leaf] = WeakSet()
-        self._owner = id(owner)
-
-    def add(self, x: Base) -> None:
-        """Enter an array."""
-        if id(x) not in self.members:
-            self.members[id(x)] = ref(x, _forgetting(self, id(x)))
-
-    def arrays(self) -> list[Any]:
-        """The members that are views of it now."""
-        found = [known() for known in list(self.members.values())]
-        return [x for x in found if x is not None and id(_owner_of(block_of(x))) == self._owner]
-
-    def forget(self, key: int) -> None:
-        """Strike a member off, and the memory with the last one."""
-        self.members.pop(key, None)
-        if not self.members and _memories.get(self._owner) is self:
-            del _memories[self._owner]
-
-
-def _forgetting(memory: Memory, key: int) -> Callable[[Any], None]:
-    def forget(known: object) -> None:
-        if memory.members.get(key) is known:
-            memory.forget(key)
-
-    return forget
 
 
 class Leaf:
@@ -95,16 +48,18 @@ class Leaf:
         The block, or what a rank has of an array in another layout.
     dtype : dtype
         Its own.
-    memory : Memory
+    memory : Materialization
         Where it lies.
     """
 
     __slots__ = ("__weakref__", "block", "dtype", "memory")
 
-    def __init__(self, block: Array | Pieces, memory: Memory) -> None:
+    def __init__(self, block: Array | Pieces, memory: Materialization) -> None:
         self.block = block
         self.dtype = block[0][1].dtype if isinstance(block, Pieces) else block.dtype
         self.memory = memory
+        own = [x for _, x in block] if isinstance(block, Pieces) else [block]
+        memory.nbytes = max([memory.nbytes, *[_owner_of(x).nbytes for x in own]])
 
 
 def block_of(x: Base) -> Any:
@@ -125,48 +80,57 @@ def _owner_of(block: Array) -> Array:
     return block if base is None else base
 
 
-def share(x: Base, view: Base) -> None:
-    """Enter a view that was made of an array, if it is large."""
-    if view.layout.size < temporaries.LARGE:
-        return
-    owner = _owner_of(block_of(x))
-    if type(owner) is np.ndarray and _owner_of(block_of(view)) is owner:
-        memory = _entered(owner)
-        memory.add(x)
-        memory.add(view)
-
-
-def _entered(owner: Array) -> Memory:
-    memory = _memories.get(id(owner))
-    if memory is None:
-        memory = _memories[id(owner)] = Memory(owner)
-    return memory
-
-
 def leaf_of(x: Base, part: Array | Pieces) -> Leaf:
     """What an operation reads of an array: a part of its block, or what other ranks have sent."""
-    memory = _entered(_owner_of(block_of(x)))
-    memory.add(x)
-    leaf = Leaf(part, memory)
-    memory.leaves.add(leaf)
+    source = entered(x).source
+    leaf = Leaf(part, source)
+    if not source.leaves:
+        source.leaves = WeakSet()
+    source.leaves.add(leaf)
     return leaf
 
 
 def copied(part: Array) -> Leaf:
     """A leaf that nobody else can write to."""
-    own = part.copy()
-    return Leaf(own, Memory(own))
+    return Leaf(part.copy(), Materialization(Memory()))
 
 
-def memory_of(x: Base) -> Memory | None:
+def memory_of(x: Base) -> Materialization | None:
     """The memory of an array's block, if nobody refers to it but arrays that are known."""
-    if not _can_be_known(x):
-        return None
-    memory = _entered(_owner_of(block_of(x)))
-    memory.add(x)
-    arrays = memory.arrays()
-    parts = sum([_parts_of(leaf, id(_owner_of(block_of(x)))) for leaf in list(memory.leaves)])
-    return memory if _references_to_owner(x) == _expected(arrays, parts) else None
+    return entered(x).source if _can_be_known(x) and _is_known(x) else None
+
+
+def _is_known(x: Base) -> bool:
+    """Whether known arrays alone refer to what owns an array's memory, and to their blocks."""
+    owner = id(_owner_of(block_of(x)))
+    parts = sum([_parts_of(leaf, owner) for leaf in list(entered(x).source.leaves)])
+    return _references_to_owner(x) == _expected(beside(x), parts)
+
+
+def is_perhaps_out(source: Materialization) -> bool:
+    """Whether the program may have this rank's block over a materialization, or a part of it.
+
+    It was handed out, or something besides the arrays refers to it (``b = x.block``).
+    """
+    arrays = live_arrays(source)
+    if source.is_out or any(x._storage.block is not None for x in arrays):
+        return source.is_out  # what shared arrays give cannot be written to
+    for x in arrays:
+        x.block  # noqa: B018 (what waits for it has been done then)
+    seen: set[int] = set()
+    for x in arrays:
+        owner = id(_owner_of(block_of(x)))
+        if owner not in seen:
+            seen.add(owner)
+            if not (_is_known(x) if _can_be_known(x) else _are_held_once(beside(x))):
+                return True
+    return False
+
+
+def beside(x: Base) -> list[Any]:
+    """The arrays whose blocks are views of what an array's block is a view of, itself included."""
+    owner = _owner_of(block_of(x))
+    return [y for y in live_arrays(entered(x).source) if _owner_of(block_of(y)) is owner]
 
 
 def _can_be_known(x: Base) -> bool:
@@ -186,14 +150,29 @@ def _expected(arrays: list[Any], count: int) -> int:
 
     `count` is how often the parts do that operations read.
     """
-    for x in arrays:
-        twice = getattr(x, "_natural", None) is block_of(x)  # the array itself has it two times
-        count += 1
+    uses = _uses(arrays)
+    for x in {id(block_of(x)): x for x in arrays}.values():
         if _is_owner(x):
-            count += twice
-        elif _references(x) != 1 + twice:
+            count += uses[id(block_of(x))]
+        elif _references(x) != uses[id(block_of(x))]:
             return -1
+        else:
+            count += 1
     return count
+
+
+def _are_held_once(arrays: list[Any]) -> bool:
+    """Whether arrays alone refer to their blocks; of what owns these that is not known."""
+    uses = _uses(arrays)
+    return all(_references(x) == uses[id(block_of(x))] for x in arrays)
+
+
+def _uses(arrays: list[Any]) -> Counter[int]:
+    """How often arrays refer to each block, of which several may have one."""
+    found: Counter[int] = Counter()
+    for x in arrays:
+        found[id(block_of(x))] += 1 + (natural_of(x) is block_of(x))
+    return found
 
 
 def _is_owner(x: Base) -> bool:
@@ -224,5 +203,3 @@ def _own_counts() -> tuple[int, int]:
 
 
 _OF_BLOCK, _OF_BASE = _own_counts()
-
-temporaries.share = share

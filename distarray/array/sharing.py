@@ -1,0 +1,178 @@
+"""Views and aliases of arrays: which memory they share, and writing to it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from distarray.array import stale_copies, temporaries
+from distarray.array.ancestry import shorten
+from distarray.array.base import Base, natural_of, operands_in, storage_of
+from distarray.array.blocks_out import live_arrays, unshare
+from distarray.array.leaves import is_perhaps_out
+from distarray.array.memory import (
+    Link,
+    Maker,
+    Materialization,
+    Storage,
+    Transfer,
+    entered,
+    is_shared,
+    is_writeable,
+)
+from distarray.array.passed import passed
+from distarray.array.speedups import used
+
+__all__ = ["ancestor", "begun", "derived", "link", "noted", "to_be_written", "writing"]
+
+_new = object.__new__
+#: Where a chain of views of views is looked through for what it may leave out.
+_DEEP = frozenset([1 << power for power in range(6, 32)])
+_Array = TypeVar("_Array", bound=Base)
+
+
+def derived(x: _Array, make: Callable[[_Array], Any]) -> _Array:
+    """A view of an array, made by a function of it.
+
+    Parameters
+    ----------
+    x : DistArray
+    make : callable
+        Takes the array, or one of the same shape in another cut, and gives the view; it writes to
+        none and sends nothing.
+    """
+    view: _Array
+    layout = x.layout
+    if layout.is_whole and layout.size < temporaries.LARGE:
+        view = make(x)
+        return view
+    storage = storage_of(x) or entered(x)
+    if storage.block is None:
+        view = make(x)
+        known = storage_of(view)
+        if view is x or (known is not None and known.source is storage.source):
+            return view
+    else:
+        view = make(storage.bare())
+    own = _noted(x, view, make)
+    if own.depth in _DEEP:
+        shorten(view)
+    if natural_of(x) is False:
+        view._natural = False
+    if storage.block is not None:
+        own.hold(view)
+    return view
+
+
+def _of_view(x: Base, view: Base, make: Maker | None) -> Storage:
+    """Note a view of an array."""
+    above = x._storage
+    own: Storage = _new(Storage)  # without its __init__, which would take longer
+    own.source, own.parent, own.make, own.block, own.kind = above.source, above, make, None, None
+    own.base = x if above.base is None else above.base
+    own.depth = above.depth + 1
+    view._storage = own
+    above.source.enter(view)
+    return own
+
+
+def _quickest() -> Callable[[Base, Base, Maker | None], Storage]:
+    """:func:`_of_view`, in C where there is a compiler: every slice of a cut array calls it."""
+    if not hasattr(used, "noting"):
+        return _of_view
+    slots = {name: vars(kind)[name] for kind, names in _SLOTS.items() for name in names}
+    quick: Callable[[Base, Base, Maker | None], Storage] = used.noting(slots)
+    return quick
+
+
+_SLOTS = {
+    Base: ("_storage",),
+    Storage: ("source", "parent", "make", "block", "kind", "base", "depth"),
+    Materialization: ("arrays", "_most"),
+}
+_noted = _quickest()
+
+
+def noted(x: Base, view: Base, make: Maker | None) -> None:
+    """Note a view of an array that has been made already, as :func:`derived` would."""
+    entered(x)
+    _noted(x, view, make)
+
+
+def begun(x: Base) -> None:
+    """Prepare the memory of an array for one materialization more; collective."""
+    source = entered(x).source
+    source.is_out = is_perhaps_out(source)
+    source.memory.uses.begin(source, x.mesh.group)
+
+
+def link(x: Base, top: Base, transfer: Transfer, make: Maker) -> None:
+    """Make an array with a buffer of its own share the memory of another one.
+
+    Parameters
+    ----------
+    x : DistArray
+        Cut, without pending folds.
+    top : DistArray
+        Holds the elements of `x`, in another shape or cut.
+    transfer : Transfer
+        Copies between the two.
+    make : callable
+        Makes the same of an array that a rank has whole.
+    """
+    storage = entered(x)
+    memory = storage.source.memory
+    if not memory.uses.begun:
+        begun(x)
+    for source in list(memory.materializations):
+        for y in live_arrays(source):
+            y._storage.hold(y)
+    storage.hold(x)
+    memory.uses.begun = False
+    made = Materialization(memory, Link(storage, top, transfer, make))
+    own = top._storage = Storage(made, None, None)
+    own.kind = top.layout.shape, top.dtype  # should the others be given up
+    own.base = x if storage.base is None else storage.base
+    made.enter(top)
+    own.hold(top)
+    if not is_writeable(storage.block):
+        own.block.flags.writeable = False
+
+
+def ancestor(x: Base) -> Any:
+    """The array nearest to the beginning of its memory that an array is a view of, or itself."""
+    storage = entered(x)
+    living = {id(y._storage): y for y in live_arrays(storage.source)}
+    found, above = x, storage.parent
+    while above is not None:
+        found, above = living.get(id(above), found), above.parent
+    return found
+
+
+def to_be_written(values: Iterable[Any]) -> list[Base]:
+    """The arrays among arguments that may only be written to within :func:`writing`."""
+    watched = passed.watched
+    return [x for x in operands_in(values) if watched or is_shared(x)]
+
+
+@contextmanager
+def writing(*arrays: Any) -> Iterator[None]:
+    """Allow to write to arrays, whose memory has its newest elements there from then on."""
+    if passed.watched:
+        stale_copies.tell(*arrays)
+    shared = [x._storage for x in arrays if isinstance(x, Base) and is_shared(x)]
+    found = [storage for storage in shared if is_writeable(storage.block)]
+    opened = []
+    try:
+        for storage in found:
+            storage.read()
+            opened.append(storage)
+            storage.source.writers += 1
+            storage.source.memory.uses.opened += 1
+        yield
+    finally:
+        for storage in opened:
+            storage.source.writers -= 1
+            storage.source.memory.uses.opened -= 1
+        for storage in opened:
+            storage.source.written()
+            unshare(storage)

@@ -1,0 +1,298 @@
+"""Views of a 1-d array by strides, whose rows may reach into the blocks of other ranks.
+
+Any strided view of memory is a view of a stretch of it. So each rank takes the rows that begin in
+its block and keeps the stretch of the array that they need, which is as a rule its block and a
+border. Rows that overlap have elements on several ranks: what one rank writes to them is brought to
+the owners, and from these to all others, at once.
+"""
+
+from itertools import pairwise
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from distarray.array import DistArray, wrap
+from distarray.array.base import raw_block
+from distarray.array.geometry import within
+from distarray.array.portable import make_read_only
+from distarray.array.retyping import across
+from distarray.array.sharing import derived, link
+from distarray.array.storage import vacant
+from distarray.array.views import permuted
+from distarray.engines.halos import returned, spanning
+from distarray.engines.reshaping import reshaped, reshaped_layout
+from distarray.layout import Cut, Interval, Layout, recounted_cut
+from distarray.typing import Array, DType, Shape
+
+__all__ = ["across_cuts", "in_order", "is_writeable", "offset_in", "strided"]
+
+
+def in_order(x: DistArray) -> tuple[DistArray, Array, Array] | None:
+    """All elements of the memory of an array in one dimension, as a view, as far as it is known.
+
+    Returns
+    -------
+    tuple or None
+        The view, and arrays that stand for all elements and for `x` in an address space. None if
+        the array nearest to the beginning of the memory has gaps.
+
+    Cost
+    ----
+    As :func:`~distarray.engines.reshaping.reshaped`.
+    """
+    found = within(x)
+    if found is None:
+        return None
+    top, order, space, place = found
+    if order == "F":
+        top = permuted(top, range(top.ndim)[::-1])
+    return reshaped(top, (top.size,)), space, place
+
+
+def across_cuts(x: DistArray, dtype: DType, size: int) -> DistArray:
+    """An array viewed as items of another size, through which a cut of the last dimension goes.
+
+    Parameters
+    ----------
+    x : DistArray
+        Its last dimension can be viewed so.
+    dtype : dtype
+    size : int
+        Its bytes.
+
+    Cost
+    ----
+    That of a reshape where the items that make up new ones are a dimension, if that can be whole on
+    every rank. Else that of :func:`strided`.
+    """
+    few = size // gcd(size, x.itemsize)
+    *outer, last = x.shape
+    groups = (*outer, last // few, few)
+    if reshaped_layout(x.layout, groups)[0].cuts[-1].parts == 1:
+        viewed = reshaped(x, groups).view(dtype)
+        inner = viewed.shape[len(groups) :]
+        return reshaped(viewed, (*outer, last * x.itemsize // size, *inner))
+    found = in_order(x)
+    if found is None:
+        raise ValueError(
+            f"view({dtype}) of {x.dtype}: the last dimension is cut between ranks in the middle of "
+            "a new item, in memory that has gaps; x.copy() has its own"
+        )
+    line, space, place = found
+    view = place.view(dtype)
+    offset = offset_in(space, view)
+    return strided(line, view.shape, view.strides, offset, view.dtype, is_writeable(x))
+
+
+across.append(across_cuts)
+
+
+def offset_in(space: Array, place: Array) -> int:
+    """Bytes from the beginning of an address space to an array in it."""
+    address: int = place.__array_interface__["data"][0]
+    return address - np.lib.array_utils.byte_bounds(space)[0]
+
+
+def strided(
+    line: DistArray, shape: Shape, strides: Shape, offset: int, dtype: DType, writeable: bool
+) -> DistArray:
+    """A view of a 1-d array in other strides.
+
+    Parameters
+    ----------
+    line : DistArray
+        Cut, and stored without gaps.
+    shape : tuple of int
+        Of at least one element.
+    strides : tuple of int
+        In bytes.
+    offset : int
+        Bytes from the first element of `line` to the first of the view. All its elements are in
+        `line`.
+    dtype : dtype
+        Of the view.
+    writeable : bool
+        Whether the view can be written to, if the line can.
+
+    Returns
+    -------
+    DistArray
+        Read-only if rows overlap so that the order in which NumPy writes to them is not that of
+        the ranks. Against the direction of memory NumPy writes as along it.
+
+    Cost
+    ----
+    None if the view is a slice of `line` in another shape that is a view of it. Else, here and when
+    the line has been written to, a message to a neighbour with the elements between ranks.
+    """
+    if not shape:
+        return strided(line, (1,), (0,), offset, dtype, writeable).sliced((0,))
+    backwards = [dim for dim, step in enumerate(strides) if step < 0 and shape[dim] > 1]
+    for dim in backwards:
+        offset += strides[dim] * (shape[dim] - 1)
+    steps = tuple([abs(step) if n > 1 else 0 for step, n in zip(strides, shape, strict=True)])
+    found = _sliced(line, shape, steps, offset, dtype)
+    if found is None:
+        found = _linked(line, shape, steps, offset, dtype, writeable)
+    if not writeable:
+        make_read_only(raw_block(found))
+    if backwards:
+        entries = [(0, 1, n) for n in shape]
+        for dim in backwards:
+            entries[dim] = (shape[dim] - 1, -1, shape[dim])
+        found = found.sliced(tuple(entries))
+    return found
+
+
+def _sliced(
+    line: DistArray, shape: Shape, steps: Shape, offset: int, dtype: DType
+) -> DistArray | None:
+    """The view as a slice of the line in another shape; None if it is none."""
+    size = line.itemsize
+    dims = sorted([dim for dim in range(len(shape)) if shape[dim] > 1], key=lambda d: -steps[d])
+    if dtype != line.dtype or offset % size or not dims or steps[dims[-1]] % size:
+        return None
+    step = inner = steps[dims[-1]] // size
+    for dim in reversed(dims):
+        if not step or steps[dim] != step * size:
+            return None
+        step *= shape[dim]
+    count = step // inner
+    part = line.sliced(((offset // size, inner, count),))
+    part = reshaped(part, tuple([shape[dim] for dim in dims]), viewable=lambda x, groups: True)
+    part = permuted(part, np.argsort(dims).tolist())
+    entries = [None if n == 1 else (0, 1, n) for n in shape]
+    return part.sliced(tuple(entries)) if None in entries else part
+
+
+class _Rows:
+    """Which stretch of a line each rank needs for its rows.
+
+    Attributes
+    ----------
+    cut : Cut
+        Of the rows.
+    """
+
+    def __init__(self, line: DistArray, count: int, step: int, offset: int, span: int) -> None:
+        self._line, self._step, self._offset, self._span = line.layout.cuts[0], step, offset, span
+        self._size = line.itemsize
+        counts = []
+        for part in range(self._line.parts):
+            first, last = [self._row_at(place, count) for place in self._line.interval(part)]
+            counts.append(max(0, last - first))
+        self.cut = recounted_cut(self._line, counts)
+
+    def _row_at(self, place: int, count: int) -> int:
+        """The first row that begins at a place of the line or after it."""
+        behind = place * self._size - self._offset
+        if behind <= 0:
+            return 0
+        return count if not self._step else min(count, -(-behind // self._step))
+
+    def needs(self, part: int) -> Interval:
+        """The elements that a rank's rows reach."""
+        first, last = self.cut.interval(part)
+        if first >= last:
+            return 0, 0
+        begin = self._offset + first * self._step
+        end = self._offset + (last - 1) * self._step + self._span
+        return begin // self._size, -(-end // self._size)
+
+    def askers(self, start: int, stop: int) -> list[int]:
+        """The ranks that need any of some elements."""
+        found = [(part, self.needs(part)) for part in range(self.cut.parts)]
+        return [part for part, (low, high) in found if low < stop and start < high]
+
+    def overlap(self) -> bool:
+        """Whether several ranks need the same element."""
+        ends = sorted([self.needs(part) for part in range(self.cut.parts)])
+        held = [end for end in ends if end[0] < end[1]]
+        return any(a[1] > b[0] for a, b in pairwise(held))
+
+
+class Spans:
+    """Copies between a line and the stretches of it that ranks' rows need."""
+
+    def __init__(self, rows: _Rows, stretch: Array, overlaps: bool) -> None:
+        self._rows, self._stretch, self.overlaps = rows, stretch, overlaps
+        self._before = stretch.copy() if self.overlaps else stretch
+
+    def down(self, source: Any, target: Any) -> None:
+        """Copy what the rows reach."""
+        self._stretch[...] = spanning(source, 0, self._rows.needs, self._rows.askers)
+        if self.overlaps:
+            self._before[...] = self._stretch
+
+    def up(self, source: Any, target: Any) -> None:
+        """Copy what has been written to where it belongs; where ranks differ, the last row's."""
+        before = self._before if self.overlaps else None
+        returned(self._stretch, before, target, self._rows.needs, self._rows.askers)
+
+
+def _linked(
+    line: DistArray, shape: Shape, steps: Shape, offset: int, dtype: DType, in_turn: bool
+) -> DistArray:
+    """The view as rows of its own stretch of the line."""
+    if line.layout.ats:
+        return derived(line, lambda y: _of_lone(y, shape, steps, offset, dtype))
+    lead = max(range(len(shape)), key=lambda d: (steps[d], shape[d]))
+    span = sum([step * (n - 1) for step, n in zip(steps, shape, strict=True)])
+    span += dtype.itemsize - steps[lead] * (shape[lead] - 1)
+    mesh = line.mesh
+    rows = _Rows(line, shape[lead], steps[lead], offset, span)
+    cuts = [Cut.whole(n) for n in shape]
+    cuts[lead] = rows.cut
+    layout = Layout.from_cuts(cuts, mesh.shape)
+    stretch = mesh.xp.array(spanning(line, 0, rows.needs, rows.askers), copy=True)
+    first = 0
+    if mesh.coords is not None:
+        part = line.layout.cuts[0].part(mesh.coords)
+        begin = offset + rows.cut.interval(part)[0] * steps[lead]
+        first = begin - rows.needs(part)[0] * line.itemsize
+    block = _laid_over(mesh.xp, stretch, layout.local_shape(mesh.coords), steps, first, dtype)
+    found = wrap(block, layout, mesh)
+    overlaps = rows.overlap()
+    in_turn = in_turn and all(n == 1 for n in shape[:lead])
+    if not is_writeable(line) or (overlaps and not in_turn):
+        make_read_only(block)
+    transfer = Spans(rows, stretch, overlaps and in_turn)
+
+    def make(y: Any) -> Any:
+        block = _laid_over(np, y.block, shape, steps, offset, dtype)
+        return wrap(block, Layout.replicated(shape, y.layout.mesh_shape), y.mesh)
+
+    link(line, found, transfer, make)
+    return found
+
+
+def _of_lone(y: Any, shape: Shape, steps: Shape, offset: int, dtype: DType) -> Any:
+    """The view of a line that lives at one coordinate."""
+    whole = [Cut.whole(n) for n in shape]
+    layout = Layout.from_cuts(whole, y.mesh.shape, y.layout.others)
+    if not layout.holds(y.mesh.coords):
+        return wrap(vacant(y.block[:0].view(dtype), layout, y.mesh), layout, y.mesh)
+    return wrap(_laid_over(y.mesh.xp, y.block, shape, steps, offset, dtype), layout, y.mesh)
+
+
+def is_writeable(x: DistArray) -> bool:
+    """Whether an array can be written to, the same on all ranks."""
+    return bool(getattr(raw_block(x).flags, "writeable", True))
+
+
+def _laid_over(
+    xp: Any, stretch: Array, shape: Shape, steps: Shape, first: int, dtype: DType
+) -> Array:
+    """The view of a stretch by strides in bytes."""
+    if 0 in shape or not stretch.size:
+        return stretch[:0].view("u1")[:0].view(dtype).reshape(shape)
+    if xp is not np:
+        rest = stretch.view("u1")[first:]
+        items = rest[: len(rest) // dtype.itemsize * dtype.itemsize].view(dtype)
+        of_device: Array = xp.lib.stride_tricks.as_strided(items, shape, steps)
+        return of_device
+    found: Array = np.ndarray(shape, dtype, stretch.view("u1"), first, steps)
+    if not stretch.flags.writeable:
+        found.flags.writeable = False
+    return found
