@@ -9,6 +9,7 @@ import pytest
 import distarray as da
 import distarray.numpy as dnp
 from distarray.config import config
+from tests.everywhere import check_as_numpy
 
 pytestmark = pytest.mark.host
 
@@ -135,25 +136,10 @@ def plain(value):
     return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def outcome(call, m):
-    try:
-        return plain(call(m))
-    except Exception as error:
-        return type(error).__name__, str(error)
-
-
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("limit", [0, 1 << 16])
 def test_as_numpy(world, name, limit):
-    wanted = outcome(CALLS[name], np)
-
-    def program(group):
-        with config.override(replicate_below=limit, print_gathered=True):
-            return outcome(CALLS[name], dnp)
-
-    for ranks in world.ranks:
-        for found in world.run(ranks, program):
-            assert repr(found) == repr(wanted)
+    check_as_numpy(world, CALLS[name], plain, limit)
 
 
 class Named(dnp.ndarray):
