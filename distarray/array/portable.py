@@ -29,10 +29,11 @@ __all__ = [
     "conjugated",
     "contiguous",
     "delete",
+    "in_c_order",
     "insert",
     "made_like",
-    "on_host",
     "make_read_only",
+    "on_host",
     "refuse_read_only",
     "repeat",
     "repeated",
@@ -99,6 +100,15 @@ def contiguous(block: Array) -> Array:
     if isinstance(block, _host_types):
         return np.ascontiguousarray(block)
     return _module(block).ascontiguousarray(block)
+
+
+def in_c_order(block: Array) -> Array:
+    """The block itself if its dimensions lie in C order, with gaps perhaps; else a copy.
+
+    So do dimensions with a single index, which may have more on other ranks.
+    """
+    steps = [abs(step) for step in block.strides if step]
+    return block if steps == sorted(steps, reverse=True) else block.copy()
 
 
 def cast(block: Array, dtype: DTypeLike, order: str, casting: str) -> Array:

@@ -170,16 +170,21 @@ def _call(request: Request, layout: Layout) -> Call:
     mask: Any = None if request.mask is None else _part(request.mask, layout)
     outs = [None if out is None else _target(out, request, layout) for out in request.outs]
     shape = layout.local_shape(mesh.coords)
-    brought = any(_moves(x.layout, layout) for x in request.arrays)
-    return Call(_callee(request), parts, mask, outs, shape, dtypes, request.keywords, brought)
+    in_pieces = _in_pieces(request, layout)
+    return Call(_callee(request), parts, mask, outs, shape, dtypes, request.keywords, in_pieces)
 
 
 def _bare_call(request: Request, layout: Layout, parts: Sequence[Any]) -> Call:
     """This rank's call, of operands alone, whose parts are there or blocks of arrays."""
     blocks = [x.block if isinstance(x, DistArray) else x for x in parts]
     shape = layout.local_shape(request.mesh.coords)
-    brought = any(_moves(x.layout, layout) for x in request.arrays)
-    return Call(_callee(request), blocks, None, [], shape, request.result_types(), {}, brought)
+    in_pieces, dtypes = _in_pieces(request, layout), request.result_types()
+    return Call(_callee(request), blocks, None, [], shape, dtypes, {}, in_pieces)
+
+
+def _in_pieces(request: Request, layout: Layout) -> bool:
+    """Whether some rank may have an operand in several parts; the same on all ranks."""
+    return any(x.layout is not layout and _moves(x.layout, layout) for x in request.arrays)
 
 
 def _is_asked(request: Request, layout: Layout) -> bool:

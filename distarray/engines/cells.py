@@ -11,7 +11,7 @@ import numpy as np
 
 from distarray.array import faults
 from distarray.array.pieces import Part, Pieces, cells_of, whole_box
-from distarray.array.portable import Adapted, contiguous, made_like
+from distarray.array.portable import Adapted, in_c_order, made_like
 from distarray.typing import Array, DType, Shape
 
 __all__ = ["Call", "evaluate"]
@@ -70,12 +70,7 @@ def evaluate(call: Call) -> Any:
     found = call.function(*call.parts, **keywords)
     if not call.in_c_order or outs:
         return found
-    return tuple(map(_stored, found)) if isinstance(found, tuple) else _stored(found)
-
-
-def _stored(block: Any) -> Any:
-    """A result in C order."""
-    return contiguous(block) if getattr(block, "ndim", 0) > 1 else block
+    return tuple(map(in_c_order, found)) if isinstance(found, tuple) else in_c_order(found)
 
 
 def _allocated(call: Call) -> list[Array]:

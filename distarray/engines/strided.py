@@ -15,6 +15,7 @@ import numpy as np
 from distarray.array import DistArray, wrap
 from distarray.array.base import raw_block
 from distarray.array.geometry import within
+from distarray.array.memory import is_writeable
 from distarray.array.portable import make_read_only
 from distarray.array.retyping import across
 from distarray.array.sharing import derived, link
@@ -25,7 +26,7 @@ from distarray.engines.reshaping import reshaped, reshaped_layout
 from distarray.layout import Cut, Interval, Layout, recounted_cut
 from distarray.typing import Array, DType, Shape
 
-__all__ = ["across_cuts", "in_order", "is_writeable", "offset_in", "strided"]
+__all__ = ["across_cuts", "in_order", "offset_in", "strided"]
 
 
 def in_order(x: DistArray) -> tuple[DistArray, Array, Array] | None:
@@ -82,7 +83,7 @@ def across_cuts(x: DistArray, dtype: DType, size: int) -> DistArray:
     line, space, place = found
     view = place.view(dtype)
     offset = offset_in(space, view)
-    return strided(line, view.shape, view.strides, offset, view.dtype, is_writeable(x))
+    return strided(line, view.shape, view.strides, offset, view.dtype, is_writeable(raw_block(x)))
 
 
 across.append(across_cuts)
@@ -255,7 +256,7 @@ def _linked(
     found = wrap(block, layout, mesh)
     overlaps = rows.overlap()
     in_turn = in_turn and all(n == 1 for n in shape[:lead])
-    if not is_writeable(line) or (overlaps and not in_turn):
+    if not is_writeable(raw_block(line)) or (overlaps and not in_turn):
         make_read_only(block)
     transfer = Spans(rows, stretch, overlaps and in_turn)
 
@@ -274,11 +275,6 @@ def _of_lone(y: Any, shape: Shape, steps: Shape, offset: int, dtype: DType) -> A
     if not layout.holds(y.mesh.coords):
         return wrap(vacant(y.block[:0].view(dtype), layout, y.mesh), layout, y.mesh)
     return wrap(_laid_over(y.mesh.xp, y.block, shape, steps, offset, dtype), layout, y.mesh)
-
-
-def is_writeable(x: DistArray) -> bool:
-    """Whether an array can be written to, the same on all ranks."""
-    return bool(getattr(raw_block(x).flags, "writeable", True))
 
 
 def _laid_over(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, wrap
-from distarray.array.portable import contiguous, take
+from distarray.array.portable import in_c_order, take
 from distarray.array.storage import has_several, walked
 from distarray.comm.devices import on_device
 from distarray.comm.group import Group
@@ -163,8 +163,7 @@ def _take_here(rows: Rows, blocks: Sequence[Array], at: int, rows_first: bool) -
     if len(rows.dims) == 1 and rows.dims[0] == at and block.flags.c_contiguous:
         return take(block, rows.in_block(blocks)[0], at)
     found = rows.take(blocks)
-    found = placed(found, found.ndim - len(rows.rest), at)
-    return contiguous(found) if found.ndim > 1 else found
+    return in_c_order(placed(found, found.ndim - len(rows.rest), at))
 
 
 # -- index arrays that every rank has ------------------------------------------------------------

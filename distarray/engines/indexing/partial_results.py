@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from distarray.array import DistArray
+from distarray.array.portable import in_c_order
 from distarray.comm import DeviceMesh
 from distarray.config import config
 from distarray.engines.folds import RULES, combine, neutral
@@ -21,7 +22,6 @@ from distarray.engines.indexing.gather import result_layout
 from distarray.engines.indexing.located import Located, block_in, locate
 from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.repeats import ufunc_at
-from distarray.engines.indexing.scatter import in_c_order
 from distarray.engines.indexing.values import Values
 from distarray.layout import Cut, Layout
 from distarray.plan import restrict

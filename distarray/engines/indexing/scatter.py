@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array.portable import contiguous
+from distarray.array.portable import contiguous, in_c_order
 from distarray.array.speedups.rows import are_rows, scattered
 from distarray.comm import devices
 from distarray.engines.indexing.gather import (
@@ -29,7 +29,7 @@ from distarray.engines.indexing.values import Values
 from distarray.layout import Cut, Layout
 from distarray.typing import Array
 
-__all__ = ["Apply", "assign", "in_c_order", "store"]
+__all__ = ["Apply", "assign", "store"]
 
 #: Of more parts than a node has ranks it does not matter which is the longest.
 _MANY = 1024
@@ -83,12 +83,6 @@ def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> 
         _send_values(rows, index, cuts, found, apply)
     else:
         _send(rows, index, cuts, found, constant, apply)
-
-
-def in_c_order(array: Array) -> Array:
-    """The array with memory in C order: NumPy writes in the order in which its operands lie."""
-    steps = [abs(step) for step, n in zip(array.strides, array.shape) if step and n > 1]
-    return array if steps == sorted(steps, reverse=True) else array.copy()
 
 
 def _write_here(

@@ -18,7 +18,7 @@ from distarray.array import (
 )
 from distarray.array.base import is_number
 from distarray.array.one_rank import Alone
-from distarray.array.portable import refuse_read_only
+from distarray.array.portable import in_c_order, refuse_read_only
 from distarray.array.probes import as_axis, check_cast
 from distarray.comm import DeviceMesh
 from distarray.engines.indexing import masks
@@ -86,14 +86,8 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: O
         mask = mask[:extent]
     elif mask.size < extent:
         x = x[(slice(None),) * axis + (slice(mask.size),)]
-    return finished(_in_c_order(masks.select(x, (axis,), mask, axis), axis), out)
-
-
-def _in_c_order(x: DistArray, axis: int) -> DistArray:
-    """What a mask along an axis has selected, in C order."""
-    if not axis and x.block.flags.c_contiguous:
-        return x
-    return x.like(x.block.copy(order="C"))
+    found = masks.select(x, (axis,), mask, axis)
+    return finished(found.like(in_c_order(found.block)), out)
 
 
 @implements(np.extract, computes=False)

@@ -22,7 +22,7 @@ from distarray.array import (
 from distarray.array.assigning import brought
 from distarray.array.keys import basic_entries, plain_key
 from distarray.array.one_rank import Alone
-from distarray.array.portable import refuse_read_only
+from distarray.array.portable import in_c_order, refuse_read_only
 from distarray.array.registry import Row
 from distarray.array.sharing import derived
 from distarray.array.small import bounded, writer
@@ -33,7 +33,7 @@ from distarray.engines.indexing.gather import fetch
 from distarray.engines.indexing.located import locate
 from distarray.engines.indexing.owners import Rows
 from distarray.engines.indexing.partial_results import folded
-from distarray.engines.indexing.scatter import Apply, assign, in_c_order, store
+from distarray.engines.indexing.scatter import Apply, assign, store
 from distarray.engines.indexing.values import MISMATCH, Values, as_values, is_scalar, plain
 from distarray.engines.mapping.every_rank import in_numpys_order
 from distarray.layout import Cut
