@@ -63,18 +63,20 @@ def whole(space: Array, mesh: DeviceMesh) -> Any:
 
 
 def made_of(storage: Storage, made: dict[int, Any]) -> Any:
-    """What an array would be, given what stands for some that it was made of.
+    """A view made once more, of another array in place of one that it was made of.
 
     Parameters
     ----------
     storage : Storage
+        Of the view.
     made : dict
-        By the identity of their storages.
+        The arrays that take the place of others, by the identity of the others' storages. What is
+        made between is entered.
 
     Returns
     -------
     array or None
-        None if that is not known.
+        None if it cannot be made.
     """
     chain = [storage]
     while id(chain[-1]) not in made:
@@ -84,7 +86,7 @@ def made_of(storage: Storage, made: dict[int, Any]) -> Any:
         chain.append(parent)
     found = made[id(chain[-1])]
     for below in reversed(chain[:-1]):
-        found = _next(below, found)
+        found = made[id(below)] = _next(below, found)
     return found
 
 

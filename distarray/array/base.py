@@ -79,7 +79,7 @@ class Base:
     #: Often unset.
     _mirror: Any
 
-    #: What is known of memory that it shares; see :mod:`distarray.array.memory`. Often unset.
+    #: Its :class:`~distarray.array.memory.Storage`, if it shares memory, or may. Often unset.
     _storage: Any
 
     #: Carries out pending folds and replicates what lives at one coordinate, in place.
@@ -230,7 +230,7 @@ def become(x: Base, other: Base) -> None:
     x._storage, x._mirror = storage, None
     if storage is None or storage.block is None:
         x.block = raw_block(other)
-    elif _is_filled(x):
+    elif _own_block(x) is not None:
         _block_slot.__delete__(x)
     if storage is not None:
         storage.source.enter(x)
@@ -282,14 +282,6 @@ def _count_alone() -> int:
 
 
 _ALONE = _count_alone()
-
-
-def _is_filled(x: Base) -> bool:
-    try:
-        _block_slot.__get__(x)
-    except AttributeError:
-        return False
-    return True
 
 
 def operands_in(values: Iterable[Any]) -> Iterator[Base]:

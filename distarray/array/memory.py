@@ -273,7 +273,7 @@ def _copy(source: Materialization, target: Materialization) -> None:
 
 
 class Storage:
-    """What an array knows of its memory.
+    """An array's place in its memory: the buffers, and the view of them that the array is.
 
     Attributes
     ----------

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from distarray.array import movement
+from distarray.array.ancestry import made_of
 from distarray.array.base import Base, natural_of, raw_block
 from distarray.array.blocks_out import live_arrays
 from distarray.array.leaves import is_perhaps_out
-from distarray.array.memory import Storage, is_shared
+from distarray.array.memory import is_shared, is_writeable
 from distarray.layout import Fold, Layout
 
 __all__ = ["recut"]
@@ -47,27 +48,15 @@ def recut(top: Any, layout: Layout, wanted: Callable[[Any], bool], x: Base) -> b
     fresh.block, fresh.layout, fresh.mesh, fresh._natural = block, layout, mesh, block
     made: dict[int, Any] = {id(top._storage): fresh}
     follow = not is_shared(top) and not is_perhaps_out(source)
-    follow = follow and all(_remade(y._storage, made) is not None for y in arrays)
+    follow = follow and all(made_of(y._storage, made) is not None for y in arrays)
     follow = follow and wanted(made[id(x._storage)])
     if not mesh.group.allreduce(np.array(follow, np.int64), Fold.MIN, "moving a cut"):
         return False
     movement.assign(block, layout, top.block, top.layout, mesh)
     for y in arrays:
-        writeable = getattr(raw_block(y).flags, "writeable", True)
+        writeable = is_writeable(raw_block(y))
         view = made[id(y._storage)]
         y.block, y.layout, y._natural = view.block, view.layout, natural_of(view)
         if not writeable:
             y.block.flags.writeable = False
     return True
-
-
-def _remade(storage: Storage, made: dict[int, Any]) -> Any:
-    """The view that a storage stands for, of arrays that have been made anew; None if it cannot."""
-    chain = [storage]
-    while id(chain[-1]) not in made and chain[-1].parent is not None:
-        chain.append(chain[-1].parent)
-    found = made.get(id(chain[-1]))
-    for below in reversed(chain[:-1]):
-        found = None if found is None or below.make is None else below.make(found)
-        made[id(below)] = found
-    return found

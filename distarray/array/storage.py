@@ -344,7 +344,7 @@ def common_order(arrays: Sequence[Base]) -> tuple[int, ...]:
     asked = [x for x in arrays if sum([extent > 1 for extent in x.layout.shape]) > 1]
     if not asked or any(is_natural(x) for x in asked):
         return natural
-    votes = np.array([_vote_on_order(x) for x in asked])
+    votes = np.array([_vote_on_order(x, in_whole(x)) for x in asked])
     if not all(x.layout.is_replicated for x in asked):
         votes = arrays[0].mesh.group.allreduce(votes, Fold.MAX, "storage order")
     known = {int(vote) for vote in votes if vote >= 0}
@@ -375,7 +375,7 @@ def stored_walk(x: Base) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     pairs = zip(block.strides, x.layout.shape, strict=True)
     back = [bool(block.size) and extent > 1 and step < 0 for step, extent in pairs]
     several = sum([extent > 1 for extent in x.layout.shape]) > 1
-    votes = np.array([_vote_on_order(x) if several else -1, *back])
+    votes = np.array([_vote_on_order(x, whole) if several else -1, *back])
     if not x.layout.is_replicated:
         votes = x.mesh.group.allreduce(votes, Fold.MAX, "storage order")
     vote = int(votes[0])
@@ -383,10 +383,12 @@ def stored_walk(x: Base) -> tuple[tuple[int, ...], tuple[bool, ...]]:
     return order, tuple([bool(found) for found in votes[1:]])
 
 
-def _vote_on_order(x: Base) -> int:
-    """This rank's vote on the order: its number, -1 for no opinion; higher if it is certain."""
+def _vote_on_order(x: Base, whole: Array | None) -> int:
+    """This rank's vote on the order: its number, -1 for no opinion; higher if it is certain.
+
+    `whole` is where a view lies in the memory of the whole array, if that is known.
+    """
     natural = tuple(range(x.ndim))
-    whole = in_whole(x)
     if whole is not None:
         certain: int = _coded(walked(whole.strides, whole.shape)) + x.ndim**x.ndim
         return certain

@@ -303,7 +303,7 @@ sources: list[Callable[[Any], Any]] = []
 
 @lru_cache(maxsize=512)
 def answer_to(func: Callable[..., Any]) -> Any:
-    """What answers for a function of NumPy's, by methods of its arguments; None if nothing does."""
+    """NumPy's own source of a function, executed with distributed arrays; None if it has none."""
     return sources[0](func) if sources else None
 
 

@@ -11,7 +11,7 @@ from distarray.array import DistArray, Objects, default_layout, implements, wrap
 from distarray.array.base import become, raw_block, storage_of
 from distarray.array.blocks_out import live_arrays
 from distarray.array.geometry import is_view
-from distarray.array.memory import is_shared
+from distarray.array.memory import is_shared, is_writeable
 from distarray.array.storage import is_contiguous, is_natural
 from distarray.array.views import permuted
 from distarray.engines.reshaping import in_line, reshaped
@@ -60,7 +60,7 @@ def resize_in_place(x: DistArray, shape: tuple[Any, ...], refcheck: bool = True)
         x.settle()
     if prod(extents) == x.size and _reshaped_in_place(x, extents, straight):
         return
-    writeable = bool(getattr(raw_block(x).flags, "writeable", True))
+    writeable = is_writeable(raw_block(x))
     _refuse_shared(x, refcheck)
     found = _resized(x, extents) if straight else _turned(_resized(_turned(x), extents[::-1]))
     become(x, found)

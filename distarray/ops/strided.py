@@ -10,13 +10,14 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from distarray.array import DistArray, as_distarray, implements, wrap
 from distarray.array.base import raw_block
+from distarray.array.memory import is_writeable
 from distarray.array.one_rank import Alone
 from distarray.array.portable import make_read_only
 from distarray.array.probes import hollow
 from distarray.array.sharing import derived, link
 from distarray.array.storage import vacant
 from distarray.engines.halos import extended
-from distarray.engines.strided import in_order, is_writeable, offset_in, strided
+from distarray.engines.strided import in_order, offset_in, strided
 from distarray.layout import Cut, Layout
 from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike, Order, Shape, ShapeLike
 
@@ -165,7 +166,7 @@ def _windows_by_strides(x: DistArray, shape: Shape, axes: Shape, writeable: bool
         )
     line, space, place = found
     view = _windows_of(place, shape, axes)
-    writeable = writeable and is_writeable(x)
+    writeable = writeable and is_writeable(raw_block(x))
     return _by_strides(line, space, place, view.shape, view.strides, x.dtype, writeable)
 
 
@@ -209,7 +210,7 @@ def as_strided(
         )
     line, space, place = found
     steps = place.strides if strides is None else _integers(strides)
-    writeable = writeable and is_writeable(x)
+    writeable = writeable and is_writeable(raw_block(x))
     return _by_strides(line, space, place, extents, steps, x.dtype, writeable)
 
 
