@@ -48,11 +48,11 @@ def messages_come_late(replace: Any = setattr, tell: Any = lambda what: None) ->
 
 def everything_is_kept(replace: Any = setattr) -> None:
     """Fetch and keep cut arrays from the second access on, also if the code names blocks."""
-    from distarray.array import mirrors
+    from distarray.array import mirroring
 
-    replace(mirrors, "FEW", 1)
-    replace(mirrors, "WORTH", 0)
-    replace(mirrors, "names_blocks", lambda: False)
+    replace(mirroring, "FEW", 1)
+    replace(mirroring, "WORTH", 0)
+    replace(mirroring, "names_blocks", lambda: False)
 
 
 @contextmanager

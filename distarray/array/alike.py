@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import stale_copies
-from distarray.array.base import Base
+from distarray.array.base import Base, own_layout
 from distarray.array.faults import DETOURS
 from distarray.array.floaterrors import error_state
 from distarray.array.ladder import ufunc_at_once, usual
@@ -60,7 +60,7 @@ def _of_whole(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
     if first is x:
         kind = type(second)
         if kind is type(x):
-            if second.layout is layout and second.mesh is x.mesh:
+            if own_layout(second) is layout and second.mesh is x.mesh:
                 return x.computed(ufunc(x.block, second.block))
         elif kind in SCALARS:
             return x.computed(ufunc(x.block, second))
@@ -89,7 +89,7 @@ def call_into(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...], out: tuple[Any,
         return NotImplemented
     if not layout.is_whole and is_observed():
         return NotImplemented
-    if layout.partials or layout.size >= LARGE or x.waits:
+    if layout.partials or layout.size >= LARGE:
         return NotImplemented
     blocks = _blocks_like(x, (*inputs, *out))
     if blocks is None or not _is_open(blocks[-1]):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array.base import Base, sequence_like
+from distarray.array.base import Base, own_block, own_layout, sequence_like
 from distarray.array.faults import FAULTS, Fault
 from distarray.array.small import SPREADING, WIDE, WRITERS, bounded, of_product
 from distarray.config import WIDEST, Settings, in_force
@@ -114,9 +114,11 @@ def answer(
 
 def answer_for_two(act: Callable[..., Any], x: Base, y: Base) -> Any:
     """As :func:`answer`, for two arrays."""
-    first, second = x.layout, y.layout
-    blocks = _two_blocks(x, y) if first.is_replicated and second.is_replicated else None
+    blocks = _two_blocks(x, y)
     if blocks is None:
+        return NotImplemented
+    first, second = x.layout, y.layout
+    if not first.is_replicated or not second.is_replicated:
         return NotImplemented
     a, b = blocks
     most = first.size * second.size
@@ -203,10 +205,12 @@ def _block(x: Base, limits: Limits, whole: bool) -> Any:
 
     It is an array of NumPy's, so that the array is on no device.
     """
-    layout = x.layout
-    if x.waits or not (layout.is_whole if whole else layout.is_replicated):
+    block = own_block(x)
+    if block is None:
         return None
-    block = x.block
+    layout = x.layout
+    if not (layout.is_whole if whole else layout.is_replicated):
+        return None
     if (
         type(block) is _array
         and block.nbytes < limits[block.ndim > 1]
@@ -224,9 +228,9 @@ def _two_blocks(x: Base, y: Base) -> tuple[Array, Array] | None:
     do little else.
     """
     mesh = x.mesh
-    if x.waits or y.waits or mesh is not y.mesh or mesh.coords is None:
+    if mesh is not y.mesh or mesh.coords is None:
         return None
-    a, b, settings = x.block, y.block, in_force()
+    a, b, settings = own_block(x), own_block(y), in_force()
     if type(a) is not _array or type(b) is not _array:
         return None
     most = settings.at_once
@@ -337,8 +341,8 @@ def answer_to_two(ufunc: np.ufunc, x: Base, y: Base) -> Any:
     """As :func:`answer_to_ufunc`, for two arrays."""
     if ufunc.signature is not None:
         return answer_to_product(ufunc, x, y)
-    first, second = x.layout, y.layout
-    whole = first.is_whole and second.is_whole
+    first, second = own_layout(x), own_layout(y)
+    whole = first is not None and second is not None and first.is_whole and second.is_whole
     if not whole or _grows(first.shape, second.shape, in_force().cut_from):
         return NotImplemented
     return _of_blocks(ufunc, x, y)

@@ -14,6 +14,8 @@ from distarray.typing import Array, DTypeLike, ShapeLike
 
 __all__ = [
     "Base",
+    "all_readable",
+    "readable",
     "become",
     "check_out",
     "is_number",
@@ -22,6 +24,8 @@ __all__ = [
     "mirror_of",
     "natural_of",
     "operands_in",
+    "own_block",
+    "own_layout",
     "raw_block",
     "sequence_like",
     "storage_of",
@@ -61,8 +65,6 @@ class Base:
     mesh: DeviceMesh
     #: The class of results, whatever the operands' class: :class:`DistArray`, which sets this.
     plain_type: ClassVar[Any]
-    #: Whether it has deferred operations, or they need it; see :mod:`distarray.array.deferred`.
-    waits: ClassVar[bool] = False
     #: Whether the elements are all that it has: then it is a buffer of them.
     has_buffer: ClassVar[bool] = True
     #: Whether it is of a program's own class; see :mod:`distarray.array.subclasses`.
@@ -105,8 +107,9 @@ class Base:
     if not TYPE_CHECKING:  # else attributes would not be checked
 
         def __getattr__(self, name: str) -> Any:
-            if name == "block":  # which is not in its slot
-                return _storage_slot.__get__(self).read()
+            if name in _STORED:  # which are not in their slots
+                storage = _storage_slot.__get__(self)
+                return storage.block_of(self) if name == "block" else storage.layout_of(self)
             find = type(self).__getattribute__
             if find is not object.__getattribute__:
                 return find(self, name)  # of a program's class: again, with its text
@@ -119,7 +122,9 @@ class Base:
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the global array."""
-        return self.layout.shape
+        layout = own_layout(self)
+        shape: tuple[int, ...] = (self._storage if layout is None else layout).shape
+        return shape
 
     @shape.setter
     def shape(self, shape: ShapeLike) -> None:
@@ -144,18 +149,23 @@ class Base:
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return self.layout.ndim
+        layout = own_layout(self)
+        ndim: int = (self._storage if layout is None else layout).ndim
+        return ndim
 
     @property
     def size(self) -> int:
         """Number of elements of the global array."""
-        return self.layout.size
+        layout = own_layout(self)
+        size: int = (self._storage if layout is None else layout).size
+        return size
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Data type of the elements."""
-        block = _own_block(self)
-        return (raw_block(self) if block is None else block).dtype  # type: ignore[no-any-return]
+        block = own_block(self)
+        dtype: np.dtype[Any] = (self._storage if block is None else block).dtype
+        return dtype
 
     @dtype.setter
     def dtype(self, dtype: DTypeLike) -> None:
@@ -170,7 +180,13 @@ class Base:
     @property
     def nbytes(self) -> int:
         """Bytes of the global array."""
-        return self.layout.size * self.itemsize
+        return self.size * self.itemsize
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for operations, or they for its block."""
+        storage = storage_of(self)
+        return storage is not None and storage.late is not None
 
     @property
     def _beginning(self) -> dict[str, Any]:
@@ -189,6 +205,7 @@ class Base:
         return {"data": (place, False)}
 
 
+_STORED = ("block", "layout")
 _block_slot: Any = Base.__dict__["block"]
 _storage_slot: Any = Base.__dict__["_storage"]
 
@@ -197,8 +214,10 @@ def raw_block(x: Base) -> Any:
     """This rank's block as it is, perhaps with old elements; sends nothing."""
     if type(x) is not x.plain_type:
         return x.block
-    block = _own_block(x)
-    return _storage_slot.__get__(x).block if block is None else block
+    block = own_block(x)
+    if block is None:
+        block = _storage_slot.__get__(x).block
+    return x.block if block is None else block
 
 
 def _getter(slot: Any) -> Callable[[Base], Any]:
@@ -217,20 +236,40 @@ def _getter(slot: Any) -> Callable[[Base], Any]:
     return value_or_none
 
 
-storage_of, mirror_of, natural_of, lent_of, _own_block = map(
+storage_of, mirror_of, natural_of, lent_of, own_block, own_layout = map(
     _getter,
-    [Base.__dict__[name] for name in ("_storage", "_mirror", "_natural", "_lent", "block")],
+    [
+        Base.__dict__[name]
+        for name in ("_storage", "_mirror", "_natural", "_lent", "block", "layout")
+    ],
 )
+
+
+def readable(x: Base) -> Any:
+    """An array to be read: for an excerpt a whole array of the elements that this rank keeps."""
+    if own_layout(x) is None:
+        storage = storage_of(x)
+        if storage is not None:
+            return storage.readable(x)
+    return x
+
+
+def all_readable(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """As :func:`readable` for the arrays among arguments; the same tuple without excerpts."""
+    for value in values:
+        if isinstance(value, Base) and readable(value) is not value:
+            return tuple([readable(x) if isinstance(x, Base) else x for x in values])
+    return values
 
 
 def become(x: Base, other: Base) -> None:
     """Give an array the memory, the block and the layout of another one."""
-    storage = storage_of(other)
     x.layout, x._natural = other.layout, natural_of(other)
+    storage = storage_of(other)
     x._storage, x._mirror = storage, None
     if storage is None or storage.block is None:
         x.block = raw_block(other)
-    elif _own_block(x) is not None:
+    elif own_block(x) is not None:
         _block_slot.__delete__(x)
     if storage is not None:
         storage.source.enter(x)
@@ -295,7 +334,8 @@ def operands_in(values: Iterable[Any]) -> Iterator[Base]:
 
 def is_number(value: Any) -> bool:
     """Whether a value is a 0-d array that stands for a scalar: its block is a scalar."""
-    return isinstance(value, Base) and not value.waits and isinstance(value.block, np.generic)
+    is_single = isinstance(value, Base) and not value.layout.shape
+    return is_single and isinstance(value.block, np.generic)
 
 
 def sequence_like(model: Any, items: Sequence[Any]) -> Any:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Never, SupportsIndex, cast
 
 import numpy as np
 
-from distarray.array import buffer, exporting, movement, printing, temporaries
-from distarray.array.alike import call_at_once, call_into
-from distarray.array.base import Base, is_subclass, raw_block
+from distarray.array import buffer, exporting, movement, printing
+from distarray.array.alike import call_into
+from distarray.array.base import Base, is_subclass, raw_block, readable
 from distarray.array.divergence import verify
 from distarray.array.explaining import explained
 from distarray.array.handed_out import hand_out
@@ -20,7 +20,7 @@ from distarray.array.items import Items
 from distarray.array.ladder import at_once, call, call_in_general, call_ufunc
 from distarray.array.lending import block_for_caller, lend
 from distarray.array.methods import Methods
-from distarray.array.operators import Operators, answer_to
+from distarray.array.operators import Operators, called
 from distarray.array.registry import FUNCTIONS
 from distarray.array.scalars import Scalars
 from distarray.array.speedups import quick
@@ -237,8 +237,9 @@ class DistArray(Scalars, Items, Operators, Methods):
 
     def full(self) -> np.ndarray[Any, Any]:
         """The global array as a new NumPy array on every rank; collective."""
-        verify(DistArray.full, (self,), {})
-        return cast("np.ndarray[Any, Any]", movement.gathered(self.block, self.layout, self.mesh))
+        x = readable(self)
+        verify(DistArray.full, (x,), {})
+        return cast("np.ndarray[Any, Any]", movement.gathered(x.block, x.layout, x.mesh))
 
     full_tensor = full
 
@@ -260,22 +261,13 @@ class DistArray(Scalars, Items, Operators, Methods):
 
     @quick("array_ufunc")
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if method == "__call__" and not kwargs:
-            if self.layout.size >= temporaries.LARGE:
-                later = temporaries.put_off(ufunc, inputs)
-                if later is not None:
-                    return later
-            found = call_at_once(ufunc, self, inputs)
-            if found is not NotImplemented:
-                return found
-            answer = answer_to(ufunc, inputs)
-            if answer is not None:
-                return answer(inputs[1], inputs[0])
-        elif method == "__call__" and kwargs.keys() == _INTO:
-            found = call_into(ufunc, self, inputs, kwargs["out"])
-            if found is not NotImplemented:
-                return found
-        return _by_ladder(ufunc, method, inputs, kwargs)
+        found: Any = NotImplemented
+        if method == "__call__":
+            if not kwargs:
+                found = called(ufunc, self, inputs)
+            elif kwargs.keys() == _INTO:
+                found = call_into(ufunc, self, inputs, kwargs["out"])
+        return _by_ladder(ufunc, method, inputs, kwargs) if found is NotImplemented else found
 
     @quick("array_function")
     def __array_function__(

@@ -1,10 +1,9 @@
 """Operations put off, and run together when somebody asks for a block.
 
-An elementwise operation on large blocks gives an array of the class :class:`Deferred`, which knows
-its operation instead of its block. Its operands become `Deferred` as well: they know their block,
-but who asks for it may write to it, so that the operations that have yet to read it run first. Then
-an array is of its own class again. Whoever asks, by ``x.block``, gets the block; nothing else in
-the library has to know.
+An elementwise operation on large blocks gives an array that knows its operation instead of its
+block. Its operands wait as well: they know their block, but who asks for it may write to it, so
+that the operations that have yet to read it run first. Whoever asks, by ``x.block``, gets the
+block (:mod:`~distarray.array.waiting`); nothing else in the library has to know.
 
 An operand's memory may be reached by other ways than the arrays that are known here. Where it may,
 nothing is put off (:mod:`~distarray.array.leaves`). Views of an array wait with it.
@@ -26,12 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import mirrors, stale_copies, temporaries, waiting
+from distarray.array import stale_copies, temporaries, waiting
 from distarray.array.base import Base
 from distarray.array.core import DistArray
-from distarray.array.ends import is_element, written
+from distarray.array.ends import written
 from distarray.array.floaterrors import error_state
-from distarray.array.keys import basic_entries, plain_key
 from distarray.array.ladder import passed, usual
 from distarray.array.leaves import (
     Leaf,
@@ -39,7 +37,6 @@ from distarray.array.leaves import (
     block_of,
     copied,
     held,
-    hold,
     is_in_order,
     leaf_of,
     memory_of,
@@ -55,15 +52,14 @@ from distarray.array.operations import (
     result_type,
 )
 from distarray.array.pieces import Pieces
-from distarray.array.sharing import noted
 from distarray.comm import DeviceMesh, observed
 from distarray.comm.observed import is_observed
 from distarray.comm.user_lines import program_frame
 from distarray.config import in_force
-from distarray.layout import Entries, Layout
-from distarray.typing import Array, ArrayLike, DTypeLike, Shape
+from distarray.layout import Layout
+from distarray.typing import ArrayLike, Shape
 
-__all__ = ["Deferred", "Unseen", "early"]
+__all__ = ["early"]
 
 #: Bytes of a block from which on operations are put off. Below, what it costs to put one off is
 #: more than chains of a few operations gain.
@@ -74,148 +70,6 @@ _EARLY = 1 << 20
 _WIDEST = 16
 #: Operations that one array may wait for.
 MOST = 48
-
-
-class Unseen(type):
-    """The type of a class that programs take for `DistArray` itself."""
-
-    def __eq__(cls, other: object) -> bool:
-        return other is cls or other is DistArray or NotImplemented
-
-    def __hash__(cls) -> int:
-        return hash(DistArray)
-
-    def __repr__(cls) -> str:
-        return repr(DistArray)
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, DistArray)
-
-    def __subclasscheck__(cls, subclass: type) -> bool:
-        return issubclass(subclass, DistArray)
-
-
-class Deferred(DistArray, metaclass=Unseen):
-    """An array that waits for operations, or whose block operations wait for."""
-
-    __slots__ = ()
-
-    waits = True
-
-    @property
-    def block(self) -> Any:
-        """This rank's block, after the operations that it waits for, or that wait for it."""
-        while True:
-            with waiting.lock:
-                kept = held(self)
-                if not (type(kept) is Leaf or type(kept) is Operation):
-                    return kept
-                arrays = [self] if kept.block is None else []
-                if type(kept) is Leaf:
-                    arrays = waiting.readers(kept.memory)
-                if not arrays:
-                    if type(kept) is Leaf:
-                        waiting.release(kept.memory)
-                    waiting.restore(self, kept.block)
-                    return kept.block
-            waiting.compute(arrays)
-
-    @block.setter
-    def block(self, block: Array) -> None:
-        with waiting.lock:
-            waiting.restore(self, block)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Data type of the elements."""
-        return held(self).dtype  # type: ignore[no-any-return]
-
-    @dtype.setter
-    def dtype(self, dtype: DTypeLike) -> None:
-        self.block  # noqa: B018 (of the class DistArray from here on)
-        self.dtype = dtype
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes an element."""
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the global array."""
-        return self.layout.size * self.itemsize
-
-    # -- views ---------------------------------------------------------------------------------
-
-    def __getitem__(self, key: Any) -> Any:
-        if type(held(self)) is Leaf and error_state() is usual[0]:
-            found = mirrors.read(self, key)
-            if found is not NotImplemented:
-                return found
-            entries = basic_entries(plain_key(key), self.layout.shape)
-            if entries is not None and not is_element(self, key, entries):
-                view = self.sliced(entries)
-                mirrors.noted(self, view.layout)
-                return view
-        return DistArray.__getitem__(self, key)
-
-    def sliced(self, entries: Entries) -> Any:
-        """As :meth:`DistArray.sliced`; a view of what operations wait for waits, too."""
-        kept = held(self)
-        if type(kept) is not Leaf:
-            return DistArray.sliced(self, entries)
-        with waiting.lock:
-            view = self.viewed(kept.block, entries)
-            noted(self, view, lambda x: x.viewed(x.block, entries))
-            if held(self) is kept and view.block.base is not None and view.block.size:
-                hold(view, Leaf(view.block, kept.memory))
-                view.__class__ = Deferred
-        return view
-
-
-Deferred.__name__, Deferred.__qualname__ = DistArray.__name__, DistArray.__qualname__
-
-
-def _replacing(ufunc: np.ufunc, plain: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator in place, of an array that waits: it waits for one operation more then."""
-
-    def operate(self: Base, other: ArrayLike) -> Any:
-        if passed.watched:
-            stale_copies.tell(self)
-        kept = held(self)
-        later = (
-            None
-            if type(kept) is Operation and kept.block is not None
-            else put_off(ufunc, (self, other))
-        )
-        if later is not None and later.dtype == kept.dtype:
-            if type(held(self)) is Leaf:
-                if written(self, later):
-                    return self
-            else:
-                passed.number += 1
-                with waiting.lock:
-                    hold(self, held(later))
-                return self
-        return plain(self, other)
-
-    return operate
-
-
-for _name, _ufunc in (
-    ("__iadd__", np.add),
-    ("__isub__", np.subtract),
-    ("__imul__", np.multiply),
-    ("__itruediv__", np.true_divide),
-    ("__ifloordiv__", np.floor_divide),
-    ("__imod__", np.remainder),
-    ("__ilshift__", np.left_shift),
-    ("__irshift__", np.right_shift),
-    ("__iand__", np.bitwise_and),
-    ("__ior__", np.bitwise_or),
-    ("__ixor__", np.bitwise_xor),
-):
-    setattr(Deferred, _name, _replacing(_ufunc, getattr(DistArray, _name)))
 
 
 # -- putting off ---------------------------------------------------------------------------------
@@ -258,14 +112,31 @@ def _put_off(
 ) -> Any:
     frame = program_frame(sys._getframe(1))
     line = Line(frame.f_code.co_filename, frame.f_lineno, frame.f_globals, observed.display())
-    result: Any = object.__new__(Deferred)
+    result: Any = object.__new__(DistArray)
     result.layout, result.mesh = layout, mesh
     dtype: Any = result_type(act, operands)
-    hold(result, Operation(act, operands, dtype, shape, line))
-    waiting.enter(result)
+    waiting.wait_for(result, Operation(act, operands, dtype, shape, line))
     for x in waiting.late():
         x.block  # noqa: B018 (its operations run)
     return result
+
+
+def replaced(ufunc: np.ufunc, x: Base, other: ArrayLike) -> bool:
+    """Put off an operator in place, of an array that waits; False if it has to be done at once."""
+    if passed.watched:
+        stale_copies.tell(x)
+    kept = held(x)
+    if type(kept) is Operation and kept.block is not None:
+        return False
+    later = put_off(ufunc, (x, other))
+    if later is None or later.dtype != kept.dtype:
+        return False
+    if type(held(x)) is Leaf:
+        return written(x, later)
+    passed.number += 1
+    with waiting.lock:
+        waiting.wait_for(x, held(later))
+    return True
 
 
 def is_late(function: Callable[..., Any], operands: Sequence[Any], layout: Layout) -> bool:
@@ -358,13 +229,12 @@ def _waits(x: Base) -> bool:
     if memory is None:
         return False
     arrays = beside(x)
-    if not {DistArray, Deferred}.issuperset(map(type, arrays)):
+    if any(type(y) is not DistArray for y in arrays):
         return False
     for y in arrays:
-        if type(y) is DistArray:
-            hold(y, Leaf(held(y), memory))
-            y.__class__ = Deferred
-    return bool(x.waits)
+        if not y.waits:
+            waiting.wait_for(y, Leaf(held(y), memory))
+    return x.waits
 
 
 def _is_fit(x: Base) -> bool:
@@ -390,6 +260,7 @@ def _read(x: Base) -> Any:
 
 
 temporaries.put_off = put_off
+temporaries.replaced = replaced
 temporaries.is_late = is_late
 temporaries.put_off_in = put_off_in
 temporaries.read = _read

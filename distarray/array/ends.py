@@ -145,7 +145,8 @@ def fold(x: Base, ufunc: np.ufunc, dtype: DTypeLike) -> Any:
         return None
     value = tiles.summed() if ufunc is np.add else tiles.folded(ufunc)
     for block in outs.values():
-        x.block = block
+        with waiting.lock:
+            waiting.restore(x, block)
     program.note(tiles)
     program.warn()
     return value

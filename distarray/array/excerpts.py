@@ -1,42 +1,39 @@
 """Excerpts: what a loop selects from a cut array of which every rank keeps all elements.
 
-An excerpt stands for a view. As long as its :class:`~distarray.array.mirrors.Mirror` is valid,
-operators and functions that only read it use the elements that are kept, as those of an array that
-every rank has whole. As soon as anybody asks for its block or its layout, and so might write to it,
-it becomes the view, so that the rest of the library never sees an excerpt.
-(:class:`~distarray.array.deferred.Deferred` works in the same way.)
+An array that is an excerpt has no block and no layout in its slots; its storage is an
+:class:`Excerpt`. As long as the :class:`~distarray.array.mirrors.Mirror` is valid, operators and
+functions that only read the array use the elements that are kept, as those of an array that every
+rank has whole (:func:`~distarray.array.base.readable`). As soon as anybody asks for its block or
+its layout, and so might write to it, the array becomes the view that it stands for. So the rest of
+the library never sees an excerpt.
 """
 
 import operator
-from collections.abc import Callable, Collection, Iterable
-from functools import wraps
+from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from distarray.array import mirrors
-from distarray.array.base import Base, become, storage_of
-from distarray.array.core import DistArray
-from distarray.array.deferred import Unseen
+from distarray.array import stale_copies
+from distarray.array.base import Base, become, own_layout, storage_of
 from distarray.array.floaterrors import error_state
 from distarray.array.keys import basic_entries, plain_key
-from distarray.array.ladder import is_free, only_reads, passed, usual
-from distarray.array.leaves import held, hold
-from distarray.array.mirrors import Mirror
+from distarray.array.ladder import passed, usual
+from distarray.array.mirrors import KINDS, SMALL, Mirror, is_plain, is_writeable, write_through
 from distarray.array.sharing import ancestor
 from distarray.layout import Layout
-from distarray.typing import Args, Array, ArrayLike, DTypeLike, Key, Kwargs, ShapeLike
+from distarray.typing import Array, ArrayLike, DType, Key, Shape
 
-__all__ = ["Excerpt"]
+__all__ = ["NUMBERS", "Excerpt", "elements_at_hand", "excerpt", "given", "is_of"]
 
-_layout_slot: Any = Base.__dict__["layout"]
-_set_layout: Callable[[Any, Layout], None] = _layout_slot.__set__
+#: Types of numbers that NumPy takes as they are.
+NUMBERS = frozenset({int, float, complex, bool, np.float64, np.int64})
 _new = object.__new__
 
 
-class _Selected:
-    """Where an excerpt comes from.
+class Excerpt:
+    """The storage of an array that is an excerpt.
 
     Attributes
     ----------
@@ -56,266 +53,145 @@ class _Selected:
     parent: Any
     key: Any
     part: Any
-
-
-class Excerpt(DistArray, metaclass=Unseen):
-    """Stands for a view of a cut array whose elements every rank keeps; see the module."""
-
-    __slots__ = ()
-
-    @property
-    def layout(self) -> Layout:
-        """Where every element is; asking for it makes the excerpt a plain view."""
-        _become_view(self)
-        return self.layout
-
-    @layout.setter
-    def layout(self, layout: Layout) -> None:
-        _set_layout(self, layout)
-
-    @property
-    def block(self) -> Any:
-        """This rank's block; asking for it makes the excerpt a plain view."""
-        _become_view(self)
-        return self.block
-
-    @block.setter
-    def block(self, block: Array) -> None:
-        _become_view(self)
-        self.block = block
+    #: As those of a :class:`~distarray.array.memory.Storage`; it has a place in no memory yet.
+    block: ClassVar[None] = None
+    late: ClassVar[None] = None
+    source: ClassVar[None] = None
+    base: ClassVar[None] = None
 
     # -- what is known without the view --------------------------------------------------------
 
     @property
-    def shape(self) -> Any:
-        """Shape of the global array."""
-        return _part(self).shape
-
-    @shape.setter
-    def shape(self, shape: ShapeLike) -> None:
-        _become_view(self)
-        self.shape = shape
+    def dtype(self) -> DType:
+        """Data type of the elements."""
+        dtype: DType = self.part.dtype
+        return dtype
 
     @property
-    def dtype(self) -> Any:
-        """Data type of the elements."""
-        return _part(self).dtype
-
-    @dtype.setter
-    def dtype(self, dtype: DTypeLike) -> None:
-        _become_view(self)
-        self.dtype = dtype
+    def shape(self) -> Shape:
+        """Shape of the array."""
+        shape: Shape = self.part.shape
+        return shape
 
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return len(_part(self).shape)
+        return len(self.part.shape)
 
     @property
     def size(self) -> int:
-        """Number of elements of the global array."""
-        return prod(_part(self).shape)
-
-    def __len__(self) -> int:
-        return len(_part(self))
+        """Number of elements."""
+        return prod(self.part.shape)
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def __getitem__(self, key: Key) -> Any:  # type: ignore[override]
-        kept = _valid(self)
-        if kept is None or not mirrors.is_plain(key):
-            _become_view(self)
-            return self[key]
-        part = kept.part[key]
-        if type(part) is np.ndarray:
-            return _excerpt(kept.mirror, self, key, part)
-        return part
+    @property
+    def is_valid(self) -> bool:
+        """Whether the elements that are kept are still the array's, and can be read."""
+        mirror, now = self.mirror, passed.__dict__
+        # The first half is `mirror.holds`, written out as loops ask it at every step.
+        if mirror.seen != now["number"] - now["harmless"] or self.part.base is not mirror.elements:
+            return False
+        return error_state() is usual[0] or mirror.is_free
 
-    def __setitem__(self, key: Any, value: ArrayLike) -> None:
-        kept = _valid(self)
-        if kept is not None and kept.parent is kept.mirror.origin and mirrors.is_plain(key):
-            given = mirrors.given(value, self)
-            if given is not None and mirrors.is_writeable(kept.parent):
-                _write(kept, operator.setitem, kept.part, key, given)
-                return
-        _become_view(self)
-        self[key] = value
+    def item(self, x: Base, key: Key) -> Any:
+        """What a key selects of the array; NotImplemented if the view has to say."""
+        if not self.is_valid or not is_plain(key):
+            return NotImplemented
+        part = self.part[key]
+        return excerpt(self.mirror, x, key, part) if type(part) is np.ndarray else part
 
-    def full(self) -> Any:
-        """The global array as a new NumPy array on every rank; collective."""
-        kept = _valid(self)
-        if kept is None:
-            _become_view(self)
-            return self.full()
-        return kept.part.copy()
+    def readable(self, x: Base) -> Any:
+        """A whole array of the elements that are kept; the array as a view if not valid."""
+        if not self.is_valid:
+            self.become_view(x)
+            return x
+        result = _new(Base.plain_type)
+        result.block, result.mesh = self.part, x.mesh
+        result.layout = self.mirror.replicas[self.part.shape]
+        return result
 
-    full_tensor = full
+    # -- writing -----------------------------------------------------------------------------------
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if method == "__call__" and "out" not in kwargs and len(inputs) == ufunc.nin:
-            inputs = tuple(map(_at_hand, inputs))
-        _become_views((*inputs, *kwargs.values()))
-        return getattr(ufunc, method)(*inputs, **kwargs)
+    def set_item(self, x: Base, key: Key, value: ArrayLike) -> bool:
+        """Assign to what a key selects of the array; False if the view has to."""
+        return is_plain(key) and self._write(x, value, operator.setitem, key)
 
-    def __array_function__(
-        self, func: Callable[..., Any], types: Collection[type], args: Args, kwargs: Kwargs
-    ) -> Any:
-        if only_reads(func, args, kwargs):
-            args = tuple(map(_at_hand, args))
-        _become_views((*args, *kwargs.values()))
-        return func(*args, **kwargs)
+    def in_place(self, x: Base, ufunc: np.ufunc, other: ArrayLike) -> bool:
+        """Apply an operator in place; False if the view has to."""
+        return self._write(x, other, ufunc)
 
+    def _write(self, x: Base, value: ArrayLike, act: Callable[..., Any], *key: Key) -> bool:
+        mirror, parent = self.mirror, self.parent
+        if not self.is_valid or parent is not mirror.origin:
+            return False
+        found = given(value, x)
+        if found is None or not is_writeable(parent):
+            return False
+        if passed.watched:
+            stale_copies.tell(parent)
+        args = (*key, found) if key else (found, self.part)  # which is the ufunc's `out`
+        write_through(mirror, parent, self.key, act, self.part, *args)
+        return True
 
-Excerpt.__name__, Excerpt.__qualname__ = DistArray.__name__, DistArray.__qualname__
+    # -- becoming the view -----------------------------------------------------------------------
 
+    def block_of(self, x: Base) -> Any:
+        """The block of the array, which is the view from then on."""
+        self.become_view(x)
+        return x.block
 
-def _part(x: Base) -> Any:
-    kept: Any = held(x)
-    return kept.part if type(kept) is _Selected else kept
+    def layout_of(self, x: Base) -> Layout:
+        """Where every element is; the array is the view from then on."""
+        self.become_view(x)
+        return x.layout
 
-
-def _valid(x: Base) -> _Selected | None:
-    """Where an excerpt comes from, if the elements kept are still the array's; else None."""
-    kept: Any = held(x)
-    if type(kept) is not _Selected:
-        return None
-    mirror, now = kept.mirror, passed.__dict__
-    # The first half is `mirror.holds`, written out as loops ask it at every step.
-    if mirror.seen != now["number"] - now["harmless"] or kept.part.base is not mirror.elements:
-        return None
-    if error_state() is usual[0] or is_free(operator.getitem, mirror.layout):
-        return kept
-    return None
-
-
-def _at_hand(x: Any) -> Any:
-    """An excerpt with valid elements as a whole array of them; any other value unchanged."""
-    kept = _valid(x) if type(x) is Excerpt else None
-    return x if kept is None else _whole(kept, x)
+    def become_view(self, x: Base) -> None:
+        """Make the array the view that it stands for."""
+        parent = self.parent
+        entries: Any = basic_entries(plain_key(self.key), parent.layout.shape)
+        become(x, parent.sliced(entries))
+        if storage_of(x) is not None:  # the mirror's own array is none that the program knows
+            x._storage.base = ancestor(parent)
 
 
-def _whole(kept: _Selected, x: Base) -> DistArray:
-    result: DistArray = _new(DistArray)
-    result.block, result.mesh = kept.part, x.mesh
-    result.layout = kept.mirror.replicas[kept.part.shape]
+def excerpt(mirror: Mirror, parent: Base, key: Key, part: Array) -> Any:
+    """The excerpt of the elements `part`, which `key` selects from `parent`."""
+    own = _new(Excerpt)
+    own.mirror, own.parent, own.key, own.part = mirror, parent, key, part
+    result = _new(Base.plain_type)
+    result.mesh, result._storage = parent.mesh, own
     return result
 
 
-def _become_views(values: Iterable[Any]) -> None:
-    for value in values:
-        if type(value) is Excerpt:
-            _become_view(value)
-        elif type(value) in (tuple, list):
-            _become_views(value)
+def elements_at_hand(x: Base) -> Any:
+    """The elements of an excerpt, if they are valid; any other array unchanged."""
+    own = storage_of(x) if own_layout(x) is None else None
+    return own.part if type(own) is Excerpt and own.is_valid else x
 
 
-def _become_view(x: Any) -> None:
-    """Make an excerpt the view that it stands for."""
-    kept = held(x)
-    if type(kept) is not _Selected:
-        return
-    parent = kept.parent
-    entries: Any = basic_entries(plain_key(kept.key), parent.layout.shape)
-    view = parent.sliced(entries)
-    x.__class__ = DistArray
-    become(x, view)
-    if storage_of(x) is not None:  # the mirror's own array is none that the program knows
-        x._storage.base = ancestor(parent)
-
-
-def _excerpt(mirror: Mirror, parent: Base, key: Key, part: Array) -> Any:
-    """An excerpt of the elements `part`, which `key` selects from `parent`."""
-    kept = _new(_Selected)
-    kept.mirror, kept.parent, kept.key, kept.part = mirror, parent, key, part
-    result = _new(Excerpt)
-    result.mesh = parent.mesh
-    hold(result, kept)
-    return result
-
-
-def _elements_of(x: Base) -> Any:
-    kept = _valid(x) if type(x) is Excerpt else None
-    return None if kept is None else kept.part
-
-
-def _is_of(x: Base, mirror: Mirror, key: Key) -> bool:
-    kept = _valid(x) if type(x) is Excerpt else None
-    if kept is None or kept.mirror is not mirror or kept.parent is not mirror.origin:
+def is_of(x: Base, mirror: Mirror, key: Key) -> bool:
+    """Whether a key selects this very excerpt of an array."""
+    own = storage_of(x) if own_layout(x) is None else None
+    if type(own) is not Excerpt or own.mirror is not mirror or own.parent is not mirror.origin:
         return False
-    return bool(kept.key == key)
+    return own.is_valid and bool(own.key == key)
 
 
-# -- operators and methods -----------------------------------------------------------------------
-
-
-def _reading(name: str) -> Callable[..., Any]:
-    """A method that only reads, applied to the elements that are kept, if they are valid."""
-    plain: Callable[..., Any] = getattr(DistArray, name)
-
-    @wraps(plain)
-    def act(self: Excerpt, *args: Any, **kwargs: Any) -> Any:
-        return plain(_ready(self), *map(_at_hand, args), **kwargs)
-
-    return act
-
-
-def _of_two(name: str) -> Callable[..., Any]:
-    """As :func:`_reading`, for an operator of two operands."""
-    plain: Callable[..., Any] = getattr(DistArray, name)
-
-    @wraps(plain)
-    def act(self: Excerpt, other: ArrayLike) -> Any:
-        return plain(_ready(self), _at_hand(other) if type(other) is Excerpt else other)
-
-    return act
-
-
-def _ready(x: Any) -> Any:
-    """A whole array of the elements that are kept; the excerpt as a plain view if not valid."""
-    kept = _valid(x)
-    if kept is None:
-        _become_view(x)
-        return x
-    return _whole(kept, x)
-
-
-def _in_place(name: str) -> Callable[..., Any]:
-    """An operator in place, which NumPy applies to the elements that are kept."""
-    plain: Callable[..., Any] = getattr(DistArray, name)
-    of_numpy: Callable[..., Any] = getattr(np.ndarray, name)
-
-    @wraps(plain)
-    def act(self: Excerpt, other: ArrayLike) -> Any:
-        kept = _valid(self)
-        if kept is not None and kept.parent is kept.mirror.origin:
-            given = mirrors.given(other, self)
-            if given is not None and mirrors.is_writeable(kept.parent):
-                _write(kept, of_numpy, kept.part, given)
-                return self
-        _become_view(self)
-        return plain(self, other)
-
-    return act
-
-
-def _write(kept: _Selected, act: Callable[..., Any], *args: ArrayLike) -> None:
-    mirrors.write_through(kept.mirror, kept.parent, kept.key, act, *args)
-
-
-_ARITHMETIC = "add sub mul truediv floordiv mod lshift rshift and or xor"
-for _name in _ARITHMETIC.split():
-    setattr(Excerpt, f"__{_name}__", _of_two(f"__{_name}__"))
-    setattr(Excerpt, f"__r{_name}__", _of_two(f"__r{_name}__"))
-    setattr(Excerpt, f"__i{_name}__", _in_place(f"__i{_name}__"))
-for _name in ("matmul", "rmatmul", "divmod", "rdivmod", "lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Excerpt, f"__{_name}__", _of_two(f"__{_name}__"))
-_METHODS = """
-__pow__ __rpow__ __neg__ __pos__ __abs__ __invert__
-copy sum prod mean max min any all argmax argmin dot tolist item
-"""
-for _name in _METHODS.split():
-    setattr(Excerpt, _name, _reading(_name))
-
-mirrors.excerpt = _excerpt
-mirrors.elements_of = _elements_of
-mirrors.is_of = _is_of
+def given(value: ArrayLike | Base, x: Base) -> Any:
+    """A small value that all ranks have, as NumPy takes it; None for any other value."""
+    if type(value) in NUMBERS:
+        return value
+    if isinstance(value, Base):
+        if value.mesh is not x.mesh:
+            return None
+        found = elements_at_hand(value)
+        if found is not value:
+            return found
+        if not value.layout.is_whole or value.layout.size * value.dtype.itemsize > SMALL:
+            return None
+        value = value.block
+    elif type(value) is not np.ndarray and not isinstance(value, np.generic):
+        return None
+    block: Any = value
+    return block if block.dtype.kind in KINDS and block.nbytes <= SMALL else None

@@ -12,11 +12,12 @@ from typing import Any, Self, SupportsIndex, overload
 
 import numpy as np
 
-from distarray.array import mirrors, records, temporaries
+from distarray.array import mirroring, records, temporaries
 from distarray.array.assigning import as_number, assign, one_element
 from distarray.array.at_hand import answer_to_key, set_at_mask
-from distarray.array.base import Base
+from distarray.array.base import Base, own_block, own_layout
 from distarray.array.divergence import verify
+from distarray.array.excerpts import elements_at_hand
 from distarray.array.keys import basic_entries, directed, names_element, plain_key
 from distarray.array.ladder import (
     at_once,
@@ -64,14 +65,15 @@ class Items(Base):
     def __getitem__(self, key: SupportsIndex) -> Any: ...
     @quick("get_item")
     def __getitem__(self, key: Any) -> Any:
-        layout, block, mesh = self.layout, self.block, self.mesh
+        block = own_block(self)
+        if block is None:
+            return self._read_stored(key)
+        layout, mesh = self.layout, self.mesh
         # Written out, and each question asked once: calls would cost more than what they do.
         if layout.is_whole and type(block) is _array and mesh.coords is not None:
             kind = type(key)
             if kind is not tuple:
                 basic = kind in basic_keys
-            elif len(key) == 2:
-                basic = type(key[0]) in basic_keys and type(key[1]) in basic_keys
             else:
                 basic = _are_basic(key)
             if not basic:
@@ -89,6 +91,11 @@ class Items(Base):
             return result
         del block  # how many refer to it may be counted
         return self._read(key)
+
+    def _read_stored(self, key: Key) -> Any:
+        """What a key selects of an array whose block is not in its slot."""
+        found = NotImplemented if own_layout(self) is not None else self._storage.item(self, key)
+        return self._read(key) if found is NotImplemented else found
 
     def _part(self, part: Array, key: Any) -> Any:
         """The array that a basic key selects; `part` is what NumPy has selected of the block.
@@ -123,7 +130,7 @@ class Items(Base):
 
     def _read(self, key: Key) -> Any:
         if not self.layout.is_whole:
-            found = mirrors.read(self, key)
+            found = mirroring.read(self, key)
             if found is not NotImplemented:
                 return found
         key = plain_key(key)
@@ -135,7 +142,7 @@ class Items(Base):
             return call_in_general(operator.getitem, self, key)
         result = self.sliced(entries)
         if not self.layout.is_whole:
-            mirrors.noted(self, result.layout)
+            mirroring.noted(self, result.layout)
         return self._element(result) if names_element(key, result.layout.shape) else result
 
     def _element(self, cell: Self) -> Any:
@@ -157,6 +164,8 @@ class Items(Base):
 
     @quick("set_item")
     def __setitem__(self, key: Any, value: ArrayLike) -> None:
+        if own_layout(self) is None and self._storage.set_item(self, key, value):
+            return
         layout = self.layout
         if layout.size >= temporaries.LARGE and self._takes_late(key, getrefcount(value), value):
             return
@@ -164,8 +173,6 @@ class Items(Base):
         if layout.is_whole and type(block) is _array and self.mesh.coords is not None:
             if type(key) is not tuple:
                 basic = type(key) in basic_keys
-            elif len(key) == 2:
-                basic = type(key[0]) in basic_keys and type(key[1]) in basic_keys
             else:
                 basic = _are_basic(key)
             if basic and type(value) in _SINGLE:
@@ -192,11 +199,11 @@ class Items(Base):
         return False
 
     def _assign(self, key: Key, value: ArrayLike) -> None:
-        if not self.layout.is_whole and mirrors.write(self, key, value):
+        if not self.layout.is_whole and mirroring.write(self, key, value):
             return
         if isinstance(value, Base):
             given: Any = as_number(value, self.dtype) if value.is_constant else value
-            value = mirrors.elements_at_hand(given) if given is value else given
+            value = elements_at_hand(given) if given is value else given
         act = self._set_scalar if isinstance(self.block, np.generic) else self._set
         watched(operator.setitem, (self, key, value), {}, act, (key, value))
 
@@ -204,7 +211,7 @@ class Items(Base):
         """Whether the elements take what an array waits for, which has this reference count."""
         if not isinstance(value, Base) or not value.waits:
             return False
-        return mirrors.write(self, key, value) or temporaries.assigned(self, key, count, value)
+        return mirroring.write(self, key, value) or temporaries.assigned(self, key, count, value)
 
     def _set(self, key: Key, value: ArrayLike) -> None:
         if self.layout.partials:
@@ -216,7 +223,7 @@ class Items(Base):
             return
         view = self.sliced(entries)
         if not self.layout.is_whole:
-            mirrors.noted(self, view.layout)
+            mirroring.noted(self, view.layout)
         if names_element(key, view.layout.shape):
             value = one_element(value, self.dtype, self.layout.is_whole)
         assign(view, value)
@@ -238,7 +245,7 @@ class Items(Base):
     def viewed(self, own: Any, entries: Entries) -> Self:
         """As :meth:`sliced`, given the block."""
         layout, mesh = self.layout, self.mesh
-        result = _new(self.plain_type if self.waits else type(self))
+        result = _new(type(self))
         result.mesh = mesh
         result.layout = layout_of_view = view_layout(layout, entries)
         key = local_key(layout, entries, mesh.coords)
@@ -292,7 +299,8 @@ class Items(Base):
         raise ValueError("cannot delete array elements")
 
     def __len__(self) -> int:
-        shape = self.layout.shape
+        layout = own_layout(self)
+        shape = (self._storage if layout is None else layout).shape
         if not shape:
             raise TypeError("len() of unsized object")
         return shape[0]
@@ -325,6 +333,8 @@ class Items(Base):
 
 def _are_basic(key: tuple[Any, ...]) -> bool:
     """Whether NumPy reads all entries of a key as we do."""
+    if len(key) == 2:  # by far the most
+        return type(key[0]) in basic_keys and type(key[1]) in basic_keys
     return basic_keys.issuperset(map(type, key)) and bool(basic_keys)
 
 

@@ -30,7 +30,16 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from distarray.array import at_hand, registry
-from distarray.array.base import Base, check_out, is_number, operands_in, sequence_like
+from distarray.array.base import (
+    Base,
+    all_readable,
+    check_out,
+    is_number,
+    operands_in,
+    own_layout,
+    readable,
+    sequence_like,
+)
 from distarray.array.divergence import verify
 from distarray.array.error_words import are_ours
 from distarray.array.floaterrors import (
@@ -45,13 +54,14 @@ from distarray.array.floaterrors import (
 from distarray.array.immutable import may_have_effects
 from distarray.array.passed import passed
 from distarray.array.registry import FUNCTIONS, UFUNC_METHODS, Objects, Row, is_overridden
+from distarray.array.settling import ATOMS, as_they_are, settled_arguments
 from distarray.array.sharing import to_be_written, writing
 from distarray.array.speedups import quick
 from distarray.array.unhashable import made_again
 from distarray.comm.observed import is_observed
 from distarray.config import in_force, on_check
 from distarray.layout import Layout
-from distarray.typing import Args, ArrayLike, Kwargs, UfuncOut
+from distarray.typing import Args, Kwargs, UfuncOut
 
 __all__ = [
     "ENTRIES",
@@ -75,8 +85,6 @@ __all__ = [
 ]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-#: Types of arguments that need no settling.
-_ATOMS = frozenset({type(None), bool, int, float, complex, str, type})
 #: Calls NumPy on whole arrays of Python objects; set by :mod:`distarray.array.fallback`.
 on_objects: list[Callable[..., Any]] = []
 
@@ -143,6 +151,9 @@ def call_in_general(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     passed.number += 1
     if only_reads(function, args, kwargs):
         passed.harmless += 1
+        whole = all_readable(args)
+        if whole is not args:
+            return call(function, *whole)
     row = FUNCTIONS.get(function)
     is_writer = "out" in kwargs or (row is not None and (row.out >= 0 or row.writes >= 0))
     targets = _targets(row, args, kwargs) if is_writer else []
@@ -176,6 +187,10 @@ def call_ufunc(
     ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Call the implementation of a ufunc or of one of its methods."""
+    reads = method == "__call__" and len(inputs) == ufunc.nin and "out" not in kwargs
+    whole = all_readable(inputs) if reads else inputs
+    if whole is not inputs:
+        return ufunc(*whole, **kwargs)
     key: Any = ufunc if method == "__call__" else (ufunc, method)
     if key in FUNCTIONS:
         return call(key, *inputs, **kwargs)
@@ -184,10 +199,9 @@ def call_ufunc(
         if found is not NotImplemented:
             return found
     passed.number += 1
-    if method == "__call__" and len(inputs) == ufunc.nin and "out" not in kwargs:
-        passed.harmless += 1
+    passed.harmless += reads
     out, first = kwargs.get("out"), inputs[0] if method == "at" else None
-    targets = [] if out is None and first is None else to_be_written((out, first))
+    targets = to_be_written((out, first))
     if not targets:
         return _call_ufunc(ufunc, method, inputs, kwargs)
     with writing(*targets):
@@ -210,8 +224,6 @@ def at_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     if row is not None and row.small is not None and args and unwatched[0]:
         second = args[1] if len(args) > 1 else None
         if isinstance(args[0], Base):
-            if not args[0].layout.is_replicated:
-                return NotImplemented
             if not isinstance(second, Base):
                 found = at_hand.answer_for_one(row.small, args[0], args[1:], kwargs)
                 if found is not NotImplemented:
@@ -265,14 +277,18 @@ def _at_once_first(method: _Method, whole: bool) -> _Method:
 
     @wraps(method)
     def first(self: Base, *args: Any, **kwargs: Any) -> Any:
-        if unwatched[0] and self.layout.is_whole:
+        layout = own_layout(self)
+        if layout is None and whole and (elements := readable(self)) is not self:
+            return quickest(elements, *args, **kwargs)
+        if unwatched[0] and layout is not None and layout.is_whole:
             bare = whole and not args and not kwargs
             found = at_hand.answer_for_one(act, self, args, kwargs, bare)
             if found is not NotImplemented:
                 return found
         return method(self, *args, **kwargs)
 
-    return quick("number" if whole else "method", act)(cast("_Method", first))
+    quickest = quick("number" if whole else "method", act)(cast("_Method", first))
+    return quickest
 
 
 def is_free(function: Callable[..., Any], layout: Layout) -> bool:
@@ -326,7 +342,7 @@ def _climb(
         return registry.fallback[0](function, args, kwargs)
     if row.out >= 0:
         _refuse_others(kwargs.get("out") if len(args) <= row.out else args[row.out])
-    if not (_as_they_are(args, row.lists) and (not kwargs or _as_they_are(kwargs.values()))):
+    if not (as_they_are(args, row.lists) and (not kwargs or as_they_are(kwargs.values()))):
         server = _server_of_objects(function, row, [*args, *kwargs.values()])
         if server is not None:
             return server(function, args, kwargs)
@@ -363,67 +379,6 @@ def _server_of_objects(
     return registry.fallback[0] if row.writes < 0 and may_have_effects(objects) else None
 
 
-def _as_they_are(values: Iterable[Any], lists: bool = False) -> bool:
-    """Whether no argument is, or holds, an array to be settled, or objects; `lists` as in a row."""
-    for value in values:
-        if type(value) in _ATOMS:
-            continue
-        if isinstance(value, Base):
-            if not value.layout.is_plain or value.dtype.hasobject:
-                return False
-        elif isinstance(value, (tuple, list)) and not (lists or _all_as_they_are(value)):
-            return False
-    return True
-
-
-def _all_as_they_are(values: Iterable[Any]) -> bool:
-    return _ATOMS.issuperset(map(type, values)) or _as_they_are(values)  # lists may be long
-
-
-def _settled(value: Any, row: Row) -> Any:
-    """An argument settled as far as the implementation needs; itself if nothing is to be done."""
-    if isinstance(value, Base):
-        layout = value.layout
-        if layout.is_plain:
-            return value
-        folds = {layout.placements[m].op for m in layout.partials}  # type: ignore[attr-defined]
-        fits = (row.at or not layout.ats) and folds <= row.through
-        return value if fits else value.plain()
-    if isinstance(value, (list, tuple)):
-        items = [_settled(item, row) for item in value]
-        if any(new is not old for new, old in zip(items, value, strict=True)):
-            return sequence_like(value, items)
-    return value
-
-
-def _settle_folds(out: ArrayLike | None) -> None:
-    """Carry out pending folds of output arrays, without moving them."""
-    for value in out if isinstance(out, (tuple, list)) else (out,):
-        if isinstance(value, Base) and value.layout.partials:
-            value.settle()
-
-
-def settled_arguments(
-    row: Row, args: Iterable[Any], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments settled as far as an implementation needs.
-
-    Pending folds are carried out in place. An array at one coordinate is replicated in a copy: it
-    may be a view, and later writes to it must still reach the array that it is a view of.
-    """
-    found = []
-    for position, value in enumerate(args):
-        if position == row.out:
-            _settle_folds(value)
-        found.append(value if position == row.out else _settled(value, row))
-    named = {}
-    for name, value in kwargs.items():
-        if name == "out":
-            _settle_folds(value)
-        named[name] = value if name == "out" else _settled(value, row)
-    return tuple(found), named
-
-
 # -- rung 8 --------------------------------------------------------------------------------------
 
 
@@ -443,7 +398,7 @@ def _handed_out(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 def _of_the_standard(values: Iterable[Any]) -> bool:
     """Whether an operand is a 0-d array of the array API standard; then results are such, too."""
     for value in values:
-        if type(value) in _ATOMS:
+        if type(value) in ATOMS:
             continue
         if is_number(value) or (isinstance(value, (tuple, list)) and _of_the_standard(value)):
             return True

@@ -7,14 +7,13 @@ that was handed out.
 
 import sys
 from collections import Counter
-from collections.abc import Callable
 from sys import getrefcount
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
-from distarray.array.base import Base, natural_of
+from distarray.array.base import Base, natural_of, own_block
 from distarray.array.blocks_out import live_arrays
 from distarray.array.memory import Materialization, Memory, entered
 from distarray.array.pieces import Pieces
@@ -26,17 +25,11 @@ __all__ = [
     "block_of",
     "copied",
     "held",
-    "hold",
     "is_in_order",
     "is_perhaps_out",
     "leaf_of",
     "memory_of",
 ]
-
-_slot: Any = Base.__dict__["block"]
-#: An array's block as it is kept, which may be a `Leaf` or an operation, and keeping one.
-held: Callable[[Any], Any] = _slot.__get__
-hold: Callable[[Any, Any], None] = _slot.__set__
 
 
 class Leaf:
@@ -60,6 +53,15 @@ class Leaf:
         self.memory = memory
         own = [x for _, x in block] if isinstance(block, Pieces) else [block]
         memory.nbytes = max([memory.nbytes, *[_owner_of(x).nbytes for x in own]])
+
+
+def held(x: Base) -> Any:
+    """The block of an array, or what is in its place: a `Leaf`, or an operation."""
+    while (block := own_block(x)) is None:
+        late, stored = x._storage.late, x._storage.block
+        if late is not None or stored is not None:
+            return stored if late is None else late.kept
+    return block  # which another thread may have computed in between
 
 
 def block_of(x: Base) -> Any:
@@ -198,7 +200,7 @@ def _own_counts() -> tuple[int, int]:
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return 1 << 20, 1 << 20
     x: Any = object.__new__(Base)
-    hold(x, np.empty((2, 2))[:1])
+    x.block = np.empty((2, 2))[:1]
     return getrefcount(block_of(x)) - 1, getrefcount(block_of(x).base) - 1
 
 

@@ -30,7 +30,7 @@ import numpy as np
 
 from distarray.array.base import Base, mirror_of, storage_of
 from distarray.array.blocks_out import Uses, prune, refreshed
-from distarray.typing import Array
+from distarray.typing import Array, DType
 
 __all__ = [
     "Link",
@@ -275,6 +275,11 @@ def _copy(source: Materialization, target: Materialization) -> None:
 class Storage:
     """An array's place in its memory: the buffers, and the view of them that the array is.
 
+    The block of an array is in its own slot, and read without asking the storage. If it is not
+    there, the storage has it: one of several materializations (`block`), or what stands for it
+    while operations are put off (`late`). An :class:`~distarray.array.excerpts.Excerpt` is the
+    storage of an array whose elements a rank has in a copy.
+
     Attributes
     ----------
     source : Materialization
@@ -290,6 +295,9 @@ class Storage:
     mesh : DeviceMesh
     kind : tuple of (tuple of int, dtype) or None
         Shape and data type of the first array over the buffers.
+    late : Late or None
+        What is in the place of the block while operations are put off that give it, or that have
+        yet to read it; see :mod:`distarray.array.waiting`.
     base : DistArray or None
         The array that is a view of none, and that this one is a view of, as in NumPy. It lives as
         long as its views, which can be made anew of it.
@@ -297,7 +305,18 @@ class Storage:
         How many arrays of the same buffers it is below the first of them.
     """
 
-    __slots__ = ("base", "block", "depth", "kind", "layout", "make", "mesh", "parent", "source")
+    __slots__ = (
+        "base",
+        "block",
+        "depth",
+        "kind",
+        "late",
+        "layout",
+        "make",
+        "mesh",
+        "parent",
+        "source",
+    )
 
     def __init__(
         self, source: Materialization, parent: "Storage | None", make: Maker | None
@@ -305,6 +324,7 @@ class Storage:
         self.source, self.parent, self.make = source, parent, make
         self.block: Any = None
         self.kind: Any = None
+        self.late: Any = None
         self.base: Any = None
         self.depth: int = 0 if parent is None else parent.depth + 1
 
@@ -317,6 +337,19 @@ class Storage:
                 x._mirror = None
             self.block, self.layout, self.mesh = x.block, x.layout, x.mesh
             _empty(x)
+
+    @property
+    def dtype(self) -> DType:
+        """Data type of a block that is not in the array's own slot."""
+        dtype: DType = (self.block if self.late is None else self.late.kept).dtype
+        return dtype
+
+    def block_of(self, x: Base) -> Any:
+        """The block of an array that is not in its slot; collective if it is old."""
+        late = self.late
+        if late is not None:
+            return late.block_of(x)
+        return _block_slot.__get__(x) if self.block is None else self.read()
 
     def read(self) -> Array:
         """This rank's block with the newest elements; collective if they are elsewhere."""
@@ -342,11 +375,19 @@ def is_shared(x: Base) -> bool:
     return storage is not None and storage.block is not None
 
 
-def entered(x: Base) -> Storage:
-    """The storage of an array, which is made if it has none yet."""
-    storage: Storage | None = storage_of(x)
-    if storage is None:
-        storage = x._storage = Storage(Materialization(Memory()), None, None)
-        storage.kind = x.layout.shape, x.dtype
-        storage.source.enter(x)
-    return storage
+def entered(x: Base, late: Any = None) -> Storage:
+    """The storage of an array, which is made if it has none yet.
+
+    `late` is what is then in the place of a block, if there is none.
+    """
+    storage: Any = storage_of(x)
+    if storage is not None and storage.source is None:
+        x.layout  # noqa: B018 (an excerpt becomes a view)
+        storage = storage_of(x)
+    found: Storage | None = storage
+    if found is None:
+        found = x._storage = Storage(Materialization(Memory()), None, None)
+        found.late = late
+        found.kind = x.layout.shape, x.dtype
+        found.source.enter(x)
+    return found

@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 
 from distarray.array import ladder, stale_copies, temporaries
-from distarray.array.alike import SCALARS
-from distarray.array.base import Base, is_subclass
+from distarray.array.alike import SCALARS, call_at_once
+from distarray.array.base import (
+    Base,
+    all_readable,
+    is_subclass,
+    own_block,
+    own_layout,
+    readable,
+    storage_of,
+)
 from distarray.array.floaterrors import error_state, of_elements
 from distarray.array.ladder import call, is_free, passed, two_at_once, usual, watched
 from distarray.array.registry import is_overridden
@@ -28,7 +36,7 @@ from distarray.layout import Layout
 from distarray.plan import whole_pair
 from distarray.typing import Array, ArrayLike, Binary, Unary
 
-__all__ = ["Operators", "answer_to", "yields"]
+__all__ = ["Operators", "called", "yields"]
 
 _POWER: Any = np.power
 _divmod: Any = np.divmod
@@ -109,33 +117,31 @@ def _forward(ufunc: np.ufunc) -> Binary:
     long = _asking(ufunc)
 
     def operate(self: Base, other: Any) -> Any:
-        kind = type(other)
-        layout = self.layout
-        # Part of `is_free`, inlined: this costs less than the call.
-        if (
-            error_state() is usual[0] and layout.is_plain and (layout.is_whole or not is_observed())
-        ) or is_free(ufunc, layout):
-            if kind is type(self):
-                if other.layout is layout and other.mesh is self.mesh:
-                    if layout.size >= LARGE:
-                        counts = getrefcount(self), getrefcount(other)
-                        return put_off_or_done(self, ufunc, (self, other), counts)
-                    return self.computed(ufunc(self.block, other.block))
-                return _of_two(ufunc, self, other)
-            elif kind in SCALARS:
+        if own_layout(self) is None:
+            elements = self._storage.readable(self)
+            return act(elements, readable(other) if type(other) is type(self) else other)
+        kind, layout = type(other), self.layout
+        if is_free(ufunc, layout):
+            is_array = kind is type(self)
+            if is_array and (own_layout(other) is not layout or other.mesh is not self.mesh):
+                return _of_two(ufunc, self, readable(other))
+            if is_array or kind in SCALARS:
                 if layout.size >= LARGE:
-                    counts = getrefcount(self), 0
+                    counts = getrefcount(self), getrefcount(other) if is_array else 0
                     return put_off_or_done(self, ufunc, (self, other), counts)
-                return self.computed(ufunc(self.block, other))
+                return self.computed(ufunc(self.block, other.block if is_array else other))
         return long(self, other)
 
-    return operate
+    act = quick("binary", ufunc)(operate)
+    return act
 
 
 def _reflected(ufunc: np.ufunc) -> Binary:
     long = _asking(ufunc, reflected=True)
 
     def operate(self: Base, other: ArrayLike) -> Any:
+        if own_layout(self) is None:
+            return act(self._storage.readable(self), other)
         layout = self.layout
         if type(other) in SCALARS and (
             (layout.is_whole and error_state() is usual[0]) or is_free(ufunc, layout)
@@ -146,15 +152,16 @@ def _reflected(ufunc: np.ufunc) -> Binary:
             return self.computed(ufunc(other, self.block))
         return long(self, other)
 
-    return operate
+    act = quick("reflected", ufunc)(operate)
+    return act
 
 
 def _binary(ufunc: np.ufunc) -> tuple[Binary, Binary]:
     answer = _answers[ufunc] = _reflected(ufunc)
-    return quick("binary", ufunc)(_forward(ufunc)), quick("reflected", ufunc)(answer)
+    return _forward(ufunc), answer
 
 
-def answer_to(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Binary | None:
+def _answer_to(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Binary | None:
     """The array's reflected operator, for a call of a ufunc by a NumPy scalar's own operator.
 
     None for other calls.
@@ -166,48 +173,25 @@ def answer_to(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Binary | None:
     return _answers.get(ufunc) if is_free(ufunc, inputs[1].layout) else None
 
 
-#: Comparisons with the operands exchanged.
-_MIRRORED: dict[Any, Any] = {
-    np.less: np.greater,
-    np.less_equal: np.greater_equal,
-    np.greater: np.less,
-    np.greater_equal: np.less_equal,
-    np.equal: np.equal,
-    np.not_equal: np.not_equal,
-}
-
-
-def _ordering(ufunc: np.ufunc, compare: Binary) -> Binary:
-    """A comparison, whose operands are in the same order on all ranks.
-
-    Python asks the right operand first where that alone waits for operations, as it may do on some
-    ranks only; and which is the first decides about the layout of the result.
-    """
-    mirrored = _MIRRORED[ufunc]
-
-    def operate(self: Base, other: Any) -> Any:
-        is_array = type(other) not in SCALARS and isinstance(other, Base)
-        if is_array and self.layout is not other.layout and _is_exchanged(ufunc, self, other):
-            return mirrored(other, self)
-        return compare(self, other)
-
-    return quick("binary", ufunc)(operate)
-
-
-def _is_exchanged(ufunc: np.ufunc, x: Base, y: Base) -> bool:
-    """Whether the operands of a comparison are to be exchanged: the smaller is to be the first."""
-    if (x.layout.is_whole and y.layout.is_whole) or not _NUMBERS.issuperset(
-        (x.dtype.kind, y.dtype.kind)
-    ):
-        return False
-    if _MIRRORED[ufunc] is ufunc:
-        return repr(x.layout) > repr(y.layout)
-    return ufunc in (np.greater, np.greater_equal)
+def called(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
+    """The call of a ufunc that is put off, or made without the ladder; else NotImplemented."""
+    if own_layout(x) is None and (whole := all_readable(inputs)) is not inputs:
+        return ufunc(*whole)
+    if x.layout.size >= temporaries.LARGE:
+        later = temporaries.put_off(ufunc, inputs)
+        if later is not None:
+            return later
+    found = call_at_once(ufunc, x, inputs)
+    if found is NotImplemented:
+        answer = _answer_to(ufunc, inputs)
+        if answer is not None:
+            return answer(inputs[1], inputs[0])
+    return found
 
 
 def _comparison(ufunc: np.ufunc, otherwise: bool) -> Binary:
     """`==` and `!=`, which answer alike for every element where types cannot be compared."""
-    compare = _ordering(ufunc, _forward(ufunc))
+    compare = _forward(ufunc)
 
     def operate(self: Base, other: Any) -> Any:
         try:
@@ -224,12 +208,17 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Binary:
     return quick("equality", ufunc)(operate)
 
 
-def _side_by_side(x: Base, y: Base) -> bool:
-    """Whether arrays are on one mesh, and their blocks can be taken together as they are."""
-    mesh, layout, other = x.mesh, x.layout, y.layout
-    return mesh is y.mesh and (
-        layout is other or (layout.is_whole and other.is_whole and mesh.coords is not None)
-    )
+def _beside(x: Base, other: Any) -> Any:
+    """An operand as NumPy takes it beside an array's block, as it is; None if that cannot be."""
+    kind = type(other)
+    if kind in SCALARS:
+        return other
+    if kind is not type(x):
+        return None
+    y = readable(other)
+    mesh, layout, beside = x.mesh, x.layout, y.layout
+    both = layout is beside or (layout.is_whole and beside.is_whole and mesh.coords is not None)
+    return y.block if both and mesh is y.mesh else None
 
 
 def _writes_at_once(ufunc: np.ufunc, layout: Layout, block: Array) -> bool:
@@ -238,8 +227,18 @@ def _writes_at_once(ufunc: np.ufunc, layout: Layout, block: Array) -> bool:
     return free and (type(block) is not _array or block.flags.writeable)
 
 
+def _by_storage(ufunc: np.ufunc, x: Base, other: Any) -> bool:
+    """Whether the storage of an array whose block is not in its slot has applied an operator."""
+    layout, storage = own_layout(x), storage_of(x)
+    if layout is None:
+        return bool(storage.in_place(x, ufunc, other))
+    return layout.size >= LARGE and x.waits and temporaries.replaced(ufunc, x, other)
+
+
 def _in_place(ufunc: np.ufunc) -> Binary:
     def operate(self: Base, other: Any) -> Any:
+        if own_block(self) is None and _by_storage(ufunc, self, other):
+            return self
         layout, block = self.layout, self.block
         if type(block) is not _array:
             if isinstance(block, np.generic):  # a scalar, as in NumPy: replaced, not changed
@@ -247,14 +246,10 @@ def _in_place(ufunc: np.ufunc) -> Binary:
             passed.number += 1
         elif not layout.is_whole:
             stale_copies.count_write(self)
-        if _writes_at_once(ufunc, layout, block):
-            kind = type(other)
-            if kind in SCALARS:
-                ufunc(block, other, out=block)
-                return self
-            if kind is type(self) and _side_by_side(self, other):
-                ufunc(block, other.block, out=block)
-                return self
+        given = _beside(self, other) if _writes_at_once(ufunc, layout, block) else None
+        if given is not None:
+            ufunc(block, given, out=block)
+            return self
         return NotImplemented if _keeps_out(other) else ufunc(self, other, out=(self,))
 
     return quick("in_place", ufunc)(operate)
@@ -262,13 +257,16 @@ def _in_place(ufunc: np.ufunc) -> Binary:
 
 def _unary(ufunc: np.ufunc) -> Unary:
     def operate(self: Base) -> Any:
+        if own_layout(self) is None:
+            return act(self._storage.readable(self))
         if self.layout.size >= LARGE:
             later = temporaries.put_off(ufunc, (self,))
             if later is not None:
                 return later
         return self.computed(ufunc(self.block)) if is_free(ufunc, self.layout) else ufunc(self)
 
-    return quick("unary", ufunc)(operate)
+    act = quick("unary", ufunc)(operate)
+    return act
 
 
 def _exponent(other: Any) -> Any:
@@ -346,10 +344,10 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
 
     __slots__ = ()
 
-    __lt__ = _ordering(np.less, _binary(np.less)[0])
-    __le__ = _ordering(np.less_equal, _binary(np.less_equal)[0])
-    __gt__ = _ordering(np.greater, _binary(np.greater)[0])
-    __ge__ = _ordering(np.greater_equal, _binary(np.greater_equal)[0])
+    __lt__ = _binary(np.less)[0]
+    __le__ = _binary(np.less_equal)[0]
+    __gt__ = _binary(np.greater)[0]
+    __ge__ = _binary(np.greater_equal)[0]
     if TYPE_CHECKING:  # assigned, they would be taken for those of `object`
 
         def __eq__(self, other: Any) -> Self: ...  # type: ignore[override]
@@ -388,16 +386,14 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
 
     @quick("power")
     def __pow__(self, other: ArrayLike, modulo: int | None = None) -> Self:
-        return NotImplemented if modulo is not None else _raised(_power, self, other)
+        return NotImplemented if modulo is not None else _raised(_power, readable(self), other)
 
     @again_if_unhashable
     def __rpow__(self, other: ArrayLike, modulo: int | None = None) -> Self:
         if modulo is not None or _declines(other):
             return NotImplemented
-        if self.block.dtype.kind == "i":
-            return _POWER(other, self)
-        raised: Any = _reflected_power
-        return raised(self, other)
+        x, raised = readable(self), cast("Any", _reflected_power)
+        return _POWER(other, x) if x.block.dtype.kind == "i" else raised(x, other)
 
     @again_if_unhashable
     def __ipow__(self, other: ArrayLike) -> Self:
@@ -416,7 +412,7 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
     @quick("product", _matmul)
     def __matmul__(self, other: ArrayLike) -> Self:
         if isinstance(other, Base):
-            return ladder.product(self, other)
+            return ladder.product(readable(self), readable(other))
         return NotImplemented if yields(other) else _matmul(self, other)
 
     def __rmatmul__(self, other: ArrayLike) -> Self:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array.base import Base
+from distarray.array.base import Base, readable
 from distarray.array.exporting import gathered
 
 __all__ = ["Scalars"]
@@ -41,7 +41,7 @@ class Scalars(Base):
 
     def tolist(self) -> Any:
         """The array as nested lists of Python scalars, on every rank; collective like ``full``."""
-        return gathered(self, "x.tolist()", aloud=False).tolist()
+        return gathered(readable(self), "x.tolist()", aloud=False).tolist()
 
     def _scalar(self, what: Callable[[Any], Any]) -> Any:
         """`what(block)`, for conversions that need a single element."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from distarray.array import stale_copies, temporaries
 from distarray.array.ancestry import shorten
@@ -46,28 +46,49 @@ def derived(x: _Array, make: Callable[[_Array], Any]) -> _Array:
         view = make(x)
         return view
     storage = storage_of(x) or entered(x)
-    if storage.block is None:
-        view = make(x)
-        known = storage_of(view)
-        if view is x or (known is not None and known.source is storage.source):
-            return view
+    if storage.late is not None or storage.block is not None:
+        return cast("_Array", _of_block(x, storage, make))
+    view = make(x)
+    known = storage_of(view)
+    if view is not x and (known is None or known.source is not storage.source):
+        _enter(x, view, make)
+    return view
+
+
+def _of_block(x: Base, storage: Storage, make: Maker) -> Any:
+    """As :func:`derived`, of an array whose block is not in its slot."""
+    late = storage.late
+    bare = storage.bare() if late is None else late.bare(x)
+    if bare is None:
+        x.block  # noqa: B018 (what gives it is run)
+        return derived(x, make)
+    view = make(bare)
+    if view is bare:
+        return x
+    own = _enter(x, view, make)
+    if late is None:
+        own.hold(view)
     else:
-        view = make(storage.bare())
+        late.share(x, view)
+    return view
+
+
+def _enter(x: Base, view: Base, make: Maker) -> Storage:
+    """Note a view of an array, and what is known of it from the array."""
     own = _noted(x, view, make)
     if own.depth in _DEEP:
         shorten(view)
     if natural_of(x) is False:
         view._natural = False
-    if storage.block is not None:
-        own.hold(view)
-    return view
+    return own
 
 
 def _of_view(x: Base, view: Base, make: Maker | None) -> Storage:
     """Note a view of an array."""
     above = x._storage
     own: Storage = _new(Storage)  # without its __init__, which would take longer
-    own.source, own.parent, own.make, own.block, own.kind = above.source, above, make, None, None
+    own.source, own.parent, own.make = above.source, above, make
+    own.block = own.kind = own.late = None
     own.base = x if above.base is None else above.base
     own.depth = above.depth + 1
     view._storage = own
@@ -86,7 +107,7 @@ def _quickest() -> Callable[[Base, Base, Maker | None], Storage]:
 
 _SLOTS = {
     Base: ("_storage",),
-    Storage: ("source", "parent", "make", "block", "kind", "base", "depth"),
+    Storage: ("source", "parent", "make", "block", "kind", "late", "base", "depth"),
     Materialization: ("arrays", "_most"),
 }
 _noted = _quickest()

@@ -26,6 +26,8 @@ put_off: Callable[[Any, tuple[Any, ...]], Any] = lambda *_: None  # noqa: E731
 fold: Callable[[Any, np.ufunc, Any], Any] = lambda *_: None  # noqa: E731
 #: Assigns what an array waits for to elements of another, or gives False; set in `deferred`.
 assigned: Callable[[Any, Any, int, Any], bool] = lambda *_: False  # noqa: E731
+#: Puts off an operator in place, of an array that waits, or gives False; set in `deferred`.
+replaced: Callable[[np.ufunc, Any, Any], bool] = lambda *_: False  # noqa: E731
 #: Whether a call can be put off whose operands are to be brought to a layout; putting it off, given
 #: their parts there; and a block without running what waits for it. All are set in `deferred`.
 is_late: Callable[[Any, Any, Any], bool] = lambda *_: False  # noqa: E731

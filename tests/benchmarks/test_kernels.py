@@ -6,7 +6,7 @@ import pytest
 import distarray
 import distarray.numpy as dnp
 from benchmarks.kernels import KERNELS
-from distarray.array import mirrors
+from distarray.array import mirroring
 
 RANKS = (1, 3)
 #: Kernels whose arrays are too small for messages to pay.
@@ -22,7 +22,7 @@ def parts(found):
 @pytest.mark.host
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel(world, name, monkeypatch):
-    monkeypatch.setattr(mirrors, "names_blocks", lambda: False)  # the tests' code does
+    monkeypatch.setattr(mirroring, "names_blocks", lambda: False)  # the tests' code does
     kernel = KERNELS[name]
     wanted = parts(kernel.function(np, *kernel.prepared(np)))
 

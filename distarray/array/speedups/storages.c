@@ -5,7 +5,7 @@
 /* Where the slots are: of DistArray, Storage and Materialization. */
 static struct {
     PyTypeObject *array, *storage, *materialization;
-    Py_ssize_t own, source, parent, make, block, kind, base, depth, arrays, most;
+    Py_ssize_t own, source, parent, make, block, kind, late, base, depth, arrays, most;
 } at;
 
 #define AT(object, name) (*(PyObject **)((char *)(object) + at.name))
@@ -21,6 +21,7 @@ static const struct {
     {"make", &at.make, &at.storage},
     {"block", &at.block, &at.storage},
     {"kind", &at.kind, &at.storage},
+    {"late", &at.late, &at.storage},
     {"base", &at.base, &at.storage},
     {"depth", &at.depth, &at.storage},
     {"arrays", &at.arrays, &at.materialization},
@@ -39,6 +40,7 @@ storage_over(PyObject *x, PyObject *above, PyObject *make)
         AT(own, make) = Py_NewRef(make);
         AT(own, block) = Py_NewRef(Py_None);
         AT(own, kind) = Py_NewRef(Py_None);
+        AT(own, late) = Py_NewRef(Py_None);
         AT(own, base) = Py_NewRef(base);
         AT(own, depth) = PyLong_FromSsize_t(PyLong_AsSsize_t(AT(above, depth)) + 1);
         if (AT(own, depth) == NULL) {

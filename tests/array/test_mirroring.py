@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import distarray
 import distarray.numpy as dnp
 from distarray import DeviceMesh, Shard
-from distarray.array import handed_out, mirrors
+from distarray.array import handed_out, mirroring
 from distarray.errors import PerformanceWarning
 from tests.waiting import everything_is_kept, everything_waits, nothing_is_watched
 
@@ -27,7 +27,7 @@ def operators_are_ours():
 @pytest.fixture
 def blocks_unnamed(monkeypatch):
     """As if the program's code, which is the tests', named nothing that hands out blocks."""
-    monkeypatch.setattr(mirrors, "names_blocks", lambda: False)
+    monkeypatch.setattr(mirroring, "names_blocks", lambda: False)
 
 
 def _exported(x):
@@ -358,7 +358,7 @@ def test_what_numpy_writes_before_a_warning_is_raised_is_kept(world, ranks, bloc
 
 def test_slow_lines_are_named_once(world, ranks, monkeypatch):
     """A loop that goes on by messages is told of, with its line."""
-    monkeypatch.setattr(mirrors, "MANY", 20)
+    monkeypatch.setattr(mirroring, "MANY", 20)
 
     def program(group):
         x = _cut(group, np.arange(30.0))
