@@ -1,9 +1,5 @@
 """The distributed array, the registry of operations, and how arrays are made and moved."""
 
-from distarray.array import (  # noqa: F401
-    deferred,  # operations on large blocks are deferred
-    excerpts,  # what loops read of cut arrays is kept
-)
 from distarray.array.core import DistArray, single, wrap
 from distarray.array.creation import (
     as_distarray,

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array import temporaries
 from distarray.array.base import Base
+from distarray.array.deferred import put_off
+from distarray.array.operations import cast_to
 from distarray.array.portable import cast as cast_block
 from distarray.array.storage import suits
 from distarray.array.temporaries import LARGE
@@ -55,7 +56,7 @@ def _put_off(x: Base, own: np.dtype[Any], dtype: np.dtype[Any], order: str, cast
         return None
     if not _CASTS.issuperset((own.kind, dtype.kind)) or not np.can_cast(own, dtype, casting):
         return None
-    return temporaries.put_off(temporaries.cast_to(dtype), (x,))
+    return put_off(cast_to(dtype), (x,))
 
 
 def _reads_text(kind: str, wanted: str) -> bool:

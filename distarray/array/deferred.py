@@ -27,7 +27,6 @@ import numpy as np
 
 from distarray.array import stale_copies, temporaries, waiting
 from distarray.array.base import Base
-from distarray.array.core import DistArray
 from distarray.array.ends import written
 from distarray.array.floaterrors import error_state
 from distarray.array.ladder import passed, usual
@@ -48,7 +47,6 @@ from distarray.array.operations import (
     Line,
     Operation,
     acting,
-    cast_to,
     result_type,
 )
 from distarray.array.pieces import Pieces
@@ -59,7 +57,7 @@ from distarray.config import in_force
 from distarray.layout import Layout
 from distarray.typing import ArrayLike, Shape
 
-__all__ = ["early"]
+__all__ = ["early", "is_late", "put_off", "put_off_in", "put_off_or_done", "read", "replaced"]
 
 #: Bytes of a block from which on operations are put off. Below, what it costs to put one off is
 #: more than chains of a few operations gain.
@@ -107,12 +105,33 @@ def put_off(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
         return _put_off(act, operands, model.layout, model.mesh, _shape(operands))
 
 
+def put_off_or_done(
+    model: Any, ufunc: np.ufunc, operands: tuple[Any, Any], counts: tuple[int, int]
+) -> Any:
+    """``ufunc(x, y)`` for large operands of one layout: put off, or done now.
+
+    Now means into a block that nobody else will ever see, if there is one. To be called by an
+    operator's method itself: the frame beyond it is the program's.
+
+    Parameters
+    ----------
+    model : DistArray
+        One of the operands.
+    ufunc : ufunc
+    operands : tuple of DistArray or scalar
+    counts : tuple of int
+        ``sys.getrefcount`` of either, as the operator's method sees it; 0 for a scalar.
+    """
+    later = put_off(ufunc, operands)
+    return model.computed(temporaries.done(ufunc, *operands, counts)) if later is None else later
+
+
 def _put_off(
     act: Any, operands: tuple[Any, ...], layout: Layout, mesh: DeviceMesh, shape: Shape
 ) -> Any:
     frame = program_frame(sys._getframe(1))
     line = Line(frame.f_code.co_filename, frame.f_lineno, frame.f_globals, observed.display())
-    result: Any = object.__new__(DistArray)
+    result: Any = object.__new__(Base.plain_type)
     result.layout, result.mesh = layout, mesh
     dtype: Any = result_type(act, operands)
     waiting.wait_for(result, Operation(act, operands, dtype, shape, line))
@@ -229,7 +248,7 @@ def _waits(x: Base) -> bool:
     if memory is None:
         return False
     arrays = beside(x)
-    if any(type(y) is not DistArray for y in arrays):
+    if any(type(y) is not Base.plain_type for y in arrays):
         return False
     for y in arrays:
         if not y.waits:
@@ -254,14 +273,6 @@ def _shape(operands: Sequence[Any]) -> Shape:
     return next(of[type(x)](x) for x in operands if type(x) in of)
 
 
-def _read(x: Base) -> Any:
+def read(x: Base) -> Any:
     """The block of an array, to be read: what waits for reading it goes on waiting."""
     return x.block if is_shared(x) or type(held(x)) is Operation else block_of(x)
-
-
-temporaries.put_off = put_off
-temporaries.replaced = replaced
-temporaries.is_late = is_late
-temporaries.put_off_in = put_off_in
-temporaries.read = _read
-temporaries.cast_to = cast_to

@@ -158,7 +158,3 @@ def _folds_alike(operation: Operation, ufunc: np.ufunc, dtype: DTypeLike) -> boo
     if operation.block is not None or (dtype is not None and np.dtype(dtype) != kind):
         return False
     return ufunc in _UNORDERED or (ufunc is np.add and kind.char in "fdg")
-
-
-temporaries.assigned = assigned
-temporaries.fold = fold

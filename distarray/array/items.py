@@ -17,6 +17,7 @@ from distarray.array.assigning import as_number, assign, one_element
 from distarray.array.at_hand import answer_to_key, set_at_mask
 from distarray.array.base import Base, own_block, own_layout
 from distarray.array.divergence import verify
+from distarray.array.ends import assigned
 from distarray.array.excerpts import elements_at_hand
 from distarray.array.keys import basic_entries, directed, names_element, plain_key
 from distarray.array.ladder import (
@@ -211,7 +212,7 @@ class Items(Base):
         """Whether the elements take what an array waits for, which has this reference count."""
         if not isinstance(value, Base) or not value.waits:
             return False
-        return mirroring.write(self, key, value) or temporaries.assigned(self, key, count, value)
+        return mirroring.write(self, key, value) or assigned(self, key, count, value)
 
     def _set(self, key: Key, value: ArrayLike) -> None:
         if self.layout.partials:

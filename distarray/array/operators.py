@@ -24,13 +24,14 @@ from distarray.array.base import (
     readable,
     storage_of,
 )
+from distarray.array.deferred import put_off, put_off_or_done, replaced
 from distarray.array.floaterrors import error_state, of_elements
 from distarray.array.ladder import call, is_free, passed, two_at_once, usual, watched
 from distarray.array.registry import is_overridden
 from distarray.array.sharing import writing
 from distarray.array.sparse_operands import beside_sparse, is_sparse
 from distarray.array.speedups import again_if_unhashable, quick
-from distarray.array.temporaries import LARGE, put_off_or_done
+from distarray.array.temporaries import LARGE
 from distarray.comm.observed import is_observed
 from distarray.layout import Layout
 from distarray.plan import whole_pair
@@ -178,7 +179,7 @@ def called(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
     if own_layout(x) is None and (whole := all_readable(inputs)) is not inputs:
         return ufunc(*whole)
     if x.layout.size >= temporaries.LARGE:
-        later = temporaries.put_off(ufunc, inputs)
+        later = put_off(ufunc, inputs)
         if later is not None:
             return later
     found = call_at_once(ufunc, x, inputs)
@@ -232,7 +233,7 @@ def _by_storage(ufunc: np.ufunc, x: Base, other: Any) -> bool:
     layout, storage = own_layout(x), storage_of(x)
     if layout is None:
         return bool(storage.in_place(x, ufunc, other))
-    return layout.size >= LARGE and x.waits and temporaries.replaced(ufunc, x, other)
+    return layout.size >= LARGE and x.waits and replaced(ufunc, x, other)
 
 
 def _in_place(ufunc: np.ufunc) -> Binary:
@@ -260,7 +261,7 @@ def _unary(ufunc: np.ufunc) -> Unary:
         if own_layout(self) is None:
             return act(self._storage.readable(self))
         if self.layout.size >= LARGE:
-            later = temporaries.put_off(ufunc, (self,))
+            later = put_off(ufunc, (self,))
             if later is not None:
                 return later
         return self.computed(ufunc(self.block)) if is_free(ufunc, self.layout) else ufunc(self)
@@ -312,7 +313,7 @@ def _power(x: Base, other: ArrayLike) -> Any:
         and other == 2
         and x.dtype.kind == "f"
     ):
-        later = temporaries.put_off(np.square, (x,))  # as NumPy does
+        later = put_off(np.square, (x,))  # as NumPy does
         if later is not None:
             return later
     if x.layout.partials or x.layout.is_lone_element:

@@ -7,7 +7,6 @@ told apart (Python 3.14 counts no reference for a variable), no temporary is reu
 """
 
 import sys
-from collections.abc import Callable
 from opcode import opmap
 from sys import getrefcount
 from types import CodeType
@@ -18,23 +17,7 @@ import numpy as np
 from distarray.layout import LARGE
 from distarray.typing import Array
 
-__all__ = ["LARGE", "put_off_or_done"]
-
-#: What puts an operation off, or gives None; set by :mod:`distarray.array.deferred`.
-put_off: Callable[[Any, tuple[Any, ...]], Any] = lambda *_: None  # noqa: E731
-#: The fold of a block that operations are put off for, or None; set there, too.
-fold: Callable[[Any, np.ufunc, Any], Any] = lambda *_: None  # noqa: E731
-#: Assigns what an array waits for to elements of another, or gives False; set in `deferred`.
-assigned: Callable[[Any, Any, int, Any], bool] = lambda *_: False  # noqa: E731
-#: Puts off an operator in place, of an array that waits, or gives False; set in `deferred`.
-replaced: Callable[[np.ufunc, Any, Any], bool] = lambda *_: False  # noqa: E731
-#: Whether a call can be put off whose operands are to be brought to a layout; putting it off, given
-#: their parts there; and a block without running what waits for it. All are set in `deferred`.
-is_late: Callable[[Any, Any, Any], bool] = lambda *_: False  # noqa: E731
-put_off_in: Callable[[Any, Any, Any, Any], Any] = lambda *_: None  # noqa: E731
-read: Callable[[Any], Any] = lambda x: x.block  # noqa: E731
-#: What casts to a data type, to be put off.
-cast_to: Any
+__all__ = ["ASSIGNED", "LARGE", "done"]
 
 _ndarray = np.ndarray
 #: Operations on floating-point numbers of one data type that give that data type.
@@ -99,29 +82,12 @@ _OWN_BLOCK = _count_of_own_block()
 _BINARY_OP = opmap.get("BINARY_OP", -1)
 
 
-def put_off_or_done(
-    model: Any, ufunc: np.ufunc, operands: tuple[Any, Any], counts: tuple[int, int]
-) -> Any:
-    """``ufunc(x, y)`` for large operands of one layout: put off, or done now.
+def done(ufunc: np.ufunc, x: Any, y: Any, counts: tuple[int, int]) -> Any:
+    """The block of ``ufunc(x, y)``; perhaps that of one of the operands, a temporary.
 
-    Now means into a block that nobody else will ever see, if there is one. To be called by an
-    operator's method itself: the frame beyond it is the program's.
-
-    Parameters
-    ----------
-    model : DistArray
-        One of the operands.
-    ufunc : ufunc
-    operands : tuple of DistArray or scalar
-    counts : tuple of int
-        ``sys.getrefcount`` of either, as the operator's method sees it; 0 for a scalar.
+    To be called by :func:`~distarray.array.deferred.put_off_or_done` alone, as the frame of the
+    program is looked for.
     """
-    later = put_off(ufunc, operands)
-    return model.computed(_done(ufunc, *operands, counts)) if later is None else later
-
-
-def _done(ufunc: np.ufunc, x: Any, y: Any, counts: tuple[int, int]) -> Any:
-    """The result's block; perhaps the block of one of the operands."""
     x_count, y_count = counts
     a = x.block if x_count else x
     b = y.block if y_count else y

@@ -17,12 +17,12 @@ from distarray.array import (
     DistArray,
     as_distarray,
     common_mesh,
+    deferred,
     fall_back,
     faults,
     floaterrors,
     movement,
     single,
-    temporaries,
     wrap,
 )
 from distarray.array.immutable import holds_changeable
@@ -86,7 +86,7 @@ def apply_blockwise(
     layout, grown = working_layout(request, whole)
     if _has_effects(request, layout):
         return fall_back(function, tuple(inputs), _given(keywords, where, outs))
-    if request.is_bare and temporaries.is_late(function, request.arrays, layout):
+    if request.is_bare and deferred.is_late(function, request.arrays, layout):
         call, later = _put_off(request, layout)
         if later is not None:
             return later
@@ -101,7 +101,7 @@ def _at_once(
     function: Callable[..., Any], inputs: Sequence[ArrayLike], keywords: dict[str, Any]
 ) -> Any:
     """The result of operands that lie alike, which may be put off; None if they do not."""
-    later = None if keywords else temporaries.put_off(function, tuple(inputs))
+    later = None if keywords else deferred.put_off(function, tuple(inputs))
     if later is not None:
         return later
     found = in_one_layout(inputs)
@@ -113,7 +113,7 @@ def _at_once(
 def _put_off(request: Request, layout: Layout) -> tuple[Any, Any]:
     """The array of a call that is put off; or the call, if it has to be made at once."""
     parts = [_late_part(x, layout) for x in request.operands]
-    later = temporaries.put_off_in(request.function, request.operands, parts, layout)
+    later = deferred.put_off_in(request.function, request.operands, parts, layout)
     if later is not None:
         return None, later
     for part in parts:
@@ -328,7 +328,7 @@ def _late_part(x: Any, result: Layout) -> Any:
     """
     if not isinstance(x, DistArray) or x.layout is result:
         return x
-    return _part_of(temporaries.read(x), x, result, late=True)
+    return _part_of(deferred.read(x), x, result, late=True)
 
 
 def _part_of(block: Array, x: DistArray, result: Layout, late: bool = False) -> Part:

@@ -17,9 +17,9 @@ from distarray.array import (
     DistArray,
     as_distarray,
     common_mesh,
+    ends,
     faults,
     movement,
-    temporaries,
     wrap,
 )
 from distarray.array.base import check_out
@@ -122,7 +122,7 @@ def _planned(ufunc: np.ufunc, x: DistArray, axis: Axes, dtype: Any, keepdims: bo
     mesh = x.mesh
     plan = _plan_of(ufunc, x.layout, x.dtype, axis, dtype, keepdims)
     if x.waits and not plan.layout.shape and not (plan.rounds and config.settings.reproducible):
-        value = temporaries.fold(x, ufunc, dtype)
+        value = ends.fold(x, ufunc, dtype)
         if value is not None:
             return finish(value, plan, ufunc, mesh)
     block = x.block
