@@ -13,6 +13,7 @@ import numpy as np
 from distarray.array import storage as storage_module
 from distarray.array.ancestry import above, address_space, made_of, whole
 from distarray.array.base import Base, raw_block, storage_of
+from distarray.array.blocks_out import live_arrays
 from distarray.array.memory import Storage, entered
 from distarray.array.sharing import ancestor
 from distarray.array.storage import (
@@ -138,12 +139,37 @@ def within(x: Base) -> tuple[Any, str, Array, Array] | None:
     top = ancestor(x)
     order = next((order for order in "CF" if is_contiguous(top, order)), None)
     if order is None:
-        return None
+        return _around(x)
     shape = top.shape if order == "C" else top.shape[::-1]
     space = address_space(shape, top.dtype)
     space = space if order == "C" else space.T
     found = _laid_out(x, {id(top._storage): whole(space, x.mesh)}, space)
     return None if found is None else (top, order, space, found)
+
+
+def _around(x: Base) -> tuple[Any, str, Array, Array] | None:
+    """As :func:`within`, of an array over the same memory that got another shape by ``y.shape =``.
+
+    Then it is not one that the other array is a view of.
+    """
+    first = origin_of(x)
+    space = address_space(*first.kind)
+    made = {id(first): whole(space, x.mesh)}
+    place = _laid_out(x, made, space)
+    if place is None:
+        return None
+    sources = entered(x).source.memory.materializations
+    for y in [y for source in list(sources) for y in live_arrays(source)]:
+        found = _laid_out(y, made, space)
+        if found is not None and found.flags.c_contiguous and _is_inside(place, found):
+            return (y, "C", found, place) if is_contiguous(y, "C") else None
+    return None
+
+
+def _is_inside(place: Array, space: Array) -> bool:
+    low, high = np.lib.array_utils.byte_bounds(space)
+    first, last = np.lib.array_utils.byte_bounds(place)
+    return low <= first and last <= high
 
 
 def in_whole(x: Base) -> Array | None:

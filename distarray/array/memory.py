@@ -224,9 +224,13 @@ class Materialization:
             return
         path = self._path_from(newest)
         for source, target in pairwise(path):
+            if target in newest:
+                continue
             refreshed(source, target)
             _copy(source, target)
             newest.append(target)
+            if source.link is not None and source.link.storage.source is target:
+                target._even_out()
         prune(self.memory)
 
     def _path_from(self, newest: "list[Materialization]") -> "list[Materialization]":
@@ -254,14 +258,18 @@ class Materialization:
     def written(self) -> None:
         """Note that an array over the buffer has been written to; collective if a block is out."""
         self.memory.newest[:] = [self]
+        self._even_out()
+        if self.memory.uses.pinned is not None:
+            self.memory.uses.pinned.refresh()
+
+    def _even_out(self) -> None:
+        """Bring what a rank has written to the others that hold the same elements; collective."""
         link = self.link
         if link is not None and link.transfer.overlaps:
             above = link.storage.source
             _copy(self, above)
             _copy(above, self)
             self.memory.newest.append(above)
-        if self.memory.uses.pinned is not None:
-            self.memory.uses.pinned.refresh()
 
 
 def _copy(source: Materialization, target: Materialization) -> None:

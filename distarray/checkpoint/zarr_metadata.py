@@ -250,8 +250,9 @@ def _parsed(name: str, metadata: Mapping[str, Any]) -> Stored:
         raise CheckpointError(f"chunks {chunk} of shards {shard} do not divide shape {shape}")
     order: Any = ">" if codecs[0]["configuration"]["endian"] == "big" else "<"
     dtype = _dtype_of(metadata["data_type"], metadata["attributes"])
-    if "dtype" not in metadata["attributes"]:
-        dtype = dtype.newbyteorder(order)
+    ordered = dtype.newbyteorder(order)
+    if "dtype" not in metadata["attributes"] and ordered != dtype:
+        dtype = ordered  # else native, which NumPy's texts name otherwise if it was set
     return Stored(name, dtype, Grid(shape, shard, chunk))
 
 

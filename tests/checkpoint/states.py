@@ -57,6 +57,7 @@ def assert_same(found: Any, expected: Any, where: str = "state") -> None:
     elif isinstance(expected, (DistArray, np.ndarray, np.generic)):
         one, other = (v.full() if isinstance(v, DistArray) else v for v in (found, expected))
         assert (one.dtype, one.shape) == (other.dtype, other.shape), where
+        assert repr(one.dtype) == repr(other.dtype), where  # also says whose byte order was set
         if other.dtype.names or other.dtype.char in "gG":  # padding means nothing
             assert (one == other).all(), where
         else:

@@ -137,7 +137,12 @@ class Comparison:
         here = np.array([self._overlap(*pair) for pair in pairs], bool)
         for (one, other), found in zip(pairs, self.group.allgather(here).any(axis=0), strict=True):
             wanted = np.shares_memory(arrays[one], arrays[other])
-            if found == wanted or (wanted and self._are_linked(one, other)):
+            linked = found != wanted or line.startswith(f"{other} =")
+            linked = linked and self._are_linked(one, other)
+            if not wanted and linked and not self._stored_alike(operand_of(line)):
+                self.over = True  # whether it is a copy depends on the order
+                return None
+            if found == wanted or (wanted and linked):
                 continue
             if wanted and line.startswith(f"{other} =") and self._may_copy(line, one, other):
                 self._let_go(other)
@@ -160,9 +165,10 @@ class Comparison:
 
     def _are_linked(self, one: str, other: str) -> bool:
         """Whether arrays are over two materializations of one memory."""
-        storages = [storage_of(x) for x in (self.ours[one], self.ours[other]) if is_array(x)]
-        memories = {id(storage.source.memory) for storage in storages if storage is not None}
-        return len(storages) == 2 and None not in storages and len(memories) == 1
+        arrays = [x for x in (self.ours[one], self.ours[other]) if is_array(x)]
+        sources = [getattr(storage_of(x), "source", None) for x in arrays]
+        memories = {id(source.memory) for source in sources if source is not None}
+        return len(sources) == 2 and None not in sources and len(memories) == 1
 
     def _stored_alike(self, text: str | None) -> bool:
         """Whether an array that a line mentions is stored in the same order as in NumPy.
@@ -219,7 +225,10 @@ def operand_of(line: str) -> str | None:
     method = isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) != "np"
     if method:
         return ast.unparse(call.func.value)
-    return ast.unparse(call.args[0]) if call.args else None
+    if not call.args:
+        return None
+    first = call.args[0]
+    return ast.unparse(first.value if isinstance(first, ast.Starred) else first)
 
 
 def arrays_in(line: str) -> list[str]:

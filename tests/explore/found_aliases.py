@@ -83,4 +83,21 @@ ALIASES = {
         v4 = v1.T.view('u1')
         v5 = v1.view('u1')[:, 3]
     """,
+    "what windows show of another rank, written through an alias": """
+        v1 = lay(make(24, 'i8', 1), S(0))[1:]
+        v3 = np.lib.stride_tricks.sliding_window_view(v1, 2, writeable=True)
+        v5 = v3[:, ::2].reshape((11, 2))
+        np.clip(v5, 0, 0, out=v5)
+    """,
+    "windows of a view, when its base has got another shape": """
+        v1 = lay(make(36, 'c16'), S(0))
+        v2 = v1.imag
+        v3 = v1[3:30:2]
+        v1.shape = (2, 18)
+        v4 = np.lib.stride_tricks.sliding_window_view(v2, 3, writeable=True)
+        v4[5] = -1
+        v5 = np.lib.stride_tricks.sliding_window_view(v3, 2, writeable=True)
+        v5[2, 1] = 77
+        v1[1] *= 2
+    """,
 }
