@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from distarray.array.base import Base, raw_block
+from distarray.array.base import Base, natural_of, raw_block
 from distarray.array.geometry import base_of, owns_memory
 from distarray.array.storage import is_contiguous
 from distarray.comm.agree import agreed
@@ -101,7 +101,10 @@ def set_flags(x: Base, act: Callable[[Any], None], allows: bool) -> None:
         agree.
     """
     block = raw_block(x)
-    if not allows or x.layout.is_whole or x.mesh.coords is None:
+    if not allows:
+        act(_own_view(x, block))
+        return
+    if x.layout.is_whole or x.mesh.coords is None:
         act(block)
         return
     before, base = block.flags.writeable, base_of(x)
@@ -112,3 +115,22 @@ def set_flags(x: Base, act: Callable[[Any], None], allows: bool) -> None:
     except Exception:
         block.flags.writeable = before
         raise
+
+
+def _own_view(x: Base, block: Any) -> Any:
+    """The block of an array; of a view one that is a view of its memory.
+
+    Views of a view that is read-only can be written to if what both are views of can be.
+    """
+    if type(block) is not np.ndarray or not block.flags.owndata or x.layout.is_whole:
+        return block
+    if base_of(x) is None:
+        return block
+    view = block[...]
+    if x._storage.block is block:
+        x._storage.block = view
+    else:
+        x.block = view
+        if natural_of(x) is block:
+            x._natural = view
+    return view

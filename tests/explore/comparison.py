@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from itertools import combinations
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from tests.explore.grammar import MAY_COPY
 
 __all__ = ["Comparison"]
 
+#: Python 3.11 fails where two threads make trees at the same time.
+_parsing = Lock()
 Difference = tuple[str, str]  # its kind, and words for it
 
 #: What is wrong with records that are to become numbers.
@@ -216,9 +219,15 @@ def _overlaps(x: np.ndarray[Any, Any]) -> bool:
     return False
 
 
+def _parsed(line: str) -> Any:
+    """The statement of a line."""
+    with _parsing:
+        return ast.parse(line).body[0]
+
+
 def operand_of(line: str) -> str | None:
     """The array that a line of the form ``v1 = function(array, ...)`` is about, or a method."""
-    tree = ast.parse(line).body[0]
+    tree = _parsed(line)
     call = getattr(tree, "value", None)
     if not isinstance(call, ast.Call):
         return None
@@ -245,13 +254,13 @@ def arrays_in(line: str) -> list[str]:
                 return [ast.unparse(node)]
         return [text for child in ast.iter_child_nodes(node) for text in within(child)]
 
-    statement = ast.parse(line).body[0]
+    statement = _parsed(line)
     return within(getattr(statement, "value", statement))
 
 
 def out_of(line: str) -> str | None:
     """What a line of the form ``v1 = function(..., out=array)`` writes to."""
-    call = getattr(ast.parse(line).body[0], "value", None)
+    call = getattr(_parsed(line), "value", None)
     named = {word.arg: word.value for word in getattr(call, "keywords", ())}
     return ast.unparse(named["out"]) if "out" in named else None
 

@@ -100,4 +100,13 @@ ALIASES = {
         v5[2, 1] = 77
         v1[1] *= 2
     """,
+    "a view of a read-only alias can be written to": """
+        v1 = lay(make(30), S(0))
+        v1.shape = (-1, 2)
+        v2 = v1.reshape((-1, 3))
+        v2.setflags(write=False)
+        v3 = v2[:]
+        v3.flags.writeable = True
+        v3[1] = 5
+    """,
 }
