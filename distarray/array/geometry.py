@@ -14,7 +14,7 @@ from distarray.array import storage as storage_module
 from distarray.array.ancestry import above, address_space, made_of, whole
 from distarray.array.base import Base, raw_block, storage_of
 from distarray.array.blocks_out import live_arrays
-from distarray.array.memory import Storage, entered
+from distarray.array.memory import Storage, entered, is_writeable
 from distarray.array.sharing import ancestor
 from distarray.array.storage import (
     has_several,
@@ -137,6 +137,8 @@ def within(x: Base) -> tuple[Any, str, Array, Array] | None:
     As :func:`~distarray.array.storage.is_contiguous`.
     """
     top = ancestor(x)
+    if is_writeable(raw_block(x)) and not is_writeable(raw_block(top)) and is_contiguous(x, "C"):
+        top = x  # by itself it can be written to
     order = next((order for order in "CF" if is_contiguous(top, order)), None)
     if order is None:
         return _around(x)

@@ -109,4 +109,14 @@ ALIASES = {
         v3.flags.writeable = True
         v3[1] = 5
     """,
+    "windows of what can be written to, of what cannot": """
+        v1 = lay(make(30), S(0))
+        v2 = v1[:]
+        v3 = v1.ravel()
+        v1.setflags(write=False)
+        v4 = np.lib.stride_tricks.sliding_window_view(v2, 2, writeable=True)
+        v4[3] = 5
+        v5 = np.lib.stride_tricks.sliding_window_view(v3, 2, writeable=True)
+        v5[7] = 6
+    """,
 }
