@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 import random
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -212,6 +213,20 @@ def test_the_price_is_said(world, ranks):
     world.run(ranks, program)
     with pytest.warns(PerformanceWarning, match="160 bytes"):
         world.run(ranks, lambda group: _warned(group, log))
+
+
+@pytest.mark.counts(lambda ranks: ranks > 1)
+def test_of_what_every_rank_has_there_is_no_price(world, ranks):
+    log = []
+
+    def program(group):
+        x = distarray.distribute(VALUES, DeviceMesh(group, (ranks,)), [Replicate()], src=None)
+        return dnp.vectorize(lambda v: log.append(v) or v, otypes="d")(x).full().tolist()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = world.run(ranks, program)
+    assert all(one == VALUES.tolist() for one in found)
 
 
 def _warned(group, log):

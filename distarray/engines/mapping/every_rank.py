@@ -156,7 +156,7 @@ def _refuse_or_warn(arrays: Sequence[DistArray], effect: str) -> None:
             f"calls with a copy of {', '.join([x.summary() for x in cut])}, which config.fallback "
             f"(or fallback_limit) does not allow: {cure}"
         )
-    if config.fallback == "warn":
+    if cut and config.fallback == "warn":
         warn_program(
             f"the function may leave something behind ({effect}): every rank makes all calls, "
             f"which are not divided, and {nbytes} bytes are gathered. To divide them, {cure}",
