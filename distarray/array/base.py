@@ -15,7 +15,6 @@ from distarray.typing import Array, DTypeLike, ShapeLike
 __all__ = [
     "Base",
     "all_readable",
-    "readable",
     "become",
     "check_out",
     "is_number",
@@ -27,6 +26,7 @@ __all__ = [
     "own_block",
     "own_layout",
     "raw_block",
+    "readable",
     "sequence_like",
     "storage_of",
 ]

@@ -95,14 +95,14 @@ class Excerpt:
         return error_state() is usual[0] or mirror.is_free
 
     def item(self, x: Base, key: Key) -> Any:
-        """What a key selects of the array; NotImplemented if the view has to say."""
+        """The elements that a key selects; NotImplemented if the array has to be a view first."""
         if not self.is_valid or not is_plain(key):
             return NotImplemented
         part = self.part[key]
         return excerpt(self.mirror, x, key, part) if type(part) is np.ndarray else part
 
     def readable(self, x: Base) -> Any:
-        """A whole array of the elements that are kept; the array as a view if not valid."""
+        """A whole array of the elements that are kept; if they are old, the array, now a view."""
         if not self.is_valid:
             self.become_view(x)
             return x
@@ -114,11 +114,11 @@ class Excerpt:
     # -- writing -----------------------------------------------------------------------------------
 
     def set_item(self, x: Base, key: Key, value: ArrayLike) -> bool:
-        """Assign to what a key selects of the array; False if the view has to."""
+        """Assign to the elements that a key selects; False if the array has to be a view first."""
         return is_plain(key) and self._write(x, value, operator.setitem, key)
 
     def in_place(self, x: Base, ufunc: np.ufunc, other: ArrayLike) -> bool:
-        """Apply an operator in place; False if the view has to."""
+        """Apply an operator in place; False if the array has to be a view first."""
         return self._write(x, other, ufunc)
 
     def _write(self, x: Base, value: ArrayLike, act: Callable[..., Any], *key: Key) -> bool:

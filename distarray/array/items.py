@@ -94,7 +94,7 @@ class Items(Base):
         return self._read(key)
 
     def _read_stored(self, key: Key) -> Any:
-        """What a key selects of an array whose block is not in its slot."""
+        """Select from an array whose storage has its block, or a copy of its elements."""
         found = NotImplemented if own_layout(self) is not None else self._storage.item(self, key)
         return self._read(key) if found is NotImplemented else found
 

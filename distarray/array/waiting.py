@@ -40,7 +40,7 @@ os.register_at_fork(after_in_child=_in_forked_child)
 
 
 class Late:
-    """What an array has in the place of its block.
+    """The state of an array whose block is not computed yet, or has yet to be read by operations.
 
     Attributes
     ----------

@@ -86,6 +86,14 @@ def test_others_are_made_when_it_has_been_read(world, ranks, monkeypatch, view):
         np.testing.assert_array_equal(whole, wanted)
 
 
+def readings(row):
+    """What is read of a row, here or in NumPy."""
+    found = [row + row, row - 1.0, 2.0 / row, -row, row**2, 2.0**row, row < 7.0]
+    found += [np.hypot(row, row), np.sqrt(row), row.copy(), divmod(row, 3.0)[1]]
+    found += [row.sum(), row.std(), row @ row, np.dot(row, row), np.where(row, row, 1)]
+    return [*found, row[2], row[1:3], row[-1], row.item(3), row.tolist()]
+
+
 @pytest.mark.counts(lambda ranks: ranks > 1)
 def test_an_excerpt_is_an_array_like_others(world, ranks, kept):
     values = np.arange(20.0 * ranks).reshape(4 * ranks, 5)
@@ -99,21 +107,12 @@ def test_an_excerpt_is_an_array_like_others(world, ranks, kept):
         assert (row.shape, row.ndim, row.size, len(row)) == ((5,), 1, 5, 5)
         assert (row.dtype, row.itemsize, row.nbytes) == (values.dtype, 8, 40)
         with distarray.forbid_communication():
-            read = [row + row, row - 1.0, 2.0 / row, -row, row**2, 2.0**row, row < 7.0]
-            read += [np.hypot(row, row), np.sqrt(row), row.copy(), divmod(row, 3.0)[1]]
-            read += [row.sum(), row.std(), row @ row, np.dot(row, row), np.where(row, row, 1)]
-            read += [row[2], row[1:3], row[-1], row.item(3), row.tolist(), row.full()]
+            read = [*readings(row), row.full()]
         assert type(storage_of(row)) is Excerpt  # which nothing of this has changed
         return [found.full() if isinstance(found, DistArray) else found for found in read]
 
-    def numpys(row):
-        wanted = [row + row, row - 1.0, 2.0 / row, -row, row**2, 2.0**row, row < 7.0]
-        wanted += [np.hypot(row, row), np.sqrt(row), row.copy(), divmod(row, 3.0)[1]]
-        wanted += [row.sum(), row.std(), row @ row, np.dot(row, row), np.where(row, row, 1)]
-        return [*wanted, row[2], row[1:3], row[-1], row[3], row.tolist(), row]
-
     for found in world.run(ranks, program):
-        for one, other in zip(found, numpys(values[1]), strict=True):
+        for one, other in zip(found, [*readings(values[1]), values[1]], strict=True):
             np.testing.assert_array_equal(one, other)
 
 
