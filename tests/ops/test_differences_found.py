@@ -29,6 +29,12 @@ def flat_after(values, key, value):
     return values
 
 
+def scaled_into(values, number):
+    """A product with a number, in an array that is given."""
+    out = np.empty_like(values)
+    return np.dot(values, number, out=out)
+
+
 #: Name -> values, and what is computed of them.
 CALLS = {
     "a list as powers": (np.arange(5), lambda x: x ** [3, 2, 1, 0, 2]),
@@ -46,6 +52,9 @@ CALLS = {
     "records that are zero": (after(RECORDS, (2, (1, 0.0))), np.trim_zeros),
     "no negative zeros": (LINES, lambda x: np.einsum("ij,j->ij", x, [0.0, -1.0])),
     "edges of one type": (LINES, lambda x: np.histogram2d(x[:, 0].astype("f4"), x[:, 1], 3)),
+    "zero times a matrix": (LINES, lambda x: np.signbit(np.dot(0.0, x))),
+    "zero times a cuboid": (LINES, lambda x: np.signbit(np.dot(0.0, x[:, :, None]))),
+    "a cuboid times zero, into": (LINES, lambda x: np.signbit(scaled_into(x[:, None], 0.0))),
     "a list, repeated": (np.arange(5), lambda x: ([7] * x[2], x[3] * "ab", (1,) * x.max())),
 }
 

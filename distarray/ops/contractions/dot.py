@@ -118,7 +118,7 @@ def dot(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.dot, x.dtype, y.dtype)
     scaling = not x.ndim or not y.ndim
-    if scaling and out is not None and dtype.char not in _OF_BLAS:
+    if scaling and out is not None and not _is_of_blas(x, y, dtype):
         multiply: Any = np.multiply
         scaled = multiply(x, y, out=out)  # as NumPy does if it can be cast and broadcast
         return scaled if out.ndim else scaled[()]
@@ -154,8 +154,13 @@ def _is_acceptable(out: DistArray | Array, ndim: int, dtype: DType) -> bool:
 def _scaled(x: DistArray, y: DistArray) -> Any:
     """The product with a 0-d operand; BLAS adds it to zeros, so that no zero is negative."""
     result: Any = apply_blockwise(np.multiply, [x, y])
-    added = result.size > 1 and result.dtype.char in _OF_BLAS
+    added = result.size > 1 and _is_of_blas(x, y, result.dtype)
     return result + result.dtype.type(0) if added else result
+
+
+def _is_of_blas(x: DistArray, y: DistArray, dtype: DType) -> bool:
+    """Whether NumPy takes BLAS for a product with a 0-d operand, and no plain multiplication."""
+    return dtype.char in _OF_BLAS and max(x.ndim, y.ndim) <= 2
 
 
 def _not_aligned(a: Sequence[int], b: Sequence[int], left: int, right: int) -> ValueError:
