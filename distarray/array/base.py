@@ -257,7 +257,8 @@ def readable(x: Base) -> Any:
 def all_readable(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """As :func:`readable` for the arrays among arguments; the same tuple without excerpts."""
     for value in values:
-        if isinstance(value, Base) and readable(value) is not value:
+        is_kept = isinstance(value, Base) and own_layout(value) is None
+        if is_kept and readable(value) is not value:
             return tuple([readable(x) if isinstance(x, Base) else x for x in values])
     return values
 

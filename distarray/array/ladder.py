@@ -200,8 +200,8 @@ def call_ufunc(
             return found
     passed.number += 1
     passed.harmless += reads
-    out, first = kwargs.get("out"), inputs[0] if method == "at" else None
-    targets = to_be_written((out, first))
+    first = inputs[0] if method == "at" else None
+    targets = [] if reads else to_be_written((kwargs.get("out"), first))
     if not targets:
         return _call_ufunc(ufunc, method, inputs, kwargs)
     with writing(*targets):
