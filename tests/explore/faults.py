@@ -20,10 +20,11 @@ without elements, if they are no arrays of its own, for integers; text that is t
 condition is read as numbers. The last digit of arctan2 depends on the steps of its operands. Text
 that is assigned to records is written until a number cannot be read. Which complex NaN stands for
 all of a set is as it happens. `broadcast_arrays` and `meshgrid` refuse what is a view of what has
-become read-only. A real element of its own arrays takes the real part of its own complex 0-d
-arrays, and refuses those of others. `put` and `putmask` write the gaps between the fields of
-records, too. A record of its own arrays is a view of them, which is read while it is assigned to
-other fields of itself. Halves are folded in single precision along some strides.
+become read-only. An element of its own arrays takes its own 0-d arrays of another kind (a real one
+the real part of complex ones; text and times any), and refuses those of others. `put` and `putmask`
+write the gaps between the fields of records, too. A record of its own arrays is a view of them,
+which is read while it is assigned to other fields of itself. Halves are folded in single precision
+along some strides.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ def _assigned_wrongly(line: str, env: dict[str, Any]) -> bool:
     into = _value(target.value, env)
     if isinstance(into, np.generic):  # refused; the array API standard has 0-d arrays here
         return True
-    if _is_complex_element(_value(target, env), value):
+    if _is_element_of_another_kind(_value(target, env), value):
         return True
     if isinstance(key, (bool, np.bool_)) and _are_records(value):
         return True
@@ -170,11 +171,12 @@ def _assigned_wrongly(line: str, env: dict[str, Any]) -> bool:
     return is_read or _is_skewed(_value(target, env), value)
 
 
-def _is_complex_element(into: Any, value: Any) -> bool:
-    """Whether a real element gets a complex 0-d array."""
-    if not isinstance(value, np.ndarray) or value.dtype.kind != "c" or np.ndim(into):
+def _is_element_of_another_kind(into: Any, value: Any) -> bool:
+    """Check whether an element gets a 0-d array that NumPy converts only if it is its own."""
+    if not isinstance(value, np.ndarray) or np.ndim(into):
         return False
-    return getattr(into, "dtype", value.dtype).kind != "c"
+    old, new = getattr(into, "dtype", value.dtype).kind, value.dtype.kind
+    return (new == "c" and old != "c") or bool({old, new} & set("SUmM"))
 
 
 def _are_records(value: Any) -> bool:
