@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any, ClassVar, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -19,12 +20,14 @@ __all__ = [
     "check_out",
     "is_number",
     "is_subclass",
+    "keep_owned",
     "lent_of",
     "mirror_of",
     "natural_of",
     "operands_in",
     "own_block",
     "own_layout",
+    "owns_block",
     "raw_block",
     "readable",
     "sequence_like",
@@ -142,9 +145,8 @@ class Base:
             del found  # a view of the block
             if _resized(self, layout):
                 return
-            _can_be_written(self)
             found = np.reshape(cast("Any", self), shape, copy=False)
-        become(self, found)
+        _take(self, found)
 
     @property
     def ndim(self) -> int:
@@ -170,7 +172,7 @@ class Base:
     @dtype.setter
     def dtype(self, dtype: DTypeLike) -> None:
         """Interpret the same memory as another data type; see :meth:`view`."""
-        become(self, self.view(dtype))
+        _take(self, self.view(dtype))
 
     @property
     def itemsize(self) -> int:
@@ -302,15 +304,27 @@ def _resized(x: Base, layout: Layout) -> bool:
     return True
 
 
-def _can_be_written(x: Base) -> None:
-    """Let what refuses writes be the view that an array gets, not the block that it is a view of.
+def _take(x: Base, view: Base) -> None:
+    """Give an array the block of a view of itself; it owns its memory if it did."""
+    owned = owns_block(raw_block(x))
+    become(x, view)
+    if owned:
+        keep_owned(raw_block(x))
 
-    Then writes can be allowed again, as they can for what owns its memory.
-    """
-    block = raw_block(x)
-    if type(block) is np.ndarray and block.flags.owndata and not block.flags.writeable:
-        x.block = block[...]
-        block.flags.writeable = True
+
+#: Views that have taken the place of the block that owns the memory, by their ids.
+_owning: WeakValueDictionary[int, Any] = WeakValueDictionary()
+
+
+def owns_block(block: Any) -> bool:
+    """Return True if a block owns its memory, or took the place of the block that does."""
+    return bool(block.flags.owndata) or _owning.get(id(block)) is block
+
+
+def keep_owned(block: Any) -> None:
+    """Note that a view has taken the place of the block that owns the memory."""
+    if isinstance(block, np.ndarray) and not block.flags.owndata:
+        _owning[id(block)] = block
 
 
 def _count_alone() -> int:

@@ -4,17 +4,17 @@ The flags of one block may differ: one row of a matrix is contiguous in both ord
 branches on flags must take the same branch on all ranks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from distarray.array.base import Base, natural_of, raw_block
+from distarray.array.base import Base, natural_of, owns_block, raw_block
 from distarray.array.geometry import base_of, owns_memory
 from distarray.array.storage import is_contiguous
 from distarray.comm.agree import agreed
 
-__all__ = ["Flags", "set_flags"]
+__all__ = ["Flags", "flags_of", "set_flags"]
 
 #: NumPy's keys of the flags that any block gives for the array -> their attribute.
 _OF_BLOCKS = {
@@ -88,6 +88,15 @@ class Flags:
         return repr(self._told())
 
 
+def flags_of(x: Base) -> Any:
+    """Return the flags of an array: of an array that every rank has whole NumPy's own object."""
+    block = raw_block(x)
+    if not isinstance(block, np.ndarray):
+        return getattr(block, "flags", None)  # of a CuPy array or a scalar
+    is_numpys = x.layout.is_whole and (block.flags.owndata or not owns_block(block))
+    return block.flags if is_numpys else Flags(x)
+
+
 def set_flags(x: Base, act: Callable[[Any], None], allows: bool) -> None:
     """Change flags of all blocks of an array, or of none if one rank's NumPy refuses.
 
@@ -100,21 +109,34 @@ def set_flags(x: Base, act: Callable[[Any], None], allows: bool) -> None:
         Whether it may be refused for some blocks: it allows what is forbidden. Then the ranks
         agree.
     """
-    block = raw_block(x)
-    if not allows:
-        act(_own_view(x, block))
-        return
+    blocks = _owned(raw_block(x))
     if x.layout.is_whole or x.mesh.coords is None:
-        act(block)
+        _apply(act, blocks)
         return
-    before, base = block.flags.writeable, base_of(x)
-    if base is not None and not raw_block(base).flags.writeable:
-        block = _OF_READ_ONLY  # which NumPy refuses
+    if not allows:
+        _apply(act, [*blocks[:-1], _own_view(x, blocks[-1])])
+        return
+    before, base = [block.flags.writeable for block in blocks], base_of(x)
+    refused = base is not None and not raw_block(base).flags.writeable
     try:
-        agreed(x.mesh.group, lambda: act(block))
+        # NumPy itself raises the error.
+        agreed(x.mesh.group, lambda: _apply(act, [_OF_READ_ONLY] if refused else blocks))
     except Exception:
-        block.flags.writeable = before
+        for block, writeable in zip(blocks, before, strict=True):
+            block.flags.writeable = writeable
         raise
+
+
+def _apply(act: Callable[[Any], None], blocks: Sequence[Any]) -> None:
+    for block in blocks:
+        act(block)
+
+
+def _owned(block: Any) -> list[Any]:
+    """List a block and the blocks whose place it took, beginning with the owner of the memory."""
+    if not owns_block(block) or block.flags.owndata:
+        return [block]
+    return [*_owned(block.base), block]
 
 
 def _own_view(x: Base, block: Any) -> Any:
@@ -122,7 +144,7 @@ def _own_view(x: Base, block: Any) -> Any:
 
     Views of a view that is read-only can be written to if what both are views of can be.
     """
-    if type(block) is not np.ndarray or not block.flags.owndata or x.layout.is_whole:
+    if type(block) is not np.ndarray or not block.flags.owndata:
         return block
     if base_of(x) is None:
         return block

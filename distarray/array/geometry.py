@@ -12,7 +12,7 @@ import numpy as np
 
 from distarray.array import storage as storage_module
 from distarray.array.ancestry import above, address_space, made_of, whole
-from distarray.array.base import Base, raw_block, storage_of
+from distarray.array.base import Base, owns_block, raw_block, storage_of
 from distarray.array.blocks_out import live_arrays
 from distarray.array.memory import Storage, entered, is_writeable
 from distarray.array.sharing import ancestor
@@ -48,7 +48,7 @@ def is_view(x: Base) -> bool:
 
 def owns_memory(x: Base) -> bool:
     """Whether an array is no view: NumPy's ``flags.owndata``."""
-    return bool(x.to_local().flags.owndata) if x.layout.is_whole else not is_view(x)
+    return owns_block(x.to_local()) if x.layout.is_whole else not is_view(x)
 
 
 def origin_of(x: Base) -> Storage:
@@ -67,7 +67,9 @@ def base_of(x: Base) -> Any:
         return None if storage is None else storage.base
     block: Any = raw_block(x)
     base: Any = getattr(block, "base", None)
-    if base is None or type(base) is not type(block):
+    if base is None or owns_block(block):
+        return None
+    if type(base) is not type(block):
         return base
     return _over(x, base, Layout.replicated(base.shape, x.mesh.shape))
 

@@ -11,10 +11,10 @@ from typing import IO, Any, Self, overload
 import numpy as np
 
 from distarray.array.assigning import one_element
-from distarray.array.base import raw_block
+from distarray.array.base import keep_owned, raw_block
 from distarray.array.casting import cast
 from distarray.array.exporting import gathered
-from distarray.array.flags import Flags, set_flags
+from distarray.array.flags import flags_of, set_flags
 from distarray.array.geometry import base_of, strides_of
 from distarray.array.ladder import (
     call,
@@ -79,7 +79,9 @@ class Methods(Reductions):
         """A copy collapsed into one dimension."""
         if order in ("K", "k"):
             return call(np.copy, call(np.ravel, self, order))
-        return call_in_general(np.reshape, self, (self.layout.size,), order, copy=True)
+        found: Self = call_in_general(np.reshape, self, (self.layout.size,), order, copy=True)
+        keep_owned(raw_block(found))
+        return found
 
     @numpys_at_once
     def transpose(self, *axes: int | Sequence[int] | None) -> Self:
@@ -342,10 +344,7 @@ class Methods(Reductions):
         ----
         See :class:`~distarray.array.flags.Flags`; none for an array that every rank has whole.
         """
-        block = raw_block(self)
-        flags: Any = getattr(block, "flags", None)  # also for CuPy arrays and scalars
-        whole = self.layout.is_whole or not isinstance(block, np.ndarray)
-        return flags if whole else Flags(self)
+        return flags_of(self)
 
     @property
     def strides(self) -> tuple[int, ...]:

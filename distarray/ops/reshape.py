@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from distarray.array import DistArray, as_distarray, implements
+from distarray.array.base import keep_owned, raw_block
 from distarray.array.storage import is_contiguous, stored_order
 from distarray.array.views import permuted
 from distarray.engines.reshaping import Groups, reshaped
@@ -94,7 +95,11 @@ def ravel(a: ArrayLike, order: Order = "C") -> DistArray:
         a = permuted(a, stored_order(a))
     elif letter == "F" or (letter == "A" and _is_fortran(a)):
         a = permuted(a, range(a.ndim)[::-1])
-    return reshaped(a, (a.size,), viewable=_is_contiguous)
+    result = reshaped(a, (a.size,), viewable=_is_contiguous)
+    block = raw_block(result)
+    if not (isinstance(block, np.ndarray) and np.may_share_memory(block, raw_block(a))):
+        keep_owned(block)  # unlike that of a reshape that copies, as in NumPy
+    return result
 
 
 def _is_contiguous(x: DistArray, groups: Groups) -> bool:

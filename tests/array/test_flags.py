@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from distarray import DeviceMesh, Shard, distribute, trace
+from distarray import DeviceMesh, Replicate, Shard, distribute, trace
 
 PLANE = np.arange(35.0).reshape(5, 7)
 MADE = {
@@ -93,3 +93,92 @@ def test_refused_on_all_ranks(world, ranks, how):
         assert float(x.sum()) == PLANE[1:].sum() + 7 * PLANE.shape[1]
 
     world.run(ranks, program)
+
+
+def _given_another_type(x):
+    x.setflags(write=False)
+    x.dtype = "i8"
+    x.flags.writeable = True
+
+
+def _given_another_shape(x):
+    x.setflags(write=False)
+    x.shape = (7, 5)
+    x.flags.writeable = True
+    x[0, 0] = 5
+
+
+def _view_of_reshaped(x):
+    view = x.view()
+    x.shape = (7, 5, 1)
+    x.setflags(write=False)
+    view.flags.writeable = True
+
+
+def _part_of_reshaped(x):
+    x.setflags(write=False)
+    part = np.split(x, [])[0]
+    x.shape = 35
+    part.flags.writeable = True
+
+
+def _view_of_raveled(x):
+    line = np.ravel(x[::2, ::2])
+    line.setflags(write=False)
+    np.array_split(line, 1)[0].flags.writeable = True
+
+
+def _view_of_expanded(x):
+    line = np.reshape(x[::2, ::2], (1, 12, 1))
+    line.setflags(write=False)
+    line[0].flags.writeable = True
+
+
+def _view_of_flattened(x):
+    line = x.flatten()
+    line.setflags(write=False)
+    line[1:].flags.writeable = True
+
+
+def _reshaped_beside_a_view(x):
+    view = x[1:]
+    x.shape = 35
+    x.flags.writeable = False
+    x.flags.writeable = True
+    x.shape = (5, 7)
+    x[2, 2] = view[1, 3] = -1.0
+
+
+RIGHTS = [
+    _given_another_type,
+    _given_another_shape,
+    _view_of_reshaped,
+    _part_of_reshaped,
+    _view_of_raveled,
+    _view_of_expanded,
+    _view_of_flattened,
+    _reshaped_beside_a_view,
+]
+
+
+@pytest.mark.host
+@pytest.mark.parametrize("act", RIGHTS, ids=lambda act: act.__name__)
+@pytest.mark.parametrize("placement", [Shard(0), Shard(1), Replicate()], ids=str)
+def test_who_may_allow_writes(world, ranks, act, placement):
+    def outcome(x):
+        try:
+            act(x)
+        except ValueError as error:
+            return str(error), None
+        return x.flags.owndata, x.base is None
+
+    wanted = PLANE.copy()
+    expected = outcome(wanted)
+
+    def program(group):
+        x = distribute(PLANE, DeviceMesh(group), [placement], src=None)
+        return outcome(x), x.full()
+
+    for found, values in world.run(ranks, program):
+        assert found == expected
+        assert np.array_equal(values, wanted)
