@@ -182,7 +182,7 @@ def discarded_on_error(aside: str, final: str, discards: bool) -> Iterator[None]
     try:
         yield
     except BaseException as error:
-        if discards:
+        if discards and aside:  # nothing is written aside for open files, pipes and devices
             directories.discard(Path(aside))
         known = with_final_name(error, aside, final)
         if known is error:

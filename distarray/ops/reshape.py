@@ -96,10 +96,16 @@ def ravel(a: ArrayLike, order: Order = "C") -> DistArray:
     elif letter == "F" or (letter == "A" and _is_fortran(a)):
         a = permuted(a, range(a.ndim)[::-1])
     result = reshaped(a, (a.size,), viewable=_is_contiguous)
-    block = raw_block(result)
-    if not (isinstance(block, np.ndarray) and np.may_share_memory(block, raw_block(a))):
-        keep_owned(block)  # unlike that of a reshape that copies, as in NumPy
+    if result.layout.is_whole and result.size:
+        _own_if_copied(result, raw_block(a))
     return result
+
+
+def _own_if_copied(result: DistArray, block: Any) -> None:
+    """Let a copy own its memory, unlike the copy that a reshape makes; as in NumPy."""
+    copied = raw_block(result)
+    if isinstance(copied, np.ndarray) and not np.may_share_memory(copied, block):
+        keep_owned(copied)
 
 
 def _is_contiguous(x: DistArray, groups: Groups) -> bool:

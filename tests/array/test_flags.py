@@ -134,6 +134,12 @@ def _view_of_expanded(x):
     line[0].flags.writeable = True
 
 
+def _line_of_nothing(x):
+    line = x[:0].ravel()
+    line.setflags(write=False)
+    x[0] = 1.0
+
+
 def _view_of_flattened(x):
     line = x.flatten()
     line.setflags(write=False)
@@ -157,6 +163,7 @@ RIGHTS = [
     _view_of_raveled,
     _view_of_expanded,
     _view_of_flattened,
+    _line_of_nothing,
     _reshaped_beside_a_view,
 ]
 
