@@ -53,10 +53,13 @@ def recut(top: Any, layout: Layout, wanted: Callable[[Any], bool], x: Base) -> b
     if not mesh.group.allreduce(np.array(follow, np.int64), Fold.MIN, "moving a cut"):
         return False
     movement.assign(block, layout, top.block, top.layout, mesh)
+    flags = [is_writeable(raw_block(y)) for y in arrays]
     for y in arrays:
-        writeable = is_writeable(raw_block(y))
         view = made[id(y._storage)]
         y.block, y.layout, y._natural = view.block, view.layout, natural_of(view)
-        if not writeable:
-            y.block.flags.writeable = False
+    for y in [y for y, writeable in zip(arrays, flags, strict=True) if writeable]:
+        if not is_writeable(y.block):  # `broadcast_to` forbids it, and the program has allowed it
+            y.block.flags.writeable = True
+    for y in [y for y, writeable in zip(arrays, flags, strict=True) if not writeable]:
+        y.block.flags.writeable = False
     return True

@@ -140,6 +140,13 @@ def _line_of_nothing(x):
     x[0] = 1.0
 
 
+def _reshape_of_allowed(x):
+    same = np.broadcast_to(x.ravel(), 35)
+    same.flags.writeable = True
+    same.reshape(7, 5)[2, 3] = 6.0
+    same[4] = 1.0
+
+
 def _view_of_flattened(x):
     line = x.flatten()
     line.setflags(write=False)
@@ -162,6 +169,7 @@ RIGHTS = [
     _part_of_reshaped,
     _view_of_raveled,
     _view_of_expanded,
+    _reshape_of_allowed,
     _view_of_flattened,
     _line_of_nothing,
     _reshaped_beside_a_view,
