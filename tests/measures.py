@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
+from tests import english
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "distarray"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -214,6 +216,8 @@ def main() -> None:
     print(
         "\nloops of imports:", *[f"{len(loop)}: {' '.join(loop)}" for loop in loops()], sep="\n  "
     )
+    print("\nEnglish of docstrings and comments:")
+    english.table()
 
 
 if __name__ == "__main__":
