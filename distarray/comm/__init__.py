@@ -1,6 +1,6 @@
-"""The comm floor: meshes, groups of ranks, and the messages between them.
+"""Communication layer: meshes, groups of ranks, and the messages between them.
 
-Importing it starts no MPI: mpi4py is loaded when the first mesh is made.
+Importing this package starts no MPI: mpi4py is loaded when the first mesh is made.
 """
 
 from importlib import import_module

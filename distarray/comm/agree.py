@@ -1,4 +1,4 @@
-"""Agreement on errors that depend on data: all ranks raise, or none."""
+"""Agreement on errors that depend on data: either all ranks raise, or no rank does."""
 
 import pickle
 from collections.abc import Callable
@@ -22,18 +22,18 @@ def agree(group: "Group", error: BaseException | None) -> None:
     """Raise the same error on all ranks if any rank has one.
 
     Call it outside of the ``except`` block that caught the error: a chained exception would make
-    one rank's error differ from the others'.
+    one rank's error differ from the errors of the other ranks.
 
     Parameters
     ----------
     group : Group
         The ranks that raise together; the call is collective.
     error : exception or None
-        This rank's error. If several ranks have one, the lowest rank's is raised.
+        This rank's error. If several ranks have an error, the error of the lowest rank is raised.
 
     Cost
     ----
-    One allreduce of an integer; with an error also a broadcast of it.
+    One allreduce of an integer; if there is an error, also a broadcast of the error.
     """
     if group.size == 1:
         if error is not None:
@@ -50,9 +50,10 @@ def agree(group: "Group", error: BaseException | None) -> None:
 
 
 def agreed(group: "Group", act: Callable[[], T]) -> T:
-    """The result of `act()`; if it fails on one rank of the group, its error on all of them.
+    """Return the result of `act()`; if it fails on one rank of the group, raise the error on all.
 
-    Collective; `act` itself must not communicate, since it may fail on one rank before it does.
+    Collective. `act` itself must not communicate, since it may fail on one rank before it
+    communicates.
     """
     error: Exception | None = None
     result: T | None = None
@@ -65,7 +66,7 @@ def agreed(group: "Group", act: Callable[[], T]) -> T:
 
 
 def _packed(error: BaseException | None) -> tuple[str, str, bytes | None]:
-    """An exception for sending; if it cannot be pickled, its nearest base class that can."""
+    """Return name, text and pickle of an exception, or of its nearest base class that pickles."""
     name = type(error).__name__
     for kind in type(error).__mro__:
         if kind in (Exception, BaseException):

@@ -1,7 +1,7 @@
-"""Collectives made of simpler ones, for transports that have no call of their own.
+"""Collectives made of simpler collectives, for transports that have no call for them.
 
-They fold with NumPy's ufuncs in rank order: every dtype works, NaN and NaT are treated as NumPy
-treats them, and all ranks get the same bits.
+They fold with NumPy's ufuncs in rank order: every dtype works, NaN and NaT are treated as in NumPy,
+and all ranks get the same bits.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,13 @@ __all__ = [
     "reduce_scatter",
 ]
 
-#: Up to this many gathered bytes every rank folds everything; above it each rank folds one piece.
+#: Largest number of gathered bytes for which every rank folds everything. Above it, each rank folds
+#: one piece.
 GATHER_BELOW = 1 << 16
 
 
 def allreduce(group: "Transport", block: Array, fold: Fold) -> Array:
-    """Fold in rank order: gather small blocks and fold; fold pieces of large ones and gather."""
+    """Fold in rank order: gather and fold small blocks; fold and gather pieces of large blocks."""
     block = prepared(block, fold)
     if group.size == 1 or block.size == 0:
         return averaged(block.copy(order="C"), group.size, fold)
@@ -51,7 +52,7 @@ def allreduce(group: "Transport", block: Array, fold: Fold) -> Array:
 
 
 def reduce_scatter(group: "Transport", blocks: Sequence[Array], fold: Fold) -> Array:
-    """Exchange the contributions, and fold them in rank order into the first one."""
+    """Exchange the contributions, and fold them in rank order into the first contribution."""
     own = prepared(blocks[group.rank], fold)
     if group.size == 1:
         return averaged(own.copy(order="C"), 1, fold)
@@ -68,7 +69,7 @@ def reduce_scatter(group: "Transport", blocks: Sequence[Array], fold: Fold) -> A
 
 
 def exscan(group: "Transport", block: Array, fold: Fold, identity: complex | Array) -> Array:
-    """Exclusive scan in about log2(size) rounds, folding lower ranks' parts from the left."""
+    """Scan exclusively in about log2(size) rounds, folding lower ranks' blocks from the left."""
     block = np.array(prepared(block, fold), order="C")
     first = np.empty_like(block)
     first[...] = identity
@@ -80,7 +81,7 @@ def exscan(group: "Transport", block: Array, fold: Fold, identity: complex | Arr
     step = 1
     while step < size - 1:
         lower = np.empty_like(block)
-        # Rank 0 has nothing to pass on; rank r's total covers ranks r-step .. r-1.
+        # Rank 0 has no total to send; rank r's total covers ranks r-step .. r-1.
         _shift(group, total, lower, step, floor=1)
         if rank - step >= 1:
             total = ufunc(lower, total, out=lower)
@@ -89,7 +90,7 @@ def exscan(group: "Transport", block: Array, fold: Fold, identity: complex | Arr
 
 
 def _shift(group: "Transport", block: Array, into: Array, step: int, floor: int = 0) -> None:
-    """Pass `block` to the rank `step` above; ranks below `floor` pass nothing."""
+    """Send `block` to the rank `step` above; ranks below `floor` send nothing."""
     up, down = group.rank + step, group.rank - step
     group._exchange(
         [(up, block)] if up < group.size and group.rank >= floor else [],
@@ -98,7 +99,7 @@ def _shift(group: "Transport", block: Array, into: Array, step: int, floor: int 
 
 
 def alltoall_varied(group: "Transport", blocks: Sequence[Array]) -> list[Array]:
-    """Exchange lengths, then the blocks that are not empty, straight into one array."""
+    """Exchange lengths, then the nonempty blocks, which are received directly in one array."""
     lengths = np.array([len(block) for block in blocks], dtype=np.int64)
     counts = group._alltoall_counts(lengths)
     own = blocks[group.rank]
@@ -136,7 +137,7 @@ def alltoall_together(
 
 
 def gather_varied(group: "Transport", block: Array, root: int) -> list[Array] | None:
-    """Send the lengths to all, then the blocks to root."""
+    """Send the lengths to all ranks, then the blocks to root."""
     counts = group._allgather(np.array(len(block), dtype=np.int64))
     if group.rank != root:
         group._exchange([(root, block)] if block.size else [], [])
@@ -151,7 +152,7 @@ def gather_varied(group: "Transport", block: Array, root: int) -> list[Array] | 
 def begin_allgather(
     group: "Group", block: Array, counts: Sequence[int], note: "Note" = None
 ) -> tuple[list[Array], Pending]:
-    """Begin an ``allgather_varied``; return the views that it fills, and itself."""
+    """Begin an ``allgather_varied``; return the views that it fills, and the pending operation."""
     whole = np.empty_like(block, shape=(sum(counts), *block.shape[1:]), order="C")
     views = split_views(whole, counts)
     mine = views[group.rank]
@@ -169,9 +170,9 @@ def begin_allgather(
 def begin_reduce_scatter(
     group: "Group", blocks: Sequence[Array], fold: Fold, note: "Note" = None
 ) -> tuple[Array, Pending]:
-    """Begin a ``reduce_scatter``; return the array that it fills, and itself.
+    """Begin a ``reduce_scatter``; return the array that it fills, and the pending operation.
 
-    The blocks must not be touched until the end. For AVG the caller divides the sum.
+    The caller must not touch the blocks until `wait` returns. For AVG the caller divides the sum.
     """
     ready = [np.ascontiguousarray(prepared(block, fold)) for block in blocks]
     own = ready[group.rank]
@@ -194,13 +195,13 @@ def begin_reduce_scatter(
 
 
 def split_views(whole: Array, counts: Sequence[int] | Array) -> list[Array]:
-    """Consecutive views of `whole` along axis 0, of the given lengths."""
+    """Return consecutive views of `whole` along axis 0, of the given lengths."""
     stops = np.cumsum(counts)
     return [whole[stop - count : stop] for stop, count in zip(stops, counts, strict=True)]
 
 
 def joined(views: list[Array]) -> Array:
-    """The array of which these are consecutive views, without a copy."""
+    """Return the array of which the given views are consecutive pieces, without a copy."""
     whole = views[0].base
     assert whole is not None
     return whole

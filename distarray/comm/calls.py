@@ -1,8 +1,8 @@
-"""The last conversations of this process, each with the line of the program that led to it.
+"""Last communication calls of this process, each with the line of the program that caused it.
 
-A conversation is a collective or an exchange of messages. Functions that begin one call
-:func:`note`, which must cost next to nothing: its records become text only when ranks wait for one
-another.
+A communication call is a collective or an exchange of messages. Functions that begin one call
+:func:`note`, which must cost next to nothing: its records become text only when ranks wait for each
+other.
 """
 
 import sys
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["KEPT", "Call", "latest", "moves", "note", "recent", "waiting"]
 
-#: How many conversations are kept; a power of two.
+#: Number of communication calls that are kept; a power of two.
 KEPT = 64
 
 _MASK = KEPT - 1
@@ -26,33 +26,34 @@ _ring: list[Any] = [None] * KEPT
 _begun = 0
 _waits = 0
 _latest: Any = None
-#: For each function that begins conversations, how many frames lay between it and the user's line
-#: last time: that frame is tried first, since the search costs more than anything else here.
+#: For each function that begins communication calls: the number of frames between that function and
+#: the user's line at the last call. That frame is tried first, because the search costs more than
+#: all other work here.
 _depths: dict[int, int] = {}
 
 
 class Numbered(Protocol):
-    """A group of ranks, or another set of processes, that counts its conversations."""
+    """Group of ranks, or another set of processes, that counts its communication calls."""
 
     number: int
 
 
 class Call(NamedTuple):
-    """One conversation.
+    """One communication call.
 
     Attributes
     ----------
     group : MPIGroup
     number : int
-        How many conversations the whole group has had, this one included.
+        Number of communication calls of the whole group so far, including this call.
     kind : str
         The method of the group.
     note : str or other hashable
-        What it was for.
+        Purpose of the call.
     code, instruction : CodeType, int
-        The user's line.
+        Code object and instruction of the user's line.
     function : CodeType
-        What was called there.
+        Code of the function that the user's line called.
     """
 
     group: "MPIGroup"
@@ -65,29 +66,29 @@ class Call(NamedTuple):
 
     @property
     def where(self) -> str:
-        """``file:line``."""
+        """The user's line as ``file:line``."""
         return place(self.code, self.instruction)
 
     @property
     def name(self) -> str:
-        """The name of the user's call, in the program's words."""
+        """Name of the function that the user called, as the program writes it."""
         text = expression(self.code, self.instruction)
         return called(text) if text else self.function.co_qualname
 
 
 def note(group: Numbered, kind: str, what: Hashable, together: int = 1) -> None:
-    """Keep a conversation that begins.
+    """Record a communication call that begins.
 
     Parameters
     ----------
     group : MPIGroup
-        Or another set of processes that has a `number`.
+        A group, or another set of processes that has a `number`.
     kind : str
         The method of the group.
     what : str or other hashable
-        What it is for; never an array, which would be kept alive.
+        Purpose of the call; never an array, which the record would keep alive.
     together : int
-        1 for a conversation of the whole group, which every rank counts; otherwise 0.
+        1 for a call of the whole group, which every rank counts; otherwise 0.
     """
     global _begun, _latest
     caller = id(_getframe(2).f_code)
@@ -112,7 +113,7 @@ def note(group: Numbered, kind: str, what: Hashable, together: int = 1) -> None:
 
 
 def _entry(caller: int) -> tuple[FrameType, FrameType]:
-    """The library's outermost frame and the user's frame that called it."""
+    """Return the library's outermost frame and the user's frame that called it."""
     inner, depth = _getframe(2), 1
     frame = inner.f_back
     while frame is not None:
@@ -125,22 +126,22 @@ def _entry(caller: int) -> tuple[FrameType, FrameType]:
 
 
 def waiting() -> None:
-    """Note that this process begins to wait for a conversation begun earlier."""
+    """Record that this process begins to wait for an earlier communication call."""
     global _waits
     _waits += 1
 
 
 def moves() -> int:
-    """A number that changes whenever this process begins a conversation or a wait."""
+    """Return a counter that changes when a communication call or a wait of this process begins."""
     return _begun + _waits
 
 
 def latest() -> Any:
-    """The conversation that was begun last."""
+    """Return the communication call that was begun last."""
     return _latest
 
 
 def recent(most: int = KEPT) -> list[Call]:
-    """The last conversations, the oldest first."""
+    """Return the last communication calls, the oldest first."""
     found = [_ring[number % KEPT] for number in range(max(0, _begun - most), _begun)]
     return [Call(*entry) for entry in found if entry is not None]

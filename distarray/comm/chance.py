@@ -1,9 +1,9 @@
-"""Random numbers in functions that each rank calls by itself, perhaps more often than other ranks.
+"""Random numbers in functions that each rank calls alone, perhaps more often than other ranks.
 
 A generator from outside such a function is shared: its state is the same on all ranks. If each rank
-drew from it for its own calls, all would get the same numbers, and the states would differ
-afterwards. So that is refused, and the function's caller can let every rank make all calls instead
-(:func:`distarray.engines.mapping.loops.by_all_if_drawn`).
+drew from it for its own calls, all ranks would get the same numbers, and the states would differ
+afterwards. Therefore such a draw raises an error. The function's caller can let every rank make all
+calls instead (:func:`distarray.engines.mapping.loops.by_all_if_drawn`).
 """
 
 from collections.abc import Iterator
@@ -17,42 +17,42 @@ __all__ = ["Watched", "apart", "home", "home_of_copy", "verify_home", "watched"]
 
 
 class Watched(Protocol):
-    """A generator that cannot refuse by itself, such as Python's `random`."""
+    """Generator that cannot raise the error by itself, such as Python's `random`."""
 
     def mark(self) -> Any:
-        """Its state."""
+        """Return the state of the generator."""
 
     def restore(self, mark: Any) -> None:
-        """Return to an earlier state."""
+        """Return the generator to an earlier state."""
 
 
-#: Generators that are checked after each function that a rank calls by itself.
+#: Generators that are checked after each function that a rank calls alone.
 watched: list[Watched] = []
 _apart: ContextVar[object | None] = ContextVar("distarray_apart", default=None)
 
 
 def home() -> object | None:
-    """A mark of where a generator is made: None for code that all ranks execute in step."""
+    """Return a mark of the code that makes a generator; None if all ranks execute it in step."""
     return _apart.get()
 
 
 def home_of_copy(shared: bool) -> object | None:
-    """The home of a copy of a generator; other ranks may have been sent copies, too.
+    """Return the home of a copy of a generator; other ranks may have received copies, too.
 
-    `shared` says whether all ranks made the generator in step. If not, the copies differ between
+    `shared` is True if all ranks made the generator in step. Otherwise the copies differ between
     ranks, too.
     """
     return _apart.get() if shared else _apart.get() or object()
 
 
 def verify_home(made: object | None) -> None:
-    """Raise if a generator made at `made` (see :func:`home`) is drawn from elsewhere.
+    """Raise if a generator made at `made` (see :func:`home`) is drawn from in other code.
 
     Raises
     ------
     ChanceError
-        If it was made outside of a function that ranks call by themselves and is drawn from in it,
-        or the other way around.
+        If the generator was made outside of a function that ranks call alone and is drawn from
+        inside it, or vice versa.
     """
     if _apart.get() is not made:
         raise ChanceError(shared=made is None)
@@ -60,7 +60,7 @@ def verify_home(made: object | None) -> None:
 
 @contextmanager
 def apart() -> Iterator[None]:
-    """Run a block that each rank runs by itself.
+    """Run a block of code that each rank runs alone.
 
     Raises
     ------

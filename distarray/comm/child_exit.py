@@ -1,6 +1,6 @@
-"""The exit of a forked child, which must not end the MPI of its parent.
+"""Exit of a forked child, which must not end the MPI of its parent.
 
-mpi4py ends MPI once the interpreter has shut down, in any process that has it in memory, and the
+mpi4py ends MPI once the interpreter has shut down, in any process that has mpi4py in memory. The
 parent's launcher would take that for the end of the rank. Children of ``multiprocessing`` exit by
 ``os._exit`` before that. A child that the program itself has forked, and that ends normally, exits
 here: after Python's own shutdown, and before the exit handlers of C libraries.
@@ -18,16 +18,16 @@ __all__ = ["note_status"]
 
 #: The exit status of the process so far, set by `note_status`.
 _status = [0]
-#: As it is before `distarray.comm.hooks` replaces it by a function that needs modules.
+#: `os._exit` before `distarray.comm.hooks` replaces it by a function that needs modules.
 _exit = os._exit
 
 
 class _Last:
-    """Ends the process when it is deleted together with the module `sys`, the last but one."""
+    """Object that ends the process when it is deleted with the module `sys`, the last but one."""
 
     def __init__(self) -> None:
         self._streams = [sys.__stdout__, sys.__stderr__]
-        # The globals of this module are gone by then.
+        # The globals of this module are gone when `__del__` runs.
         self._status, self._suppress, self._exit = _status, suppress, _exit
 
     def __del__(self) -> None:
@@ -38,7 +38,7 @@ class _Last:
 
 
 def note_status(status: int) -> None:
-    """Set the status that the process exits with."""
+    """Set the exit status of the process."""
     _status[0] = status & 0xFF
 
 
@@ -58,7 +58,7 @@ def _in_forked_child() -> None:
 
 
 def _last_error() -> Any:
-    """The uncaught exception, once the interpreter has printed it."""
+    """Return the uncaught exception, once the interpreter has printed it."""
     return getattr(sys, "last_value", None)
 
 

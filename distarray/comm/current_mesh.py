@@ -1,6 +1,6 @@
-"""The mesh of new arrays: this rank alone, that of a ``with mesh:`` block, or the default one.
+"""Mesh of new arrays: this rank alone, the mesh of a ``with mesh:`` block, or the default mesh.
 
-A rank is alone while it calls the user's functions that every rank calls by itself.
+A rank is alone while it runs user functions that every rank calls by itself.
 """
 
 import os
@@ -21,21 +21,21 @@ __all__ = ["alone", "defaults", "entered", "left", "own_mesh", "preferred_mesh"]
 
 _own: ContextVar["DeviceMesh | None"] = ContextVar("distarray_own_mesh", default=None)
 _entered: ContextVar[tuple["DeviceMesh", ...]] = ContextVar("distarray_meshes", default=())
-#: The meshes over all ranks, by the kind of device.
+#: Meshes over all ranks, by device type.
 defaults: dict[str, "DeviceMesh"] = {}
 _forked = False
 
 
 @contextmanager
 def alone(mesh: "DeviceMesh", alike: bool = False) -> Iterator[None]:
-    """Run a block that each rank of a mesh runs by itself, perhaps more often than other ranks.
+    """Run a block that each rank of a mesh runs alone, perhaps more often than other ranks.
 
-    `alike` says that all ranks do the same in it. Otherwise drawing from a generator made outside
-    raises :class:`~distarray.errors.ChanceError`.
+    `alike` is True if all ranks do the same in the block. Otherwise drawing from a generator made
+    outside of the block raises :class:`~distarray.errors.ChanceError`.
 
-    Arrays made in the block are on a mesh of this rank alone; replicated arrays from outside can be
-    used. Operations that need other ranks raise
-    :class:`~distarray.errors.CommunicationForbidden`, since the others would not answer.
+    Arrays made in the block are on a mesh of this rank alone. Replicated arrays from outside can be
+    used. Operations that need other ranks raise :class:`~distarray.errors.CommunicationForbidden`,
+    since the other ranks would not take part.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def left() -> None:
 
 
 def preferred_mesh() -> "DeviceMesh | None":
-    """The mesh of new arrays; None for the default one."""
+    """Return the mesh of new arrays; None for the default mesh."""
     own = _own.get()
     if own is not None:
         return own
@@ -79,7 +79,7 @@ def preferred_mesh() -> "DeviceMesh | None":
 
 
 def own_mesh() -> "DeviceMesh | None":
-    """The mesh of this rank alone, inside :func:`alone` and in a child process; None elsewhere.
+    """Return the mesh of this rank alone, inside :func:`alone` and in a child process; else None.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def own_mesh() -> "DeviceMesh | None":
 
 
 def _in_forked_child() -> None:
-    """New arrays are on a mesh of this process alone; the parent's whole arrays work with them."""
+    """Put new arrays on a mesh of this process alone; the parent's whole arrays work with them."""
     global _forked
     defaults.clear()
     _own.set(None)

@@ -1,12 +1,12 @@
-"""MPI datatypes for NumPy views, strided or not, which MPI then sends and receives in place.
+"""MPI datatypes for NumPy views, strided or not, so that MPI sends and receives them in place.
 
-A contiguous view needs none of its own. A view of long runs becomes one element of a derived
+A contiguous view needs no datatype of its own. A view of long runs becomes one element of a derived
 datatype that starts at the view's first element: vectors of vectors, as many as the strides need.
-The types are cached, and the least recently used are freed, since MPI has a limited number of
-them. Views of short runs are packed by NumPy, which is several times faster there
-(`benchmarks/exchange_methods.py`), and so are views with negative strides, which Open MPI 5.0.11
-sends wrongly. Counts that do not fit into an int become one element of a large datatype: not every
-MPI has the calls with large counts.
+The datatypes are cached, and the least recently used are freed, because MPI has a limited number of
+them. NumPy packs views of short runs, which is several times faster for them
+(`benchmarks/exchange_methods.py`). It also packs views with negative strides, which Open MPI 5.0.11
+sends wrongly. Counts that do not fit into an int become one element of a large datatype, because
+not every MPI has the calls with large counts.
 """
 
 from collections import OrderedDict
@@ -35,7 +35,7 @@ __all__ = [
 
 Dims = list[tuple[int, int]]
 
-#: How many derived datatypes are kept.
+#: Number of derived datatypes that are kept.
 CACHE_SIZE = 512
 #: Views whose contiguous runs are shorter than this many bytes are packed.
 PACK_BELOW = 2048
@@ -64,12 +64,12 @@ _INTEGERS = {
 
 
 class _Carrier(NamedTuple):
-    """How the elements of one dtype are sent."""
+    """MPI representation of the elements of one dtype."""
 
     mpi_type: MPI.Datatype
-    #: MPI elements in one element.
+    #: Number of MPI elements in one element.
     elements: int
-    #: The view is reinterpreted as this dtype; None if mpi4py knows its own dtype.
+    #: The dtype as which the view is reinterpreted; None if mpi4py knows the view's own dtype.
     alias: np.dtype[Any] | None
 
 
@@ -79,7 +79,7 @@ _remembering = Lock()
 
 
 def carrier(dtype: np.dtype[Any]) -> _Carrier:
-    """How elements of a dtype are sent: as an MPI number type if there is one, or as bytes."""
+    """Return the MPI representation of a dtype: an MPI number type if there is one, or bytes."""
     found = _carriers.get(dtype)
     if found is None:
         if dtype.hasobject:
@@ -102,7 +102,7 @@ def _new_carrier(dtype: np.dtype[Any]) -> _Carrier:
 
 
 def message(view: Array) -> Any:
-    """The argument of mpi4py's sends for a view; a packed copy of it where that is faster."""
+    """Return the argument of mpi4py's sends for a view; a packed copy where packing is faster."""
     kind, flags = _carriers.get(view.dtype) or carrier(view.dtype), view.flags
     if not flags.c_contiguous:
         derived = strided_datatype(view)
@@ -114,7 +114,7 @@ def message(view: Array) -> Any:
 
 
 def in_place(view: Array) -> Any:
-    """The argument of mpi4py's receives for a view; None where packing is faster."""
+    """Return the argument of mpi4py's receives for a view; None where packing is faster."""
     kind, flags = _carriers.get(view.dtype) or carrier(view.dtype), view.flags
     if flags.c_contiguous:
         return view if _is_read(view, flags, kind) else message_parts(view)
@@ -123,15 +123,15 @@ def in_place(view: Array) -> Any:
 
 
 def _is_read(view: Array, flags: "flagsobj", kind: _Carrier) -> bool:
-    """Whether mpi4py can take a C-contiguous view itself.
+    """Return True if mpi4py can take a C-contiguous view itself.
 
-    It has no type for the elements of an unaligned view, such as a field of a record.
+    mpi4py has no type for the elements of an unaligned view, such as a field of a record.
     """
     return kind.alias is None and flags.aligned and view.size <= LARGE
 
 
 def message_parts(view: Array) -> tuple[Any, int, MPI.Datatype]:
-    """Buffer, count and type of a C-contiguous view."""
+    """Return buffer, count and type of a C-contiguous view."""
     kind = carrier(view.dtype)
     buffer = view if kind.alias is None else view.reshape(-1).view(kind.alias)
     count = view.size * kind.elements
@@ -150,7 +150,7 @@ def _large_datatype(base: MPI.Datatype, count: int, dtype: np.dtype[Any]) -> MPI
 
 
 def contiguous(base: MPI.Datatype, count: int) -> MPI.Datatype:
-    """A new datatype of `count` elements, however many these are."""
+    """Return a new datatype of `count` elements; `count` may be too large for an int."""
     if count <= LARGE:
         return base.Create_contiguous(count)
     pieces, rest = divmod(count, LARGE)
@@ -162,22 +162,22 @@ def contiguous(base: MPI.Datatype, count: int) -> MPI.Datatype:
 
 
 def _start(view: Array, kind: _Carrier) -> Array:
-    """A contiguous array at the view's first element, for its address."""
+    """Return a contiguous array at the view's first element, for its address."""
     corner = view[(slice(0, 1),) * view.ndim].reshape(-1)
     return corner if kind.alias is None else corner.view(kind.alias)
 
 
 def strided_datatype(view: Array) -> MPI.Datatype | None:
-    """The committed datatype that takes the view's elements in C order, from the cache.
+    """Return the committed datatype that takes the view's elements in C order, from the cache.
 
-    None if packing the view is faster.
+    Return None if packing the view is faster.
     """
     key = (view.shape, view.strides, view.dtype)
     try:
         found = _strided[key]
     except KeyError:
         return _remember(key, _build(view))
-    with suppress(KeyError):  # another thread has just taken it out
+    with suppress(KeyError):  # another thread has just removed it
         _strided.move_to_end(key)
     return found
 
@@ -209,7 +209,7 @@ def _build(view: Array) -> MPI.Datatype | None:
 
 
 def merged_dims(shape: tuple[int, ...], strides: tuple[int, ...]) -> Dims:
-    """(length, stride) of each dimension longer than 1; neighbours are merged where they can be."""
+    """Return (length, stride) of dimensions longer than 1, with neighbors merged where possible."""
     dims: Dims = []
     for length, stride in zip(shape, strides, strict=True):
         if length == 1:
@@ -222,7 +222,7 @@ def merged_dims(shape: tuple[int, ...], strides: tuple[int, ...]) -> Dims:
 
 
 def cached_datatypes() -> int:
-    """How many derived datatypes are in the cache."""
+    """Return the number of derived datatypes in the cache."""
     return sum(made is not None for made in _strided.values())
 
 

@@ -1,4 +1,4 @@
-"""Calls in words that are the same on every rank: functions, arguments, and ranks."""
+"""Descriptions of calls that are the same on every rank: functions, arguments, and ranks."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -7,13 +7,13 @@ import numpy as np
 
 __all__ = ["described", "named", "ranks_in_words"]
 
-#: Items of a list that are described one by one.
+#: Largest number of list items that are described individually.
 _MOST = 32
 _PLAIN = (int, float, complex, str, bytes, slice, np.generic, type(None), type(Ellipsis))
 
 
 def described(value: Any) -> str:
-    """An argument without its elements: data type, shape and placements, or a plain value."""
+    """Describe an argument without its elements: dtype, shape and placements, or a plain value."""
     kind = type(value)
     if isinstance(value, (list, tuple)):
         inner = ", ".join([described(item) for item in value[:_MOST]])
@@ -30,7 +30,7 @@ def described(value: Any) -> str:
 
 
 def named(function: Callable[..., Any]) -> str:
-    """The name of a function as programs write it: ``np.linalg.solve``."""
+    """Return the name of a function as programs write it: ``np.linalg.solve``."""
     if isinstance(function, np.ufunc):
         return f"np.{function.__name__}"
     module = getattr(function, "__module__", None) or ""
@@ -39,7 +39,7 @@ def named(function: Callable[..., Any]) -> str:
 
 
 def ranks_in_words(ranks: Iterable[int]) -> str:
-    """The numbers of some ranks: "rank 2", "ranks 0-2, 5"."""
+    """Return the numbers of some ranks as text: "rank 2", "ranks 0-2, 5"."""
     runs: list[list[int]] = []
     for rank in sorted(ranks):
         if runs and runs[-1][1] == rank - 1:

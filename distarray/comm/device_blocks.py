@@ -1,6 +1,6 @@
-"""The conversations of a group about blocks in GPU memory: each by the way that was chosen for it.
+"""Communication of a group about blocks in GPU memory, by the transfer method chosen for each.
 
-The ledger has been written when these methods are called, and tells nothing of the way.
+The ledger has been written when these methods are called. It does not record the transfer method.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ __all__ = ["DeviceBlocks"]
 Result = TypeVar("Result")
 Given = TypeVarTuple("Given")
 _ndarray = np.ndarray
-#: A view with its way, and the peer.
+#: Transfer method, peer and view of a message.
 _Routed = tuple[str, int, Array]
 
 
 class _Near:
-    """A group whose messages are GPU buffers, for the algorithms that are made of messages."""
+    """Group whose messages are GPU buffers, for the algorithms that are made of messages."""
 
     def __init__(self, group: "DeviceBlocks") -> None:
         self._group = group
@@ -41,25 +41,26 @@ class _Near:
 
 
 class DeviceBlocks(Subsets):
-    """The half of :class:`~distarray.comm.group.Group` that brings GPU buffers to the transport."""
+    """Base of :class:`~distarray.comm.group.Group` that passes GPU buffers to the transport."""
 
     _ways: Ways | None = None
 
     @property
     def has_met(self) -> bool:
-        """Whether the ways of messages between GPUs are chosen, or there are no messages."""
+        """True if the methods for messages between GPUs are chosen, or there are no messages."""
         return self._ways is not None or self.size == 1 or self.rank < 0
 
     def meet_devices(self, xp: Any) -> None:
-        """Choose how messages between GPUs travel in this group; collective the first time.
+        """Choose the transfer methods for messages between GPUs in this group.
 
-        Collectives do so by themselves. What only some ranks call, as `exchange`, cannot: before
-        the choice its messages take no NCCL.
+        Collective the first time. Collective methods call this method by themselves. Methods that
+        only some ranks call, such as `exchange`, cannot: before the choice their messages do not
+        use NCCL.
 
         Parameters
         ----------
         xp : module or None
-            CuPy, whose current device is that of the blocks; None if this rank has none.
+            CuPy, whose current device is the device of the blocks; None if this rank has no CuPy.
         """
         if not self.has_met and not ledger.is_forbidden():
             self.check_talker()
@@ -69,11 +70,11 @@ class DeviceBlocks(Subsets):
 
     @property
     def uses_nccl(self) -> bool:
-        """Whether some messages between this group's GPUs go by NCCL, as far as it is chosen."""
+        """True if NCCL has been chosen for some messages between this group's GPUs."""
         return self._ways is not None and self._ways.nccl is not None
 
     def free(self) -> None:
-        """Free what was made of this group, with NCCL's communicator; collective."""
+        """Free the groups and meshes made of this group, and NCCL's communicator; collective."""
         super().free()
         ways, self._ways = self._ways, None
         if ways is not None and ways.nccl is not None:
@@ -84,9 +85,9 @@ class DeviceBlocks(Subsets):
     def _exchange_on_device(
         self, sends: Sequence[Pair], receives: Sequence[Pair], ways: Ways | None
     ) -> None:
-        """Exchange views of which some are on a device: each message by its own way.
+        """Exchange views of which some are on a device: each message by its own transfer method.
 
-        Both sides find the same way, since it depends on nothing but the size.
+        Both sides choose the same method, because it depends only on the size.
         """
         going = [(self._way(view, ways), peer, view) for peer, view in sends]
         coming = [(self._way(view, ways), peer, view) for peer, view in receives]
@@ -99,7 +100,7 @@ class DeviceBlocks(Subsets):
             self._exchange(ready, buffers)
         else:
             self.check_talker()
-            # All is begun before anything is waited for: a peer may take these in several calls.
+            # Begin all messages before waiting for any: a peer may receive these in several calls.
             sent = self._begin_exchange(ready, [])
             finish = ways.nccl.begin_exchange(*near)
             self._exchange([], buffers)
@@ -118,14 +119,14 @@ class DeviceBlocks(Subsets):
     # -- collectives --------------------------------------------------------------------------
 
     def _has_nccl(self, block: Array) -> bool:
-        """Whether messages about a block may go by NCCL; the first collective chooses the ways."""
+        """Return True if messages about a block may use NCCL; choose at the first collective."""
         if on_device(block):
             self.meet_devices(module_of(block))
             return self.uses_nccl
         return False
 
     def _nccl(self, block: Array, nbytes: int) -> Nccl | None:
-        """NCCL, if a collective about a block goes by it."""
+        """Return NCCL if a collective about a block uses it; otherwise None."""
         return self._chosen(nbytes, self._ways) if self._has_nccl(block) else None
 
     def _chosen(self, nbytes: int, ways: Ways | None) -> Nccl | None:
@@ -204,12 +205,12 @@ class DeviceBlocks(Subsets):
     def _near(self) -> Transport:
         return cast(Transport, _Near(self))
 
-    # -- by way of the host -------------------------------------------------------------------
+    # -- via the host -------------------------------------------------------------------------
 
     def _staged(
         self, method: Callable[[Array, *Given], Result], block: Array, *args: *Given
     ) -> Result:
-        """The result of `method` for the block on the host, brought to the block's device."""
+        """Apply `method` to the block on the host; return the result on the block's device."""
         if type(block) is _ndarray:
             return method(block, *args)
         if not on_device(block):
@@ -222,7 +223,7 @@ class DeviceBlocks(Subsets):
         blocks: Sequence[Array],
         *args: *Given,
     ) -> Result:
-        """As `_staged`, for a method that takes a list of blocks."""
+        """Apply a method that takes a list of blocks on the host, like `_staged`."""
         like = blocks[0]
         if not on_device(like):
             return method([np.asarray(block) for block in blocks], *args)
@@ -232,7 +233,7 @@ class DeviceBlocks(Subsets):
 def _by_mpi(
     going: Sequence[_Routed], coming: Sequence[_Routed]
 ) -> tuple[list[Pair], list[tuple[int, Array, Array]]]:
-    """What MPI sends of views that do not go by NCCL; and where it puts what comes for others."""
+    """Return the buffers that MPI sends, and the buffers that it fills with their views."""
     ready = [(peer, _going(view, way)) for way, peer, view in going if way != NCCL]
     landing = [(peer, _coming(view, way), view) for way, peer, view in coming if way != NCCL]
     direct = [view for way, _, view in (*going, *coming) if way == MPI]
@@ -242,10 +243,10 @@ def _by_mpi(
 
 
 def _going(view: Array, way: str) -> Array:
-    """What MPI sends of a view: its memory on the device, in one piece, or a copy on the host."""
+    """Return the buffer that MPI sends for a view: dense device memory, or a copy on the host."""
     return devices.dense(view) if way == MPI else devices.to_host(view)
 
 
 def _coming(view: Array, way: str) -> Array:
-    """Where MPI puts a message for a view."""
+    """Return the buffer in which MPI receives a message for a view."""
     return devices.dense_like(view) if way == MPI else devices.host_like(view)

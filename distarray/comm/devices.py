@@ -1,7 +1,7 @@
-"""GPU buffers in messages: in one piece where a library reads them, or in pinned host memory.
+"""GPU buffers in messages: dense where a library reads GPU memory, or in pinned host memory.
 
-CuPy arrays are recognised by the CUDA array interface, and CuPy is never imported here: a program
-without GPU arrays does not load it.
+CuPy arrays are recognized by the CUDA array interface. CuPy is never imported here, so that a
+program without GPU arrays does not load it.
 """
 
 import os
@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 @dataclass
 class Transfers:
-    """The copies between device and host that communication has caused in this process."""
+    """Counts of the copies between device and host that communication has caused."""
 
     to_host: int = 0
     to_device: int = 0
@@ -53,11 +53,11 @@ _aware: bool | None = None
 
 
 def on_device(block: object) -> bool:
-    """Whether something is a buffer on a GPU."""
+    """Return True if an object is a buffer on a GPU."""
     kind = type(block)
     known = _device_types.get(kind)
     if known is None:
-        # Tensors have the interface on any device, but no NumPy dtype: NumPy converts them.
+        # Tensors have the interface on any device, but no NumPy dtype: NumPy converts tensors.
         known = hasattr(kind, "__cuda_array_interface__") and not hasattr(
             kind, "__torch_function__"
         )
@@ -66,11 +66,12 @@ def on_device(block: object) -> bool:
 
 
 def gpu_aware() -> bool:
-    """Whether MPI takes device pointers.
+    """Return True if MPI takes device pointers.
 
-    ``DISTARRAY_GPU_AWARE`` decides if it is set. Otherwise yes if MPI lists CUDA among the kinds of
-    memory that it supports (``mpi_memory_alloc_kinds``, MPI 4.1), or if a switch of an older
-    library is on: ``MPICH_GPU_SUPPORT_ENABLED``, ``MV2_USE_CUDA``, ``OMPI_MCA_opal_cuda_support``.
+    ``DISTARRAY_GPU_AWARE`` decides if it is set. Otherwise the result is True if MPI lists CUDA
+    among the kinds of memory that it supports (``mpi_memory_alloc_kinds``, MPI 4.1), or if a switch
+    of an older library is on: ``MPICH_GPU_SUPPORT_ENABLED``, ``MV2_USE_CUDA``,
+    ``OMPI_MCA_opal_cuda_support``.
     """
     global _aware
     if _aware is None:
@@ -97,7 +98,7 @@ def _is_yes(word: str) -> bool:
 
 
 def to_host(block: Array) -> Array:
-    """The block on the host: a pinned copy of a GPU block, a host block itself."""
+    """Return the block on the host: a pinned copy of a GPU block, or the host block itself."""
     if not on_device(block):
         return np.asarray(block)
     host = _pinned(block)
@@ -109,7 +110,7 @@ def to_host(block: Array) -> Array:
 
 
 def scalar(host: Any) -> Any:
-    """The scalar of a 0-d array; a Python object stays in a 0-d array, as it is no scalar."""
+    """Return the scalar of a 0-d array; a Python object is no scalar and stays in a 0-d array."""
     if isinstance(host, np.generic):
         return host
     if isinstance(host, np.ndarray) and host.dtype != object:
@@ -120,14 +121,14 @@ def scalar(host: Any) -> Any:
 
 
 def with_sign(number: Any, block: Array) -> Any:
-    """A number that is written to a block; -0.0 as an array: for the number CuPy writes 0.0."""
+    """Return a number to be written to a block; -0.0 as an array, since CuPy would write 0.0."""
     if not on_device(block) or np.ndim(number) or not _is_negative_zero(number):
         return number
     return module_of(block).asarray(np.reshape(np.asarray(number), 1))
 
 
 def signed(block: Array, number: Any) -> Array:
-    """A block without dimensions that was made of a number, with the number's sign of zero."""
+    """Give a 0-d block that was made of a number the number's sign of zero; return the block."""
     exact = with_sign(number, block)
     if exact is not number:
         block[...] = exact
@@ -141,12 +142,12 @@ def _is_negative_zero(number: Any) -> bool:
 
 
 def host_like(view: Array) -> Array:
-    """An array in which a message for `view` can land: the view itself if it is on the host."""
+    """Return an array that receives a message for `view`: the view itself if it is on the host."""
     return _pinned(view) if on_device(view) else view
 
 
 def write_back(host: Array, view: Array) -> None:
-    """Copy a message that has landed in `host` to its view."""
+    """Copy a message that was received in `host` to its view."""
     if host is view:
         return
     if not on_device(view):
@@ -158,14 +159,14 @@ def write_back(host: Array, view: Array) -> None:
         staged = module_of(view).empty(view.shape, view.dtype)
         staged.set(host)
         view[...] = staged
-    # Pinned memory is read after the call, and may by then hold another message.
+    # The copy reads pinned memory after the call, when the memory may already hold another message.
     settle(view)
     transfers.to_device += 1
     transfers.bytes += host.nbytes
 
 
 def back(result: Result, like: Array) -> Result:
-    """A host array, or consecutive views of one, on the device of `like`; None stays None."""
+    """Copy a host array, or consecutive views of one, to the device of `like`; None stays None."""
     if result is None:
         return result
     if isinstance(result, list):
@@ -178,7 +179,7 @@ def back(result: Result, like: Array) -> Result:
 
 
 def dense_like(view: Array) -> Array:
-    """A device buffer in one piece in which a message for `view` can land: the view, if it is."""
+    """Return a dense device buffer that receives a message for `view`: the view if it is dense."""
     if view.flags.c_contiguous:
         return view
     made: Array = module_of(view).empty(view.shape, view.dtype)
@@ -186,7 +187,7 @@ def dense_like(view: Array) -> Array:
 
 
 def dense(view: Array) -> Array:
-    """A device buffer in one piece with the view's elements: the view itself, if it is."""
+    """Return a dense device buffer with the view's elements: the view itself if it is dense."""
     if view.flags.c_contiguous:
         return view
     packed: Array = module_of(view).ascontiguousarray(view)
@@ -194,12 +195,12 @@ def dense(view: Array) -> Array:
 
 
 def settle(view: Array) -> None:
-    """Wait for what the GPU is doing: MPI uses memory without asking CUDA who else does."""
+    """Wait for the GPU's current stream: MPI accesses memory without synchronizing with CUDA."""
     module_of(view).cuda.get_current_stream().synchronize()
 
 
 def arrived(buffer: Array, view: Array) -> None:
-    """Copy a message from where it has landed to the view that it is for."""
+    """Copy a message from the buffer that received it to its view."""
     if not on_device(buffer):
         write_back(buffer, view)
     elif buffer is not view:
@@ -207,12 +208,12 @@ def arrived(buffer: Array, view: Array) -> None:
 
 
 def module_of(block: Array) -> Any:
-    """The array module of a device block: CuPy, or another one with its interface."""
+    """Return the array module of a device block: CuPy, or another module with its interface."""
     return sys.modules[type(block).__module__.partition(".")[0]]
 
 
 def _pinned(block: Array) -> Array:
-    """An empty C-contiguous host array of the block's shape in page-locked memory."""
+    """Return an empty C-contiguous host array of the block's shape in page-locked memory."""
     module = module_of(block)
     if not block.nbytes:
         return np.empty(block.shape, block.dtype)

@@ -1,8 +1,8 @@
 """Files that the ranks of a group read and write together, each rank its own byte ranges.
 
-Every rank has a descriptor of its own, and uses ``pread`` and ``pwrite``. A failure of one rank is
-raised on all. What has been written counts once it is on disk: some systems tell only then that
-there was no room for it, and MPI-IO may not tell at all.
+Every rank has its own descriptor, and uses ``pread`` and ``pwrite``. A failure of one rank is
+raised on all ranks. Data counts as written once it is on disk: some systems report only then that
+there was no room for it, and MPI-IO may not report it at all.
 """
 
 import errno
@@ -24,13 +24,13 @@ __all__ = ["PAGE", "STRETCH", "SharedFile", "bring_to_disk", "landing", "open_fi
 
 Mode = Literal["r", "w"]
 
-#: Most bytes written or read in one call: Linux takes two GiB at most.
+#: Largest number of bytes written or read in one call: Linux takes two GiB at most.
 STRETCH = 1 << 30
 #: Bytes of a page, in memory and in the page cache.
 PAGE = 1 << 12
 #: Alignment of blocks in bytes; suits all dtypes and the processor's vectors.
 _ALIGNED = 1 << 6
-#: From this many bytes on, memory may have one extra page.
+#: Number of bytes from which memory may have one extra page.
 _WORTH = 1 << 19
 _FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY}
 
@@ -38,19 +38,20 @@ _FLAGS = {"r": os.O_RDONLY, "w": os.O_WRONLY}
 class SharedFile:
     """One file, open on all ranks of a group; made by :func:`open_file`.
 
-    If this rank fails, it keeps the error, and later calls do nothing; :meth:`close` (or the end of
-    the ``with`` block) raises the error on all ranks. So no rank waits for one that has given up.
+    If a call fails on this rank, the file keeps the error, and later calls do nothing.
+    :meth:`close` (or the end of the ``with`` block) raises the error on all ranks. So no rank waits
+    for a rank that has given up.
 
     Attributes
     ----------
     group : Group
-        The ranks that have it open.
+        The ranks that have the file open.
     path : str
-        Its name.
+        Name of the file.
     size : int
-        Its length in bytes when it was opened.
+        Length of the file in bytes when it was opened.
     descriptor : int
-        This rank's.
+        This rank's descriptor.
     error : Exception or None
         This rank's error.
     """
@@ -64,14 +65,14 @@ class SharedFile:
         self._mode = mode
 
     def write_at(self, offset: int, data: Array | bytes | None) -> None:
-        """Write this rank's stretch.
+        """Write this rank's range of bytes.
 
         Parameters
         ----------
         offset : int
-            Place in the file. Stretches of different ranks do not overlap.
+            Offset in the file. Ranges of different ranks do not overlap.
         data : array, bytes or None
-            C-contiguous; None or empty if there is nothing to write.
+            C-contiguous data; None or empty if there is nothing to write.
         """
         try:
             view = None if self.error is not None else _bytes_of(data)
@@ -82,7 +83,7 @@ class SharedFile:
             self.error = _named(error, self.path)
 
     def read_at(self, offset: int, out: Array | None) -> None:
-        """Fill `out` with this rank's stretch."""
+        """Fill `out` with the bytes of the file from `offset` on."""
         if self._mode != "r":
             raise UnsupportedOperation(f"{self.path} is open for writing")
         try:
@@ -100,7 +101,7 @@ class SharedFile:
         agree(self.group, self.error or error)
 
     def close(self) -> None:
-        """Bring to disk what was written, close, and raise one rank's error on all; collective."""
+        """Bring written data to disk, close, and raise one rank's error on all; collective."""
         for act in (bring_to_disk, os.close) if self._mode == "w" else (os.close,):
             try:
                 if self.error is None or act is os.close:
@@ -125,28 +126,28 @@ class SharedFile:
 
 
 def bring_to_disk(descriptor: int) -> None:
-    """Wait until what was written to a file is on disk, unless ``config.durable`` is off.
+    """Wait until the data written to a file is on disk, unless ``config.durable`` is off.
 
     Raises
     ------
     OSError
-        If it cannot be written, now or when the system tried to before.
+        If the data cannot be written, now or in an earlier attempt of the system.
     """
     if not config.durable:
         return
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # there is no disk below
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # the file is not on a disk
             raise
 
 
 def landing(shape: Shape, dtype: DTypeLike, offset: int = 0) -> Array:
-    """New memory for the bytes of a file from `offset` on, at the same place within a page.
+    """Return new memory for the bytes of a file from `offset` on, at the same offset within a page.
 
-    Reading copies pages. If the memory begins a few bytes further into its page than the bytes do
-    into theirs (malloc: 16 bytes, for large memory), the processor takes each load to depend on the
-    store before it, and the copy takes up to three times as long.
+    Reading copies pages. If the memory begins a few bytes further into its page than the bytes into
+    their page (malloc: 16 bytes, for large memory), the processor takes each load to depend on the
+    previous store, and the copy takes up to three times as long.
     """
     kind = np.dtype(dtype)
     size = prod(shape) * kind.itemsize
@@ -159,7 +160,7 @@ def landing(shape: Shape, dtype: DTypeLike, offset: int = 0) -> Array:
 
 
 def ended(path: str, offset: int) -> OSError:
-    """The error of a file that has become shorter since it was opened."""
+    """Return the error of a file that has become shorter since it was opened."""
     return OSError(f"{path}: the file ends at byte {offset}, but was longer when it was opened")
 
 
@@ -171,7 +172,7 @@ def open_file(group: Group, path: str, mode: Mode = "r", size: int = 0) -> Share
     group : Group
         The ranks that take part.
     path : str
-        Equal on all ranks, on a file system that all of them see.
+        Path, equal on all ranks, on a file system that all of them see.
     mode : {"r", "w"}
         Read, or write into a file that rank 0 has just made.
     size : int
@@ -180,7 +181,7 @@ def open_file(group: Group, path: str, mode: Mode = "r", size: int = 0) -> Share
     Raises
     ------
     OSError
-        On all ranks, if one cannot open it, or finds another file than rank 0.
+        On all ranks, if one rank cannot open the file, or finds another file than rank 0.
 
     Cost
     ----
@@ -215,7 +216,7 @@ def _followed(group: Group, path: str, mode: Mode, length: int) -> tuple[int, Ex
 
 
 def _opened(path: str, mode: Mode) -> tuple[int, int, Exception | None]:
-    """A descriptor, the length of the file, and the error if there is one."""
+    """Return a descriptor, the length of the file, and the error if there is one."""
     descriptor = -1
     try:
         descriptor = os.open(path, _FLAGS[mode] | os.O_CLOEXEC)
@@ -230,7 +231,7 @@ def _opened(path: str, mode: Mode) -> tuple[int, int, Exception | None]:
 
 
 def _named(error: Exception, path: str) -> Exception:
-    """The error, with the path if it has none."""
+    """Return the error, with the path if it has none."""
     if isinstance(error, OSError) and error.errno is not None and error.filename is None:
         return OSError(error.errno, os.strerror(error.errno), path)
     return error
@@ -244,7 +245,7 @@ def _other_file(path: str, rank: int, found: str, length: int) -> OSError:
 
 
 def _bytes_of(data: Array | bytes | None) -> memoryview | None:
-    """The bytes of a C-contiguous array; None if it is empty."""
+    """Return the bytes of a C-contiguous array; None if it is empty."""
     if data is None:
         return None
     if isinstance(data, bytes):

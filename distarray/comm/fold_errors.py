@@ -1,8 +1,9 @@
-"""Floating-point errors of the ranks' folds, of which MPI says nothing.
+"""Floating-point errors in folds over ranks, which MPI does not report.
 
-``inf + -inf`` is invalid also where the two are on different ranks. While the program can tell
-(:mod:`distarray.comm.observed`, :func:`numpy.errstate`) somebody listens here: a fold that gives an
-infinity or NaN is made once more by NumPy, which reports what was wrong. The result stays MPI's.
+``inf + -inf`` is invalid also if the two numbers are on different ranks. While the program can
+observe such errors (:mod:`distarray.comm.observed`, :func:`numpy.errstate`), a listener is set
+here: a fold whose result has an infinity or NaN is repeated by NumPy, which reports the error. The
+result remains MPI's.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,17 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["allreduce", "are_heard", "exscan", "heard", "reduce_scatter"]
 
 Listener = Callable[[str, int], None]
-#: How many threads listen; all others have nothing to ask.
+#: Number of threads with a listener; other threads need no check.
 listening = 0
 _lock = Lock()
 _listener: ContextVar[Listener | None] = ContextVar("distarray_fold_errors", default=None)
-#: Folds that compute: of the others NumPy reports nothing either.
+#: Folds that compute: NumPy reports no errors of other folds either.
 _COMPUTING = frozenset({Fold.SUM, Fold.PROD, Fold.AVG})
 
 
 @contextmanager
 def heard(listener: Listener) -> Iterator[None]:
-    """Tell a function of the errors in folds, with NumPy's word for each and a number."""
+    """Pass the errors in folds to a function, with NumPy's word for each error and a number."""
     token = _listener.set(listener)
     _count(1)
     try:
@@ -50,27 +51,27 @@ def _count(more: int) -> None:
 
 
 def are_heard(block: Any, fold: Fold) -> bool:
-    """Whether somebody listens in this thread, and the fold may have errors."""
+    """Return True if this thread has a listener, and the fold may have errors."""
     if _listener.get() is None or fold not in _COMPUTING:
         return False
     return type(block) is np.ndarray and block.dtype.kind in "fc"
 
 
 def allreduce(group: "Transport", block: Array, fold: Fold) -> Array:
-    """As :meth:`Group.allreduce`; its errors are told."""
+    """Fold as :meth:`Group.allreduce`, and report floating-point errors."""
     with np.errstate(all="ignore"):
         total = group._allreduce(block, fold)
-    if _is_doubtful(total, fold):  # on all ranks
+    if _is_doubtful(total, fold):  # the same on all ranks
         _again(algorithms.allreduce, group, block, fold)
     return total
 
 
 def reduce_scatter(group: "Transport", blocks: Sequence[Array], fold: Fold) -> Array:
-    """As :meth:`Group.reduce_scatter`; its errors are told.
+    """Fold as :meth:`Group.reduce_scatter`, and report floating-point errors.
 
     Cost
     ----
-    An allreduce of a truth value more.
+    One more allreduce of a truth value.
     """
     with np.errstate(all="ignore"):
         total = group._reduce_scatter(blocks, fold)
@@ -80,11 +81,11 @@ def reduce_scatter(group: "Transport", blocks: Sequence[Array], fold: Fold) -> A
 
 
 def exscan(group: "Transport", block: Array, fold: Fold, identity: complex | Array) -> Array:
-    """As :meth:`Group.exscan`; its errors are told.
+    """Fold as :meth:`Group.exscan`, and report floating-point errors.
 
     Cost
     ----
-    As :func:`reduce_scatter`.
+    As for :func:`reduce_scatter`.
     """
     with np.errstate(all="ignore"):
         total = group._exscan(block, fold, identity)
@@ -105,7 +106,7 @@ def _is_doubtful_anywhere(group: "Transport", total: Array, fold: Fold) -> bool:
 
 
 def _is_doubtful(total: Array, fold: Fold) -> bool:
-    """Whether a result may come from an error."""
+    """Return True if a result may come from an error."""
     if not np.isfinite(total).all():
         return True
     return fold is Fold.PROD and bool((np.abs(total) < np.finfo(total.dtype).tiny).any())

@@ -1,4 +1,4 @@
-"""Folds in NumPy: the ufunc behind each :class:`Fold`, and what goes before and after it."""
+"""Folds in NumPy: the ufunc of each :class:`Fold`, and the steps before and after the ufunc."""
 
 import numpy as np
 
@@ -25,7 +25,7 @@ _LOGICAL = (Fold.ANY, Fold.ALL)
 
 
 def prepared(block: Array, fold: Fold) -> Array:
-    """The block in the dtype that is folded: native byte order; bool for ANY and ALL."""
+    """Return the block in the dtype that is folded: native byte order; bool for ANY and ALL."""
     if fold in _LOGICAL:
         return block if block.dtype == bool else block.astype(bool)
     if not block.dtype.isnative:
@@ -35,7 +35,7 @@ def prepared(block: Array, fold: Fold) -> Array:
 
 def fold_rows(rows: Array, fold: Fold) -> Array:
     """Fold an array along its first axis, from row 0 upwards, keeping the dtype."""
-    # Sums of small integers would widen; ufuncs refuse a dtype for times.
+    # Without a dtype NumPy widens sums of small integers; ufuncs refuse a dtype for times.
     dtype = None if rows.dtype.kind in "mM" else rows.dtype
     ufunc = UFUNCS[fold]
     if ufunc is np.add and rows.dtype.kind in "fc":  # NumPy begins with 0.0, and -0.0 is lost
@@ -45,7 +45,7 @@ def fold_rows(rows: Array, fold: Fold) -> Array:
 
 
 def averaged(total: Array, count: int, fold: Fold) -> Array:
-    """The finished fold: for AVG the sum divided by the number of contributions."""
+    """Return the finished fold: for AVG the sum divided by the number of contributions."""
     if fold is not Fold.AVG:
         return total
     if total.dtype.kind in "fcm":

@@ -1,4 +1,4 @@
-"""The frames in which the threads of this process are."""
+"""Frames in which the threads of this process run."""
 
 import gc
 import os
@@ -14,12 +14,12 @@ __all__ = ["current_frames"]
 _COLLECTS_WITHIN = sys.version_info < (3, 12)
 
 _lock = Lock()
-#: Whether collection is off for a moment because of this module.
+#: True while this module has switched garbage collection off.
 _stopped = False
 
 
 def current_frames() -> dict[int, FrameType]:
-    """The innermost frame of each thread, by the thread's identifier."""
+    """Return the innermost frame of each thread, by the thread's identifier."""
     global _stopped
     if not _COLLECTS_WITHIN:
         return sys._current_frames()
@@ -35,7 +35,7 @@ def current_frames() -> dict[int, FrameType]:
 
 
 def _in_forked_child() -> None:
-    """A thread that was within `current_frames` does not exist in the child."""
+    """Renew the lock: a thread that was within `current_frames` does not exist in the child."""
     global _lock, _stopped
     _lock = Lock()
     if _stopped:

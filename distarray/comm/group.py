@@ -1,10 +1,10 @@
-"""Groups of ranks: the narrow waist between the library and MPI.
+"""Groups of ranks: the narrow interface between the library and MPI.
 
-The public methods of :class:`Group` write the ledger, see to GPU buffers
+The public methods of :class:`Group` write the ledger, handle GPU buffers
 (:mod:`distarray.comm.device_blocks`), and call the methods of
-:class:`distarray.comm.transport.Transport`. These are implemented on mpi4py by
+:class:`distarray.comm.transport.Transport`. The latter are implemented on mpi4py by
 :class:`distarray.comm.mpi.MPIGroup` and on threads by :class:`distarray.comm.threads.ThreadGroup`.
-Arguments are trusted: the caller has checked them against what all ranks know.
+Methods do not check their arguments: the caller has compared them with values that all ranks know.
 """
 
 from abc import abstractmethod
@@ -29,7 +29,7 @@ _ndarray = np.ndarray
 
 
 class Group(DeviceBlocks):
-    """An ordered set of ranks, with the collectives and messages between them.
+    """Ordered set of ranks, with the collectives and messages between them.
 
     Every method except `exchange` and `subset` is collective over the group.
 
@@ -50,9 +50,10 @@ class Group(DeviceBlocks):
     True
     """
 
-    #: Distinguishes worlds with the same ranks; for threads, also the ranks of one process.
+    #: Key that distinguishes worlds with the same ranks; for threads, also the ranks of one
+    #: process.
     place: tuple[int, int] | None = None
-    #: Whether the ranks are threads of one process.
+    #: True if the ranks are threads of one process.
     in_one_process = False
 
     # -- point to point -----------------------------------------------------------------------
@@ -64,9 +65,9 @@ class Group(DeviceBlocks):
         ----------
         sends, receives : sequence of (int, array)
             Peer and view. Both sides of a message have equal dtype and number of elements, in C
-            order of the view, and on both sides it is on the host, or on both on a GPU. Several
+            order of the view. The view is on the host on both sides, or on a GPU on both. Several
             messages between two ranks, in one call or in several, arrive in the order in which both
-            sides list them. The caller leaves out empty views and the rank's own part.
+            sides list them. The caller leaves out empty views and the rank's own elements.
         note : Note
             The purpose, for the ledger.
         """
@@ -87,10 +88,10 @@ class Group(DeviceBlocks):
     ) -> Pending:
         """Begin an `exchange` of C-contiguous arrays of numbers.
 
-        To the ledger it is a collective of that `kind`, if one is given.
+        The ledger records it as a collective of that `kind`, if one is given.
 
-        The arrays must not be touched until the end; see `begin_allreduce`. Between GPUs it is over
-        at once.
+        The arrays must not be touched until the end; see `begin_allreduce`. Between GPUs the
+        exchange is complete when this method returns.
         """
         if ledger.watching and kind:
             self.write(kind, sum(view.nbytes for _, view in sends), note)
@@ -104,21 +105,21 @@ class Group(DeviceBlocks):
         return self._begin_exchange(sends, receives)
 
     def board(self) -> Board | None:
-        """Memory that all ranks of the group share; None if they cannot. Collective the first time.
+        """Return memory that all ranks of the group share, or None; collective the first time.
 
-        The ranks synchronise before they write to it, and again after they have read from it.
+        The ranks synchronize before they write to the memory, and again after they have read it.
         """
         return self._board()
 
     def outbox(self, rows: int, arrays: Sequence[Array]) -> Outbox:
-        """Memory for rows like those of some arrays, which go to several ranks; collective.
+        """Return memory for rows like those of some arrays, for several ranks; collective.
 
         Parameters
         ----------
         rows : int
-            How many of each array a rank sends at most, the same on every rank.
+            Largest number of rows of each array that a rank sends; the same on every rank.
         arrays : sequence of array
-            Their data types and the shapes of their rows are equal on all ranks.
+            Arrays whose dtypes and row shapes are equal on all ranks.
         """
         if self.size > 1 and self.guarded:
             self.check_exchange(sum([array.nbytes for array in arrays]), "rows for other ranks")
@@ -134,14 +135,14 @@ class Group(DeviceBlocks):
         block : array
             Equal shape and dtype on every rank; left unchanged.
         fold : Fold
-            ANY and ALL give bool. NaN and NaT win MIN and MAX, as in NumPy.
+            ANY and ALL return bool. NaN and NaT win MIN and MAX, as in NumPy.
         note : Note
             The purpose, for the ledger.
 
         Returns
         -------
         array
-            New, C-contiguous, shape of `block`.
+            New, C-contiguous, with the shape of `block`.
         """
         if ledger.watching:
             self.write("allreduce", block.nbytes, note)
@@ -152,7 +153,7 @@ class Group(DeviceBlocks):
         return self._allreduce(block, fold)
 
     def allreduce_in_place(self, block: Array, fold: Fold, note: Note = None) -> None:
-        """Fold the ranks' blocks into them: `begin_allreduce` and `wait` in one."""
+        """Fold the ranks' blocks in place: `begin_allreduce` and `wait` in one call."""
         if ledger.watching:
             self.write("allreduce", block.nbytes, note)
         if self.watched:
@@ -169,7 +170,8 @@ class Group(DeviceBlocks):
         ----------
         block : ndarray
             C-contiguous memory of equal shape and dtype on every rank, and of a dtype that the fold
-            keeps. It must not be touched until the end; between GPUs that is at once.
+            keeps. It must not be touched until `wait` returns; between GPUs the fold is complete at
+            once.
         fold : Fold
             As for `allreduce`.
         note : Note
@@ -205,7 +207,7 @@ class Group(DeviceBlocks):
         Returns
         -------
         array
-            New: the fold of what all ranks contributed to this one.
+            New: the fold of all ranks' contributions for this rank.
         """
         if ledger.watching:
             own = blocks[self.rank].nbytes
@@ -217,16 +219,16 @@ class Group(DeviceBlocks):
     def exscan(
         self, block: Array, fold: Fold, identity: complex | Array, note: Note = None
     ) -> Array:
-        """Fold of the blocks of all lower ranks.
+        """Fold the blocks of all lower ranks.
 
         Parameters
         ----------
         block : array
             Equal shape and dtype on every rank.
         fold : Fold
-            As for `allreduce`, AVG excepted.
+            As for `allreduce`, except AVG.
         identity : array or scalar
-            What rank 0 gets, broadcast to the shape of `block`.
+            The result on rank 0, broadcast to the shape of `block`.
         note : Note
             The purpose, for the ledger.
         """
@@ -279,7 +281,7 @@ class Group(DeviceBlocks):
         Returns
         -------
         Pending
-            As for `begin_allreduce`; already over for blocks on a device.
+            As for `begin_allreduce`; already complete for blocks on a device.
         """
         if type(block) is not _ndarray:
             self.broadcast(block, root, note)
@@ -303,7 +305,7 @@ class Group(DeviceBlocks):
     def allgather_varied(
         self, block: Array, counts: Sequence[int] | None = None, note: Note = None
     ) -> list[Array]:
-        """All ranks' blocks, which may differ in length along axis 0.
+        """Gather all ranks' blocks, which may differ in length along axis 0.
 
         Parameters
         ----------
@@ -341,7 +343,7 @@ class Group(DeviceBlocks):
         Returns
         -------
         list of array
-            What each rank sent here, in rank order: consecutive views of one new array.
+            The blocks that all ranks sent here, in rank order: consecutive views of one new array.
         """
         if ledger.watching:
             own = blocks[self.rank].nbytes
@@ -351,7 +353,7 @@ class Group(DeviceBlocks):
         return self._alltoall_varied_staged(blocks)
 
     def gather_varied(self, block: Array, root: int = 0, note: Note = None) -> list[Array] | None:
-        """All ranks' blocks on `root`, None elsewhere; shapes as for `allgather_varied`."""
+        """Return all ranks' blocks on `root`, None elsewhere; shapes as for `allgather_varied`."""
         if ledger.watching:
             self.write("gather", 0 if self.rank == root else block.nbytes, note)
         if self.watched:
@@ -393,7 +395,7 @@ class Group(DeviceBlocks):
     # -- small Python objects -----------------------------------------------------------------
 
     def allgather_object(self, obj: T, note: Note = None) -> list[T]:
-        """Every rank's (picklable, small) object, in rank order."""
+        """Return every rank's (picklable, small) object, in rank order."""
         if ledger.watching:
             self.write("allgather_object", 0, note)
         if self.watched:
@@ -401,7 +403,7 @@ class Group(DeviceBlocks):
         return [obj] if self.size == 1 else self._allgather_object(obj)
 
     def broadcast_object(self, obj: T | None, root: int = 0, note: Note = None) -> T:
-        """Root's (picklable, small) object, on every rank; the others can pass None."""
+        """Return root's (picklable, small) object on every rank; other ranks can pass None."""
         if ledger.watching:
             self.write("broadcast_object", 0, note)
         if self.watched:
@@ -432,7 +434,7 @@ class Group(DeviceBlocks):
     # -- bookkeeping --------------------------------------------------------------------------
 
     def write(self, kind: str, nbytes: int, note: Note) -> None:
-        """Write a collective down in the ledger."""
+        """Record a collective in the ledger."""
         if self.size > 1:
             away = int(self.nodes is not None)
             ledger.record(kind, nbytes, 1, range(self.size), note, away)
@@ -443,6 +445,6 @@ class Group(DeviceBlocks):
         ledger.record("exchange", nbytes, len(sends), peers, note, self._away(peers))
 
     def _away(self, peers: Sequence[int]) -> int:
-        """How many of these ranks are on other nodes."""
+        """Return the number of these ranks that are on other nodes."""
         nodes = self.nodes
         return 0 if nodes is None else sum(nodes[peer] != nodes[self.rank] for peer in peers)

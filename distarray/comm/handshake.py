@@ -1,7 +1,7 @@
-"""The handshake of ranks that meet for the first time: are they the same program?
+"""Handshake of ranks before they first communicate: a check that they run the same program.
 
-One small allreduce of digests, however many ranks there are. Only where it finds a difference do
-they tell one another more, and all of them raise the same error.
+The check is one small allreduce of digests, for any number of ranks. Only if it finds a difference
+do the ranks exchange details, and then all of them raise the same error.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 __all__ = ["meet", "part"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+#: True: functions of this module wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
-#: Characters of a trait, and of a list of ranks, in a message.
+#: Largest number of characters of a trait, and of a list of ranks, in a message.
 _SHOWN = 160
 _processors_told = False
 
 
 def meet(comm: "MPI.Intracomm", share: int) -> int:
-    """Compare the ranks of a communicator; collective over it, when it is used first.
+    """Compare the ranks of a communicator; collective, before its first use.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def meet(comm: "MPI.Intracomm", share: int) -> int:
     Raises
     ------
     DivergenceError
-        On all ranks, if two differ in a trait that must be the same.
+        On all ranks, if two ranks differ in a trait that must be the same.
 
     Cost
     ----
@@ -68,12 +68,12 @@ def meet(comm: "MPI.Intracomm", share: int) -> int:
 
 
 def part(comm: "MPI.Intracomm") -> str:
-    """Compare what may have changed since the ranks met: settings, and the program's modules.
+    """Compare traits that may have changed since :func:`meet`: settings, and program modules.
 
     Returns
     -------
     str
-        The differences in words, on all ranks; empty if there are none.
+        The differences as text, on all ranks; empty if there are none.
 
     Cost
     ----
@@ -89,15 +89,15 @@ def part(comm: "MPI.Intracomm") -> str:
 
 
 def _digest(texts: Iterable[str]) -> int:
-    """A number of 56 bits for a set of texts."""
+    """Return a number of 56 bits for a set of texts."""
     whole = "\0".join(sorted(texts)).encode("utf-8", "surrogatepass")
     return int.from_bytes(blake2b(whole, digest_size=7).digest(), "little")
 
 
 def _differences(comm: "MPI.Intracomm", own: Mapping[str, Trait]) -> str:
-    """Who differs from rank 0, in what, and both values, in words; empty if nobody does.
+    """Describe the ranks that differ from rank 0, their traits and values; empty if none differ.
 
-    A trait that a rank does not have is no difference, such as a module that only rank 0 imports.
+    A trait that a rank does not have, such as a module that only rank 0 imports, is no difference.
     """
     first: dict[str, tuple[str, ...]] = comm.bcast({name: (*each,) for name, each in own.items()})
     names = list(first)
@@ -119,7 +119,7 @@ def _differences(comm: "MPI.Intracomm", own: Mapping[str, Trait]) -> str:
 
 
 def _line(name: str, first: str, other: str, ranks: list[int]) -> str:
-    """A line of the message: a trait, rank 0's, and that of the first rank that differs."""
+    """Return a line of the message: a trait of rank 0, and of the first rank that differs."""
     more = f"; {_short(ranks_in_words(ranks))} differ from rank 0" if len(ranks) > 1 else ""
     return f"\n    {name}: {_short(first)} on rank 0, {_short(other)} on rank {ranks[0]}{more}"
 
@@ -129,7 +129,7 @@ def _short(text: str) -> str:
 
 
 def _tell_processors(comm: "MPI.Intracomm", own: frozenset[str]) -> None:
-    """Let rank 0 say, once, that last digits will differ: a cluster of mixed nodes is no error."""
+    """Warn once, on rank 0, that last digits will differ: a cluster of mixed nodes is no error."""
     global _processors_told
     first: frozenset[str] = comm.bcast(own)
     marks: list[bool] = comm.allgather(own != first)

@@ -1,9 +1,10 @@
 """Hooks by which one rank's uncaught error ends the whole job: one traceback, then MPI_Abort.
 
-Without them the other ranks would wait for the lost one until the batch system's limit. They cover
-exceptions that reach the top of any thread, and an exit with a nonzero status (``sys.exit(1)``,
-``raise SystemExit(1)``), from the import of the package on: before MPI has started by the
-launcher's own means. The launcher notices a killed process, and the kernel a killed launcher.
+Without them the other ranks would wait for the lost rank until the batch system's limit. The hooks
+cover exceptions that reach the top of any thread, and an exit with a nonzero status
+(``sys.exit(1)``, ``raise SystemExit(1)``), from the import of the package on. Before MPI has
+started they use the launcher's own means. The launcher notices a killed process, and the kernel a
+killed launcher.
 """
 
 import atexit
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["AgreedExit", "abort", "end_all", "install", "install_early", "last_exit", "say"]
 
 _TAG = 32001
-#: Seconds that ranks wait before they print an error, longer for higher ranks: so an error that all
+#: Seconds that ranks wait before they print an error, longer for higher ranks. So an error that all
 #: ranks have is printed once.
 _WORD_AFTER = 0.1
 _RANK_STEP = 0.05
 _LAST_RANK = 20
-#: Seconds for the launcher to read the output, before it ends everything.
+#: Seconds for the launcher to read the output before the job ends.
 _DRAIN = 0.05
 #: Seconds for MPI to end the job; the main thread may hold MPI's locks.
 _DEAF = 5.0
@@ -45,7 +46,7 @@ _DEAF = 5.0
 _DAEMON = "hydra_pmi_proxy"
 _PR_SET_PDEATHSIG = 1
 
-#: The last call of `sys.exit`: its text, its line, and the number of moves by then (`calls.moves`).
+#: Last call of `sys.exit`: its text, its line, and the number of moves by then (`calls.moves`).
 last_exit = ("", "", -1)
 
 
@@ -53,7 +54,8 @@ def _nothing_is_known(error: BaseException) -> str:
     return ""
 
 
-#: What the other ranks do when this one fails, in words; set by :mod:`distarray.comm.waits.watch`.
+#: Function that describes the activities of the other ranks when this rank fails; set by
+#: :mod:`distarray.comm.waits.watch`.
 meanwhile: Callable[[BaseException], str] = _nothing_is_known
 
 
@@ -61,14 +63,14 @@ def _whole(error: BaseException, tb: TracebackType | None) -> str:
     return "".join(traceback.format_exception(type(error), error, tb))
 
 
-#: The traceback of an error as text; the runner folds it.
+#: Function that formats the traceback of an error; the runner replaces it.
 written: Callable[[BaseException, TracebackType | None], str] = _whole
 
-#: What `sys.exit` takes.
+#: Argument type of `sys.exit`.
 Status: TypeAlias = int | str | None
 
 _installed = False
-#: Whether the hook that was there before prints an error.
+#: True while the previously installed hook prints an error.
 _showing = False
 _process = 0
 _ending = threading.Lock()
@@ -78,9 +80,10 @@ _plain_thread_hook: Callable[..., Any] = threading.__excepthook__
 
 
 def install() -> None:
-    """Put the hooks in place: at the import of the package in a rank of a job, else with MPI.
+    """Install the hooks: at the import of the package in a rank of a job, else with MPI.
 
-    And again when the first MPI group is made, around hooks that the program has put there since.
+    They are installed again when the first MPI group is made, around hooks that the program has
+    installed since.
     """
     global _installed, _process, _plain_hook, _plain_thread_hook
     if sys.excepthook is not _on_exception:
@@ -97,14 +100,14 @@ def install() -> None:
 
 
 def install_early() -> None:
-    """Put the hooks in place if a launcher has started this process as one of several ranks."""
+    """Install the hooks if a launcher has started this process as one of several ranks."""
     if launcher.size > 1 and not processes.is_child():
         install()
         os._exit = _exit_at_once
 
 
 def say(text: str) -> None:
-    """Write to standard error, whichever rank this is; from any thread."""
+    """Write to standard error, on any rank and from any thread."""
     stream = sys.__stderr__ or sys.stderr
     with contextlib.suppress(Exception):
         stream.write(f"\ndistarray: {text}\n")
@@ -112,17 +115,17 @@ def say(text: str) -> None:
 
 
 def end_all(text: str) -> None:
-    """End the job from a thread other than the one that is in MPI.
+    """End the job from a thread other than the thread that is in MPI.
 
     Parameters
     ----------
     text : str
-        Why.
+        The reason, for the message.
     """
     from mpi4py import MPI
 
     if not _ending.acquire(blocking=False):
-        return  # an error of this rank ends it already
+        return  # an error of this rank already ends the job
     _flush()
     say(text)
     time.sleep(_DRAIN)
@@ -135,7 +138,7 @@ def end_all(text: str) -> None:
 def _on_exception(
     kind: type[BaseException], error: BaseException, tb: TracebackType | None
 ) -> None:
-    if _showing:  # by a hook around ours, which calls the one before it
+    if _showing:  # called by a later hook, which wraps this one
         sys.__excepthook__(kind, error, tb)
     elif _alone():
         _shown(kind, error, tb)
@@ -159,9 +162,9 @@ def _on_thread_exception(args: threading.ExceptHookArgs) -> None:
 
 
 class AgreedExit(SystemExit):
-    """An exit with a status that all ranks have agreed on, so that no rank is aborted."""
+    """Exit with a status that all ranks have agreed on, so that no rank is aborted."""
 
-    #: Hides `SystemExit.code`: reading that would end the other ranks.
+    #: Hides `SystemExit.code`: reading that attribute would end the other ranks.
     code: Any = None
 
     def __init__(self, status: Status) -> None:
@@ -170,9 +173,9 @@ class AgreedExit(SystemExit):
 
 
 def _watch_exits() -> bool:
-    """Have a function called when the process exits with a nonzero status.
+    """Arrange that a function is called when the process exits with a nonzero status.
 
-    The interpreter calls no hook then. But it reads the attribute `code` of the uncaught
+    The interpreter calls no hook at such an exit. But it reads the attribute `code` of the uncaught
     SystemExit, from no Python frame: only then is it certain that the process exits with this
     status. So a property around the original member replaces the attribute. If the class is not
     built as in CPython, nothing is replaced and the result is False.
@@ -197,11 +200,11 @@ def _watch_exits() -> bool:
 
 
 def _end_with_daemon() -> None:
-    """Have the kernel end this rank when the MPICH daemon that started it is killed.
+    """Let the kernel end this rank when the MPICH daemon that started it is killed.
 
     When the job is aborted, the daemon kills the ranks. But mpiexec kills the remaining daemons at
-    the next full second of the clock, which may be at once. A daemon killed so leaves its ranks
-    behind, which wait for the lost rank and spin for ever.
+    the next full second of the clock, which may be at once. A daemon that is killed first leaves
+    its ranks behind: they wait for the lost rank and spin for ever.
     """
     parent = os.getppid()
     try:
@@ -215,7 +218,7 @@ def _end_with_daemon() -> None:
 
 
 def _exit(status: Status = None, /) -> NoReturn:
-    """A `sys.exit` that makes the exception itself: Python 3.11's raises only its type."""
+    """Record the call and raise the exception itself: Python 3.11's `sys.exit` raises its type."""
     global last_exit
     frame = sys._getframe(1)
     call = "sys.exit()" if status is None else f"sys.exit({status!r})"
@@ -224,7 +227,7 @@ def _exit(status: Status = None, /) -> NoReturn:
 
 
 def _exit_at_once(status: int) -> NoReturn:
-    """An `os._exit` that also ends the others if they would wait for this rank to start MPI."""
+    """Exit as `os._exit` does; also end other ranks that would wait for this rank to start MPI."""
     if status and _mpi() is None and not _alone():
         _end(status, lambda: f"os._exit({status})")
     _real_exit(status)
@@ -250,7 +253,7 @@ def _shown(kind: type[BaseException], error: BaseException, tb: TracebackType | 
 
 
 def _alone() -> bool:
-    """Whether there is no other rank to end: MPI has one process, or this one is no rank.
+    """Return True if there is no other rank to end: MPI has one process, or this one is no rank.
 
     A forked child is no rank, and must not touch MPI.
     """
@@ -263,28 +266,28 @@ def _alone() -> bool:
 
 
 def _mpi() -> Any:
-    """The module MPI of mpi4py, if MPI has been started; also when it has ended."""
+    """Return mpi4py's module MPI if MPI has been started, even if it has ended; else None."""
     module = sys.modules.get("mpi4py.MPI")
     started = getattr(module, "Is_initialized", None)  # absent while the module is being imported
     return module if started is not None and started() else None
 
 
 def _at_exit(known: BaseException | None) -> None:
-    """End the job if an error of the program has been printed by a hook in the place of ours."""
+    """End the job if a hook in the place of this module's hook has printed an error."""
     error = getattr(sys, "last_value", None)
     if error is not None and error is not known and _mpi() is None and not _alone():
         _end(1, lambda: f"{type(error).__name__}: {error}")
 
 
 def _end(code: int, text: Callable[[], str]) -> None:
-    """Print a text, unless another rank prints its own, and end all ranks."""
+    """Print a text, unless another rank prints its own text, and end all ranks."""
     if not _ending.acquire(blocking=False):
         time.sleep(10)  # another thread of this rank is ending the job
     if isinstance(sys.stderr, io.StringIO):  # torch.distributed's hook, around ours, buffers it
         sys.stderr = sys.__stderr__ or sys.stderr
     mpi = _mpi()
     if mpi is None:
-        time.sleep(_turn(launcher.rank))  # the lowest of several that fail ends all before theirs
+        time.sleep(_turn(launcher.rank))  # the lowest failing rank ends the job first
         _write(launcher.rank, launcher.size, code, text)
         launcher.end_job(code & 0xFF or 1)
     world = mpi.COMM_WORLD
@@ -299,7 +302,7 @@ def _end(code: int, text: Callable[[], str]) -> None:
 
 
 def _write(rank: int, size: int, code: int, text: Callable[[], str]) -> None:
-    """Write the last words of the job, and give the launcher time to read them."""
+    """Write the final message of the job, and give the launcher time to read it."""
     _flush()
     words = text().rstrip("\n")
     if words or code != 1:
@@ -310,17 +313,17 @@ def _write(rank: int, size: int, code: int, text: Callable[[], str]) -> None:
 
 
 def _turn(rank: int) -> float:
-    """Seconds until a rank may print its error, longer for higher ranks."""
+    """Return the seconds until a rank may print its error; longer for higher ranks."""
     return _WORD_AFTER + _RANK_STEP * min(rank, _LAST_RANK) if rank else 0.0
 
 
 def _separated(words: str) -> str:
-    """Text of several lines, such as a traceback, begins on a line of its own."""
+    """Begin text of several lines, such as a traceback, on a new line."""
     return f"\n{words}" if "\n" in words else words
 
 
 def _another_tells(world: "MPI.Comm") -> bool:
-    """Whether another rank prints its error; lower ranks have time to do so first."""
+    """Return True if another rank prints its error; lower ranks have time to print first."""
     until = time.monotonic() + _turn(world.Get_rank())
     while True:
         if world.Iprobe(tag=_TAG):
@@ -331,7 +334,7 @@ def _another_tells(world: "MPI.Comm") -> bool:
 
 
 def _claim(world: "MPI.Comm") -> None:
-    """Tell the other ranks that this one prints; they need not receive it."""
+    """Notify the other ranks that this rank prints; they need not receive the message."""
     word = bytearray(1)
     rank = world.Get_rank()
     for peer in range(world.Get_size()):
@@ -348,7 +351,7 @@ def _flush() -> None:
 def abort(comm: "MPI.Comm", code: int) -> None:
     """End the job with a nonzero status that fits into a byte; MPI's own message is not printed.
 
-    The error has been printed by then. MPICH prints its line from this process, hence the null
+    The error has been printed by then. MPICH prints its message from this process, hence the null
     device.
     """
     _flush()

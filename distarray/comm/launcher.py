@@ -1,7 +1,7 @@
-"""The launcher that started this process as one of several ranks, and ending its job without MPI.
+"""Launcher that started this process as one of several ranks, and end of its job without MPI.
 
-A rank that fails before it has started MPI would leave the others waiting for it in MPI_Init: the
-launcher of MPICH ignores the exit of a process that has not called MPI yet.
+A rank that fails before it has started MPI would leave the other ranks waiting for it in MPI_Init:
+the launcher of MPICH ignores the exit of a process that has not called MPI yet.
 """
 
 import os
@@ -12,21 +12,22 @@ import time
 
 __all__ = ["end_job", "rank", "size"]
 
-#: The variables in which launchers tell a process the number of ranks, and its own.
+#: Variables in which launchers pass a process the number of ranks, and its own rank.
 _NUMBERS = (
     ("PMI_SIZE", "PMI_RANK"),
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
-#: The variable with the descriptor of the line to a launcher that speaks PMI 1 (MPICH's, Slurm's).
+#: Variable with the descriptor of the connection to a launcher that uses PMI 1 (MPICH's, Slurm's).
 _LINE = "PMI_FD"
 _HELLO = b"cmd=init pmi_version=1 pmi_subversion=1\n"
-#: Seconds for the launcher's answer, for it to end this process, and for MPI to start and do so.
+#: Seconds for the launcher's reply, for the launcher to end this process, and for MPI to start and
+#: end the job.
 _ANSWER, _ENDING, _START = 1.0, 5.0, 20.0
 
 
 def _line() -> tuple[int, tuple[int, int]] | None:
-    """The descriptor of the line and its identity; None if there is none, or it is closed."""
+    """Return descriptor and identity of the connection; None if there is none, or it is closed."""
     try:
         descriptor = int(os.environ.get(_LINE, ""))
         found = os.fstat(descriptor)
@@ -36,9 +37,9 @@ def _line() -> tuple[int, tuple[int, int]] | None:
 
 
 def _numbers() -> tuple[int, int]:
-    """The number of ranks and this one's; (1, 0) if no launcher has said so to this process.
+    """Return the number of ranks and this process's rank; (1, 0) if no launcher has set them.
 
-    A child of a rank inherits variables, but not the line.
+    A child of a rank inherits variables, but not the connection.
     """
     if _LINE in os.environ and _known is None:
         return 1, 0
@@ -51,17 +52,17 @@ def _numbers() -> tuple[int, int]:
     return 1, 0
 
 
-# As they are when the package is imported: MPI's start hides them, and a program may close files.
+# Values at the import of the package: MPI's start hides them, and a program may close files.
 _exit = os._exit
 _known = _line()
 size, rank = _numbers()
 
 
 def end_job(code: int) -> None:
-    """End all ranks, without MPI having been started here; does not return.
+    """End all ranks, without MPI having been started here; do not return.
 
-    By the launcher's own protocol; or by this process's exit, if the launcher ends a job of which
-    one process fails (Open MPI's); or by starting MPI, for which the others wait.
+    Use the launcher's own protocol if there is one. Otherwise exit, if the launcher ends a job of
+    which one process fails (Open MPI's); or start MPI, for which the other ranks wait, and abort.
     """
     if _known is not None:
         _abort_by_line(*_known, code)

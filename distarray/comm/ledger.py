@@ -1,6 +1,6 @@
-"""The communication ledger: the ranks' conversations, each with the line of the program.
+"""Communication ledger: the ranks' communication calls, each with the line of the program.
 
-Every public method of :class:`distarray.comm.group.Group` writes here. Outside of traces that
+Every public method of :class:`distarray.comm.group.Group` writes here. Without an open trace that
 costs one test of :data:`watching`.
 """
 
@@ -31,12 +31,12 @@ __all__ = [
     "unheard",
 ]
 
-#: The purpose of a message; becomes text only inside of traces.
+#: Purpose of a message; it becomes text only inside of traces.
 Note: TypeAlias = "str | Route | None"
 T = TypeVar("T")
 Book = TypeVar("Book", bound="Trace")
 
-#: How many ``trace()`` and ``forbid_communication()`` blocks are open, in all threads together.
+#: Number of open ``trace()`` and ``forbid_communication()`` blocks, in all threads together.
 watching = 0
 
 _lock = threading.Lock()
@@ -46,27 +46,27 @@ _note: ContextVar[Note] = ContextVar("distarray_note", default=None)
 
 
 class Event(NamedTuple):
-    """One conversation, as this rank took part in it.
+    """One communication call, as this rank took part in it.
 
     Attributes
     ----------
     kind : str
         The method of the group: "exchange", "allreduce", "allgather", ...; or "library", which
-        says that the conversations after it gather an array for a library, and sends nothing.
+        sends nothing and means that the calls after it gather an array for a library.
     bytes : int
-        Bytes that this rank contributed for others; what it received counts as sent by the others.
+        Bytes that this rank contributed for other ranks; bytes that it received count as theirs.
     messages : int
-        Messages this rank sent: point-to-point ones one by one, a collective as one.
+        Messages that this rank sent: each point-to-point message, and a collective as one.
     peers : sequence of int
-        Ranks of the group that it sent to.
+        Ranks of the group that this rank sent to.
     note : str
-        Its purpose, such as the placements from and to; empty if none was given.
+        Purpose of the call, such as source and target placements; empty if none was given.
     where : str
         ``file:line`` of the user's program.
     away : int
-        Of the messages, those to other nodes; a collective of ranks on several nodes counts as one.
+        Number of the messages to other nodes; a collective of ranks on several nodes counts as one.
     route : Route or None
-        The layouts from and to, if an array is moved from one to another.
+        Source and target layouts, if an array is redistributed.
 
     Examples
     --------
@@ -94,14 +94,14 @@ class Event(NamedTuple):
 
 
 class Trace:
-    """The events of one ``with trace() as t:`` block, on this rank.
+    """Events of one ``with trace() as t:`` block, on this rank.
 
     Attributes
     ----------
     events : list of Event
-        In the order in which they happened.
+        Events in the order in which they happened.
     asks_where : bool
-        Whether they are to know the line of the program, which takes a while to find.
+        True if events record the line of the program, which takes a while to find.
 
     Examples
     --------
@@ -139,7 +139,7 @@ class Trace:
         return sum(event.away for event in self.events)
 
     def count(self, kind: str) -> int:
-        """How many events of one kind there were."""
+        """Count the events of one kind."""
         return sum(event.kind == kind for event in self.events)
 
     def __len__(self) -> int:
@@ -198,11 +198,12 @@ def trace() -> Iterator[Trace]:
 
 @contextmanager
 def listening(book: Book) -> Iterator[Book]:
-    """As :func:`trace`, with a book of the caller's, whose `events` may be anything that appends.
+    """Collect events as :func:`trace` does, in a trace that the caller passes.
 
     Parameters
     ----------
     book : Trace
+        The caller's trace; its `events` may be any object that has `append`.
     """
     books: tuple[Trace, ...] = (*_traces.get(), book)
     with _watched(_traces, books):
@@ -230,7 +231,7 @@ def forbid_communication() -> Iterator[None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Let groups note what a rehearsal would send; nothing is sent, traced or forbidden."""
+    """Suspend traces and bans on communication for a dry run, which sends nothing."""
     token = _traces.set(())
     try:
         with _watched(_forbidden, False):
@@ -241,7 +242,7 @@ def unheard() -> Iterator[None]:
 
 @contextmanager
 def note(text: Note) -> Iterator[None]:
-    """Give a purpose to those messages of the block that have none of their own."""
+    """Give a purpose to the messages of the block that have none of their own."""
     token = _note.set(text)
     try:
         yield
@@ -250,7 +251,7 @@ def note(text: Note) -> Iterator[None]:
 
 
 def is_forbidden() -> bool:
-    """Whether communication is forbidden here."""
+    """Return True if communication is forbidden here."""
     return watching > 0 and _forbidden.get()
 
 
@@ -264,7 +265,7 @@ def check_allowed(kind: str, nbytes: int, text: Note = None) -> None:
     nbytes : int
         Bytes that this rank would send.
     text : Note
-        Their purpose.
+        Purpose of the bytes.
     """
     if is_forbidden():
         purpose = f" ({text})" if text is not None else ""
@@ -282,7 +283,7 @@ def record(
     text: Note = None,
     away: int = 0,
 ) -> None:
-    """Write one event into the open traces, or refuse it; called only if :data:`watching`."""
+    """Record an event in the open traces, or raise; called only if :data:`watching`."""
     if text is None:
         text = _note.get()
     check_allowed(kind, nbytes, text)
@@ -298,7 +299,7 @@ def record(
 
 
 def size_text(nbytes: int) -> str:
-    """Bytes in words: ``48.0 MiB``."""
+    """Return a number of bytes as text: ``48.0 MiB``."""
     if nbytes < 1024:
         return f"{nbytes} B"
     size = float(nbytes)

@@ -1,4 +1,4 @@
-"""The group of a process that is a world by itself, without MPI."""
+"""Group of a process that is a world by itself, without MPI."""
 
 import os
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _making = Lock()
 
 
 class LoneGroup(Group):
-    """A group of one rank, which needs no transport."""
+    """Group of one rank, which needs no transport."""
 
     takes_device_buffers = True
 
@@ -27,7 +27,7 @@ class LoneGroup(Group):
 
     @property
     def world_ranks(self) -> tuple[int, ...]:
-        """Itself."""
+        """The only rank of this group."""
         return (0,)
 
     def abort(self, code: int = 1) -> None:
@@ -63,7 +63,7 @@ class LoneGroup(Group):
 
 
 def lone_group() -> LoneGroup:
-    """The lone group of this process."""
+    """Return the lone group of this process."""
     global _lone
     with _making:
         if _lone is None:
@@ -72,7 +72,7 @@ def lone_group() -> LoneGroup:
 
 
 def become_lone(group: Group, *, world: bool = False) -> None:
-    """Make a group of one rank, perhaps the world's, work without its transport."""
+    """Make a group of one rank, which may be the world's group, work without its transport."""
     global _lone
     group.__class__ = LoneGroup
     if world and isinstance(group, LoneGroup):

@@ -1,4 +1,4 @@
-"""The device mesh: an n-d grid of ranks with named dimensions, over a communicator."""
+"""Device mesh: an n-d grid of ranks with named dimensions, over a communicator."""
 
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceMesh", "default_mesh", "init_device_mesh"]
 
-#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+#: Prefix that users write before the functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray."
 
 #: Meshes made of COMM_NULL, which belong to no group.
@@ -42,10 +42,10 @@ _outside_meshes: dict[Definition, "DeviceMesh"] = {}
 
 
 class DeviceMesh:
-    """An n-d grid of ranks; one object for equal arguments on one communicator.
+    """Grid of ranks with n dimensions; one object for equal arguments on one communicator.
 
     Making a mesh is collective over its ranks. On other ranks `coords` is None, and operations on
-    the mesh send nothing and wait for nobody. Inside ``with mesh:`` new arrays are made on it.
+    the mesh send nothing and wait for no rank. Inside ``with mesh:`` new arrays are on the mesh.
 
     Parameters
     ----------
@@ -57,16 +57,16 @@ class DeviceMesh:
     mesh_dim_names : sequence of str, optional
         One name for each mesh dimension.
     device_type : {"cpu", "cuda"}, optional
-        Where the blocks live: NumPy or CuPy arrays. `config.device` by default.
+        Kind of the blocks: NumPy or CuPy arrays. `config.device` by default.
     ranks : array of int, optional
         The ranks of `comm` to take, in row-major order of the grid; by default all, in order.
 
     Attributes
     ----------
     shape, mesh_dim_names, device_type
-        As given; names are None if there are none.
+        The arguments of the constructor; names are None if there are none.
     coords : tuple of int or None
-        This rank's place; None outside of the mesh.
+        This rank's mesh coordinate; None outside of the mesh.
     rank : int
         This rank's number in row-major order; -1 outside of the mesh.
     ranks : tuple of int
@@ -123,7 +123,7 @@ class DeviceMesh:
         device_type: str | None = None,
         ranks: ArrayLike | None = None,
     ) -> "DeviceMesh":
-        """Look the mesh up, or make it: see the class."""
+        """Return the interned mesh, or make it: see the class."""
         device_type = config.device if device_type is None else device_type
         root = root_group(comm)
         wanted: Definition | MeshError
@@ -151,11 +151,11 @@ class DeviceMesh:
     # -- questions ----------------------------------------------------------------------------
 
     def size(self, mesh_dim: int | str | None = None) -> int:
-        """Number of ranks, of the whole mesh or along one dimension."""
+        """Return the number of ranks, of the whole mesh or along one dimension."""
         return len(self.ranks) if mesh_dim is None else self.shape[self.mesh_dim(mesh_dim)]
 
     def mesh_dim(self, key: int | str) -> int:
-        """The number of a mesh dimension given by name or (possibly negative) number."""
+        """Return the number of a mesh dimension given by name or (possibly negative) number."""
         if isinstance(key, str):
             if self.mesh_dim_names is None or key not in self.mesh_dim_names:
                 raise MeshError(f"{self!r} has no dimension {key!r}{self._names_hint()}")
@@ -176,11 +176,11 @@ class DeviceMesh:
 
     @property
     def device(self) -> str:
-        """Where this rank's blocks live: "cpu" or "cuda:N"."""
+        """Device of this rank's blocks: "cpu" or "cuda:N"."""
         return "cpu" if self.device_type == "cpu" else f"cuda:{self.xp.cuda.Device().id}"
 
     def coords_of(self, rank: int) -> tuple[int, ...]:
-        """The coordinates of a rank of the mesh, numbered in row-major order."""
+        """Return the coordinates of a rank of the mesh, numbered in row-major order."""
         if not 0 <= rank < len(self.ranks):
             raise MeshError(f"{self!r} has ranks 0 to {len(self.ranks) - 1}, not {rank}")
         return coords_of(rank, self.shape)
@@ -188,19 +188,19 @@ class DeviceMesh:
     # -- arrays on the mesh's devices ---------------------------------------------------------
 
     def asarray(self, x: ArrayLike, dtype: DTypeLike | None = None) -> Array:
-        """An array on this rank's device, from anything NumPy takes; itself if it is one."""
+        """Return an array-like as an array on this rank's device, without a copy if it is one."""
         block: Array = self.xp.asarray(x, dtype)
         return block if block.ndim else devices.signed(block, x)
 
     def to_host(self, block: Array) -> Array:
-        """A block as a NumPy array or scalar: itself, or copied from the device."""
+        """Return a block as a NumPy array or scalar: itself, or copied from the device."""
         return cast("Any", block).get() if devices.on_device(block) else block
 
     def scalar(self, block: Array | np.generic) -> Any:
-        """The 0-d result of an operation as NumPy gives it: a scalar, on the host.
+        """Return the 0-d result of an operation as NumPy does: a scalar, on the host.
 
-        CuPy would give a 0-d array on the device, which can be changed in place. Each operation on
-        it, ``if`` and ``float`` would wait for the device.
+        CuPy would return a 0-d array on the device, which can be changed in place. Each operation
+        on it, ``if`` and ``float`` would wait for the device.
         """
         return block if isinstance(block, np.generic) else devices.scalar(self.to_host(block))
 
@@ -208,23 +208,23 @@ class DeviceMesh:
 
     @property
     def group(self) -> Group:
-        """All ranks of the mesh, in row-major order; made at the first use."""
+        """Group of all ranks of the mesh, in row-major order; made at the first use."""
         if self._group is None:
             self._group = self._group_over(self.ranks)
         return self._group
 
     def subgroup(self, mesh_dims: Iterable[int | str]) -> Group:
-        """The ranks that differ from this one only along some mesh dimensions.
+        """Return the group of the ranks that differ from this rank only along some mesh dimensions.
 
         Parameters
         ----------
         mesh_dims : sequence of int or str
-            The dimensions; the group's order is row-major in the order they are given in.
+            The dimensions; the group's order is row-major in the order of this argument.
 
         Returns
         -------
         Group
-            Cached; collective over its ranks when it is made.
+            Cached; making it is collective over its ranks.
         """
         dims = mesh_dims if isinstance(mesh_dims, tuple) else tuple(mesh_dims)
         found = self._subgroups.get(dims)  # type: ignore[arg-type]
@@ -237,9 +237,9 @@ class DeviceMesh:
         return found
 
     def comm(self, mesh_dim: int | str | None = None) -> Any:
-        """The mpi4py communicator along one mesh dimension, or of the whole mesh.
+        """Return the mpi4py communicator along one mesh dimension, or of the whole mesh.
 
-        It is the library's own: use it for collectives, but do not free it. COMM_NULL outside of
+        The library owns it: use it for collectives, but do not free it. It is COMM_NULL outside of
         the mesh.
         """
         dims = tuple(range(self.ndim)) if mesh_dim is None else (self.mesh_dim(mesh_dim),)
@@ -256,7 +256,7 @@ class DeviceMesh:
     # -- meshes made of this one --------------------------------------------------------------
 
     def __getitem__(self, names: str | tuple[str, ...]) -> "DeviceMesh":
-        """The sub-mesh along named dimensions that this rank is in: ``mesh["dp", "tp"]``."""
+        """Return the sub-mesh along named dimensions that has this rank: ``mesh["dp", "tp"]``."""
         keys = names if isinstance(names, tuple) else (names,)
         if not keys or not all(isinstance(key, str) for key in keys):
             raise MeshError(f"a mesh is indexed by the names of its dimensions, not {names!r}")
@@ -265,21 +265,21 @@ class DeviceMesh:
         return self._relative(shape, keys, self._fiber(dims))
 
     def flatten(self, name: str | None = None) -> "DeviceMesh":
-        """The same ranks as a 1-d mesh; by default its name joins the dimensions' with ``_``."""
+        """Return a 1-d mesh of the same ranks; its default name joins the names with ``_``."""
         if name is None and self.mesh_dim_names is not None:
             name = "_".join(self.mesh_dim_names)
         names = checked_names(None if name is None else (name,), (self.size(),))
         return self._relative((self.size(),), names, self.ranks)
 
     def on(self, device_type: str) -> "DeviceMesh":
-        """The same grid of the same ranks with blocks on another kind of device."""
+        """Return the same grid of ranks with blocks on another kind of device."""
         check_device(device_type)
         return _interned(self._root, (self.shape, self.mesh_dim_names, self.ranks, device_type))
 
     def joined(self, other: "DeviceMesh") -> tuple[Group | None, tuple[int, ...], tuple[int, ...]]:
-        """A group over the ranks of two meshes, and the numbers in it of either mesh's ranks.
+        """Return a group over the ranks of two meshes, and the numbers of both meshes' ranks in it.
 
-        None for a rank that belongs to neither. Collective over both meshes at its first call.
+        The group is None on a rank of neither mesh. Collective over both meshes at its first call.
 
         Raises
         ------
@@ -313,7 +313,7 @@ class DeviceMesh:
         return dims
 
     def _fiber(self, dims: tuple[int, ...]) -> tuple[int, ...]:
-        """The ranks along `dims` through this rank, or through the first corner on outsiders."""
+        """Return the ranks along `dims` through this rank, or on outside ranks the first corner."""
         if dims == tuple(range(self.ndim)):
             return self.ranks
         return fiber(self.ranks, self.shape, self.coords or (0,) * self.ndim, dims)
@@ -387,11 +387,11 @@ def init_device_mesh(
     Parameters
     ----------
     device_type : {"cpu", "cuda"}
-        Where the blocks live.
+        Device of the blocks.
     mesh_shape : int or sequence of int
         Length of each mesh dimension.
     mesh_dim_names : sequence of str, optional
-        Their names.
+        Names of the mesh dimensions.
     comm : mpi4py.MPI.Intracomm or Group, optional
         COMM_WORLD by default.
 
@@ -404,7 +404,7 @@ def init_device_mesh(
 
 
 def default_mesh() -> DeviceMesh:
-    """The mesh of new arrays: that of a ``with mesh:`` block, else the 1-d mesh over all ranks.
+    """Return the mesh of new arrays: of a ``with mesh:`` block, else the 1-d mesh over all ranks.
 
     Examples
     --------
@@ -421,18 +421,18 @@ def default_mesh() -> DeviceMesh:
         return _line(world)
     found = defaults.get(in_force().device)
     if found is None:
-        # Several threads may need it first, in a job of one rank: all get one mesh.
+        # In a job of one rank, several threads may need the mesh first: all get one mesh.
         found = defaults.setdefault(config.device, _line(world_group()))
     return found
 
 
 def _line(group: Group) -> DeviceMesh:
-    """All ranks of a group in one dimension; needs no comparison between ranks."""
+    """Return the 1-d mesh of all ranks of a group; it needs no comparison between ranks."""
     return _interned(group, ((group.size,), None, tuple(range(group.size)), config.device))
 
 
 def _interned(root: Group | None, wanted: Definition) -> DeviceMesh:
-    """The one mesh of this definition; no communication."""
+    """Return the interned mesh of this definition; no communication."""
     store = _outside_meshes if root is None else root.meshes
     found = store.get(wanted)
     if found is not None:

@@ -1,4 +1,4 @@
-"""The definition of a mesh, checked: shape, names, ranks; with one clear error on all ranks."""
+"""Definition of a mesh, checked: shape, names, ranks; with one clear error on all ranks."""
 
 from collections.abc import Sequence
 from math import prod
@@ -18,9 +18,9 @@ from distarray.typing import ShapeLike
 __all__ = ["Definition", "check_device", "checked_names", "compare", "definition", "fiber"]
 
 _DEVICES = ("cpu", "cuda")
-#: Names of mesh dimensions; a string is the name of the only one.
+#: Names of mesh dimensions; a string is the name of the only dimension.
 Names = str | Sequence[str]
-#: Shape, names, members and kind of device.
+#: Shape, names, members and device type.
 Definition = tuple[tuple[int, ...], tuple[str, ...] | None, tuple[int, ...], str]
 
 
@@ -31,7 +31,7 @@ def definition(
     device_type: str,
     ranks: ArrayLike | None,
 ) -> Definition:
-    """The definition of a mesh, from the arguments of :class:`~distarray.comm.mesh.DeviceMesh`."""
+    """Check the arguments of :class:`~distarray.comm.mesh.DeviceMesh`; return the definition."""
     check_device(device_type)
     if shape is None:
         shape = np.shape(ranks) if ranks is not None else (root.size if root else 1,)
@@ -40,10 +40,11 @@ def definition(
 
 
 def compare(group: Group, wanted: Definition | MeshError) -> None:
-    """Raise on all ranks of a group if they do not make the same mesh, or the same mistake.
+    """Raise on all ranks of a group if they do not make the same mesh, or the same error.
 
     Meshes that this rank has already made are compared, too: another rank may be making one for the
-    first time, and would wait. So are the settings, which every rank must have alike.
+    first time, and would wait. The settings are also compared, since they must be equal on every
+    rank.
     """
     if group.size == 1:
         return
@@ -61,7 +62,7 @@ def compare(group: Group, wanted: Definition | MeshError) -> None:
 
 
 def check_device(device_type: str) -> None:
-    """Raise if there is no such kind of device."""
+    """Raise if there is no such device type."""
     if device_type not in _DEVICES:
         gaudi = "; tensors on HPUs go with a mesh of blocks in host memory, 'cpu'"
         hint = gaudi if device_type == "hpu" else ""
@@ -71,7 +72,7 @@ def check_device(device_type: str) -> None:
 def fiber(
     ranks: tuple[int, ...], shape: tuple[int, ...], coords: Coords, dims: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The ranks of a grid along some of its dimensions, through a coordinate."""
+    """Return the ranks of a grid along some of its dimensions, through a coordinate."""
     where = tuple([slice(None) if dim in dims else at for dim, at in enumerate(coords)])
     plane = np.array(ranks).reshape(shape)[where]
     axes = [sorted(dims).index(dim) for dim in dims]
@@ -79,7 +80,7 @@ def fiber(
 
 
 def _shape(shape: ShapeLike) -> tuple[int, ...]:
-    """A mesh shape as a tuple of positive integers."""
+    """Return a mesh shape as a tuple of positive integers; raise if it is none."""
     try:
         given = cast("Sequence[int]", (shape,) if np.ndim(shape) == 0 else shape)
         lengths = tuple(int(n) for n in given)
@@ -92,7 +93,7 @@ def _shape(shape: ShapeLike) -> tuple[int, ...]:
 
 
 def checked_names(names: Names | None, shape: tuple[int, ...]) -> tuple[str, ...] | None:
-    """Names of the mesh dimensions, one for each and distinct; None if they have no names."""
+    """Check that there is one distinct name per mesh dimension; None if there are no names."""
     if names is None:
         return None
     given: tuple[object, ...] = (names,) if isinstance(names, str) else tuple(names)
@@ -110,7 +111,7 @@ def checked_names(names: Names | None, shape: tuple[int, ...]) -> tuple[str, ...
 
 
 def _ranks(ranks: ArrayLike | None, shape: tuple[int, ...], root: Group | None) -> tuple[int, ...]:
-    """The members of the mesh: distinct ranks of the communicator, as many as the shape needs."""
+    """Return the members of the mesh: as many distinct ranks as the shape needs."""
     needed = prod(shape)
     if ranks is None:
         if root is not None and root.size != needed:

@@ -35,7 +35,7 @@ from distarray.errors import MeshError
 
 __all__ = ["MPIGroup", "group_of"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+#: True: functions of this module wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ _TAG = 7
 _SUBSET_TAG = 8
 _BROADCAST_TAG = 9
 _POST_TAG = 10
-#: Up to this many ranks on one node, `begin_broadcast` sends one message to each.
+#: Largest number of ranks on one node to each of which `begin_broadcast` sends a message.
 DIRECT = 16
 _ANY_THREAD = MPI.Query_thread() == MPI.THREAD_MULTIPLE
 _Waitall = MPI.Request.Waitall
@@ -51,12 +51,12 @@ _IN_PLACE = MPI.IN_PLACE
 
 
 class MPIGroup(MPIFolds):
-    """The ranks of an MPI communicator; made by :func:`group_of`.
+    """Group of the ranks of an MPI communicator; made by :func:`group_of`.
 
     Attributes
     ----------
     is_world : bool
-        Whether it was made of COMM_WORLD.
+        True if the group was made of COMM_WORLD.
     """
 
     takes_device_buffers = True
@@ -65,7 +65,7 @@ class MPIGroup(MPIFolds):
     def __init__(self, comm: MPI.Intracomm, talker: Talker) -> None:
         super().__init__(comm, talker)
         self.watched = self.size > 1
-        #: These ranks among those that watch one another; set once that is known.
+        #: Ranks of this group among the ranks that watch each other; set once it is known.
         self.among: watch.Among | None = None
         comm.Set_attr(_keyval, self)
         _groups.add(self)
@@ -82,12 +82,12 @@ class MPIGroup(MPIFolds):
             world.Free()
 
     def post(self, data: bytes) -> Pending:
-        """Begin to send bytes to rank 0; over once that receives them."""
+        """Begin to send bytes to rank 0; complete once rank 0 receives them."""
         kept = np.frombuffer(data, np.uint8)
         return Requested(self.comm.Issend(message(kept), 0, _POST_TAG), kept)
 
     def posted(self) -> list[tuple[int, bytes]]:
-        """What has been posted and has come, with the ranks."""
+        """Return the posted messages that have arrived, each with its rank."""
         found, status = [], MPI.Status()
         while self.comm.Iprobe(MPI.ANY_SOURCE, _POST_TAG, status):
             landing = np.empty(status.Get_count(MPI.BYTE), np.uint8)
@@ -116,7 +116,7 @@ class MPIGroup(MPIFolds):
             view[...] = landing
 
     def _begin_exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> Pending:
-        if not _ANY_THREAD:  # whoever waits need not be the thread that began
+        if not _ANY_THREAD:  # another thread may wait than the one that began
             return super()._begin_exchange(sends, receives)
         comm = self.comm
         coming = [Requested(comm.Irecv(message(v), peer, _TAG), v) for peer, v in receives]
@@ -144,7 +144,8 @@ class MPIGroup(MPIFolds):
             return super()._begin_broadcast(block, root)
         if self.size > DIRECT or not self._on_one_node:
             return Requested(self.comm.Ibcast(whole, root), block)
-        # MPICH's goes through rank 0, and progresses only in root's calls of MPI, not meanwhile.
+        # MPICH's Ibcast goes through rank 0, and progresses only in root's calls of MPI, not
+        # meanwhile.
         if self.rank != root:
             return Requested(self.comm.Irecv(whole, root, _BROADCAST_TAG), block)
         others = [rank for rank in range(self.size) if rank != root]
@@ -233,7 +234,7 @@ class MPIGroup(MPIFolds):
         MPI.COMM_WORLD.Abort(code)
 
     def free(self) -> None:
-        """Free this group's communicator and those made of its ranks; collective."""
+        """Free the communicators of this group and of the groups made of its ranks; collective."""
         super().free()
         if (shared := self.__dict__.pop("_memory", None)) is not None:
             shared.free()
@@ -242,29 +243,29 @@ class MPIGroup(MPIFolds):
 
 
 def _delete(comm: MPI.Comm, keyval: int, group: MPIGroup) -> None:
-    """Free what was made of a communicator that the program frees, which is collective."""
+    """Free the groups made of a communicator that the program frees, which is collective."""
     if not MPI.Is_finalized() and group._comm != MPI.COMM_NULL and group._comm != comm:
         group.free()
 
 
-#: All groups alive: a forked child must not use their communicators.
+#: All existing groups: a forked child must not use their communicators.
 _groups: WeakSet[MPIGroup] = WeakSet()
 _making = Lock()
 _keyval = MPI.Comm.Create_keyval(delete_fn=_delete)
 
 
 def group_of(comm: MPI.Intracomm | None = None) -> MPIGroup:
-    """The library's group on a communicator; collective over it the first time.
+    """Return the library's group on a communicator; collective over it the first time.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm, optional
-        COMM_WORLD by default. The library uses a duplicate, which lives as long as `comm`.
+        COMM_WORLD by default. The library uses a duplicate, which exists as long as `comm`.
 
     Raises
     ------
     CommunicationForbidden
-        If it is COMM_WORLD and this is not the main thread: only that one makes the world's group.
+        If it is COMM_WORLD and this is not the main thread, which alone makes the world's group.
     """
     comm = MPI.COMM_WORLD if comm is None else comm
     found: Any = comm.Get_attr(_keyval)
@@ -299,7 +300,7 @@ def _made(comm: MPI.Intracomm, talker: Talker) -> MPIGroup:
 
 
 def _nodes_of(comm: MPI.Intracomm) -> Sequence[int] | None:
-    """The node of each rank, which is the number of its first rank; None if all are on one."""
+    """Return the node of each rank, numbered by its first rank; None if all are on one node."""
     near = comm.Split_type(MPI.COMM_TYPE_SHARED)
     first = near.allreduce(comm.rank, MPI.MIN)
     near.Free()
@@ -309,10 +310,10 @@ def _nodes_of(comm: MPI.Intracomm) -> Sequence[int] | None:
 
 
 def _known_nodes(group: MPIGroup) -> Sequence[int] | None:
-    """The node of each rank as far as the world's group knows it; else a node for each.
+    """Return the node of each rank if the world's group knows it; else a node for each rank.
 
-    It sends nothing: several threads that split communicators at the same time can block each other
-    in MPICH.
+    This function sends nothing: several threads that split communicators at the same time can block
+    each other in MPICH.
     """
     world = cast("MPIGroup | None", MPI.COMM_WORLD.Get_attr(_keyval))
     if world is None:
@@ -326,7 +327,7 @@ def _several(nodes: Sequence[int]) -> Sequence[int] | None:
 
 
 def _in_forked_child() -> None:
-    """Groups of one rank work without MPI from now on; larger ones have lost their other ranks."""
+    """Let groups of one rank work without MPI; larger groups have lost their other ranks."""
     for group in [group for group in _groups if group.size == 1]:
         become_lone(group, world=group.is_world)
 

@@ -1,4 +1,4 @@
-"""The folds of a group on MPI: by MPI where it folds as NumPy does, otherwise by NumPy."""
+"""Folds of a group on MPI: by MPI if it folds as NumPy does, otherwise by NumPy."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -22,18 +22,19 @@ from distarray.layout.placement import Fold
 
 __all__ = ["MPIFolds"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+#: True: functions of this module wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
 _IN_PLACE = MPI.IN_PLACE
 
 
 def _native_folds() -> dict[str, dict[np.dtype[Any], tuple[MPI.Op, MPI.Datatype]]]:
-    """MPI's operation and type, by fold and dtype, where MPI folds as NumPy does.
+    """Return MPI's operation and type, by fold and dtype, if MPI folds as NumPy does.
 
-    These are missing: MIN and MAX of floats (MPI may lose a NaN), products of complex numbers (C
-    and NumPy differ at infinities), half and extended precision, times; and sums of integers of 8
-    and 16 bits, which wrap around in NumPy and saturate in Open MPI's vectorised loops.
+    The table has no MIN and MAX of floats (MPI may lose a NaN), no products of complex numbers (C
+    and NumPy differ at infinities), no half and extended precision and no times. It has no sums of
+    integers of 8 and 16 bits, which wrap around in NumPy and saturate in Open MPI's vectorized
+    loops.
     """
     integers = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)}
     types = {dtype: carrier(dtype).mpi_type for dtype in integers}
@@ -61,7 +62,7 @@ def _native_folds() -> dict[str, dict[np.dtype[Any], tuple[MPI.Op, MPI.Datatype]
 
 _NATIVE = _native_folds()
 _NOTHING: dict[Any, Any] = {}
-#: MIN and MAX of these floats, if small: gathered by MPI and folded by NumPy, NaN and all.
+#: MIN and MAX of these floats, for small blocks: gathered by MPI and folded by NumPy, with NaN.
 _GATHERED = {
     fold.value: {
         np.dtype(name): (UFUNCS[fold].reduce, carrier(np.dtype(name)).mpi_type)
@@ -72,14 +73,14 @@ _GATHERED = {
 
 
 class MPIFolds(Group):
-    """The half of :class:`~distarray.comm.mpi.MPIGroup` that folds.
+    """Base of :class:`~distarray.comm.mpi.MPIGroup` with its folds.
 
     Attributes
     ----------
     comm : mpi4py.MPI.Intracomm
-        The library's own communicator, a duplicate: its messages never meet the program's.
+        The library's own communicator, a duplicate: its messages never mix with the program's.
     talker : Talker
-        The thread that may use it.
+        The thread that may use the communicator.
     """
 
     def __init__(self, comm: MPI.Intracomm, talker: Talker) -> None:
@@ -89,7 +90,7 @@ class MPIFolds(Group):
 
     @property
     def comm(self) -> MPI.Intracomm:
-        """The communicator of all messages; raises in a thread that may not use it."""
+        """Communicator of all messages; raises in a thread that may not use it."""
         if get_ident() != self.talker.thread:
             self.check_talker()
         return self._comm
@@ -98,7 +99,7 @@ class MPIFolds(Group):
 
     @property
     def _on_one_node(self) -> bool:
-        """Whether there are several ranks, all on one node."""
+        """True if there are several ranks, all on one node."""
         return self.size > 1 and self.nodes is None
 
     @property
@@ -110,7 +111,7 @@ class MPIFolds(Group):
 
     @cached_property
     def _memory(self) -> SharedMemory | None:
-        # Ranks that wrongly fold a smaller block by MPI now get an error, as in `_meet_alike`.
+        # A rank that wrongly folds a smaller block by MPI gets an error here, as in `_meet_alike`.
         self.comm.Allreduce(_IN_PLACE, np.zeros(2))
         return shared_by(self.comm) if self._on_one_node else None
 
@@ -118,7 +119,7 @@ class MPIFolds(Group):
         return self._shared
 
     def _is_large(self, block: Array) -> bool:
-        """Whether the ranks fold blocks of this size in memory that they share."""
+        """Return True if the ranks fold blocks of this size in shared memory."""
         return block.nbytes >= SHARED_FROM and self._shared is not None
 
     def _fold_large(self, block: Array, total: Array | None, fold: Fold) -> Array:
@@ -171,7 +172,7 @@ class MPIFolds(Group):
     def _in_pieces(
         self, call: Callable[..., None], total: Array, rule: tuple[MPI.Op, MPI.Datatype]
     ) -> None:
-        """A fold in place of more elements than one call can count."""
+        """Fold in place an array with more elements than one call can count."""
         flat = total.reshape(-1)
         for start in range(0, flat.size, LARGE):
             call(_IN_PLACE, (flat[start : start + LARGE], rule[1]), rule[0])
@@ -223,7 +224,7 @@ class MPIFolds(Group):
 
 
 def _explained(error: MPI.Exception, call: str, block: Array) -> Exception:
-    """MPI's error, as a DivergenceError if the ranks pass arrays of different sizes."""
+    """Return MPI's error, as a DivergenceError if the ranks pass arrays of different sizes."""
     if error.Get_error_class() != MPI.ERR_TRUNCATE:
         return error
     return DivergenceError(

@@ -1,9 +1,9 @@
 """Files without a name, which the ranks of a node share.
 
-The first rank makes the file in memory, and the others open it by way of ``/proc``: no file system
-limits its size, and nothing is left of it however the job ends. Where they do not find it there, as
-in PID or user namespaces of their own, the file is in a directory that they share, and its name is
-removed before its first use.
+The first rank makes the file in memory, and the other ranks open it through ``/proc``: no file
+system limits its size, and no file remains however the job ends. If the other ranks do not find it
+there, for example in PID or user namespaces of their own, the file is made in a directory that they
+share, and its name is removed before its first use.
 """
 
 import ctypes
@@ -46,20 +46,20 @@ def open_together(near: "MPI.Intracomm", on_disk: bool = False) -> int:
     near : mpi4py.MPI.Intracomm
         The ranks of the node.
     on_disk : bool, default False
-        A file on disk will do where there is none in memory.
+        True if a file on disk may be used where there is none in memory.
 
     Returns
     -------
     int
-        A descriptor; if one of the ranks cannot open the file, minus the number of its error, on
-        all of them.
+        A descriptor. If one of the ranks cannot open the file, minus the number of its error, on
+        all ranks.
     """
     descriptor = _in_memory(near)
     return descriptor if descriptor >= 0 else _by_name(near, on_disk)
 
 
 def _in_memory(near: "MPI.Intracomm") -> int:
-    """A file in memory, which the first rank makes."""
+    """Open a file in memory, which the first rank makes."""
     descriptor, place = -errno.ENOSYS, ("", "")
     if near.Get_rank() == 0 and hasattr(os, "memfd_create"):
         name = f"{_PREFIX}{os.urandom(16).hex()}"
@@ -79,7 +79,7 @@ def _found(path: str, target: str) -> int:
 
 
 def _by_name(near: "MPI.Intracomm", on_disk: bool) -> int:
-    """A file that the others open by its name, which is then removed."""
+    """Open a file that other ranks find by its name, which is then removed."""
     descriptor, path = -errno.ENOENT, ""
     if near.Get_rank() == 0:
         try:
@@ -97,7 +97,7 @@ def _by_name(near: "MPI.Intracomm", on_disk: bool) -> int:
 
 
 def _opened(act: Callable[[], int]) -> int:
-    """The descriptor that a function opens, or minus the number of its error."""
+    """Return the descriptor that a function opens, or minus the number of its error."""
     try:
         return act()
     except OSError as error:
@@ -105,7 +105,7 @@ def _opened(act: Callable[[], int]) -> int:
 
 
 def _on_all(near: "MPI.Intracomm", descriptor: int) -> int:
-    """The descriptor if all ranks have one; otherwise it is closed, and one of the errors."""
+    """Return the descriptor if all ranks have one; otherwise close it, and return an error."""
     error: int = min(near.allgather(min(descriptor, 0)))
     if error == 0:
         return descriptor
@@ -120,7 +120,7 @@ def _directory(on_disk: bool) -> str:
 
 
 def create_file(directory: str) -> tuple[int, str]:
-    """A new file: its descriptor, and its path, to be removed when all ranks have opened it."""
+    """Make a file; return its descriptor, and its path, to be removed once all ranks opened it."""
     _clear(directory)
     return tempfile.mkstemp(prefix=_PREFIX, dir=directory)
 
@@ -135,10 +135,10 @@ def _clear(directory: str) -> None:
 
 
 class _Mapping:
-    """Memory of a file, for as long as arrays refer to it.
+    """Mapped memory of a file, for as long as arrays refer to it.
 
-    Python's own class keeps a descriptor open (until 3.13, where that can be turned off), and
-    programs may have hundreds of communicators.
+    Python's own class `mmap` keeps a descriptor open (until 3.13, where that can be turned off),
+    and programs may have hundreds of communicators.
     """
 
     def __init__(self, descriptor: int, size: int) -> None:
@@ -161,5 +161,5 @@ class _Mapping:
 
 
 def mapped(descriptor: int, size: int) -> Array:
-    """The first bytes of an open file as an array; the file may be closed afterwards."""
+    """Map the first bytes of an open file as an array; the file may be closed afterwards."""
     return np.asarray(_Mapping(descriptor, size))

@@ -1,7 +1,7 @@
 """Messages between GPUs by NCCL, through NVIDIA's package nccl4py.
 
-NCCL copies anything, and folds numbers of a few kinds. What it would fold otherwise than NumPy does
-is left to the other ways (:mod:`distarray.comm.ways`).
+NCCL copies any data, and folds numbers of a few kinds. Folds in which NCCL and NumPy differ are
+left to the other transfer methods (:mod:`distarray.comm.ways`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Nccl", "Seat", "folds", "meet", "obstacle", "seat"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+#: True: functions of this module wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
 _DType = np.dtype[Any]
-#: Of NCCL's codes (nccl.h) those that are no errors: success, and work in progress.
+#: NCCL's codes (nccl.h) that are no errors: success, and work in progress.
 _FINE = (0, 7)
 
 
 def _rules() -> dict[Fold, dict[_DType, tuple[_DType, str]]]:
-    """What NCCL folds as NumPy does: the dtype that it is shown, and its operation.
+    """Return the folds in which NCCL agrees with NumPy: the dtype given to NCCL, and its operation.
 
-    Missing are MIN and MAX of floats (a NaN would be lost), products of complex numbers, integers
-    of 16 bits, which NCCL does not know, and half precision, which it would round at every step.
+    The rules have no MIN and MAX of floats (a NaN would be lost), no products of complex numbers,
+    no integers of 16 bits, which NCCL does not support, and no half precision, which NCCL would
+    round at every step.
     """
     integers: set[_DType] = {np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 4, 8)}
     floats: set[_DType] = {np.dtype("f4"), np.dtype("f8")}
@@ -66,19 +67,19 @@ _RULES = _rules()
 
 
 def folds(dtype: _DType, fold: Fold) -> bool:
-    """Whether NCCL folds numbers of this dtype as NumPy does."""
+    """Return True if NCCL folds numbers of this dtype as NumPy does."""
     return fold in (Fold.ANY, Fold.ALL) or dtype in _RULES[fold]
 
 
 class Seat(NamedTuple):
-    """A rank's answer to whether it can use NCCL, which all ranks of a group tell one another.
+    """Ability of a rank to use NCCL, which all ranks of a group exchange.
 
     Attributes
     ----------
     missing : str
-        What keeps the rank from using NCCL; empty if nothing does.
+        Reason why the rank cannot use NCCL; empty if it can.
     gpu : str
-        Its GPU's place on the bus of its node.
+        Bus address of the rank's GPU on its node.
     """
 
     missing: str
@@ -86,7 +87,7 @@ class Seat(NamedTuple):
 
 
 def seat(xp: Any) -> Seat:
-    """This rank's seat."""
+    """Return this rank's ability to use NCCL."""
     if xp is None:
         return Seat("CuPy is not installed", "")
     try:
@@ -99,7 +100,7 @@ def seat(xp: Any) -> Seat:
 
 
 def obstacle(seats: Sequence[Seat], nodes: Sequence[int] | None) -> str:
-    """What keeps these ranks from using NCCL, told alike on all of them; empty if nothing does."""
+    """Return the reason why ranks cannot use NCCL, the same on all; empty if they can."""
     for rank, (missing, _) in enumerate(seats):
         if missing:
             return f"rank {rank} cannot use nccl4py ({missing})"
@@ -113,11 +114,11 @@ def obstacle(seats: Sequence[Seat], nodes: Sequence[int] | None) -> str:
 
 
 def meet(group: "DeviceBlocks", xp: Any) -> "Nccl | str":
-    """A communicator of NCCL over a group's ranks; if one rank fails, its reason on all of them.
+    """Make NCCL's communicator over a group's ranks; if one rank fails, return its reason on all.
 
-    Collective; the ranks have found no obstacle. Nothing enters the ledger. NCCL tells the other
-    ranks when one fails after it has reached them; before that they wait, and the limit on waits
-    ends the job with every rank's line.
+    Collective; the ranks have found no obstacle. The ledger records nothing. If a rank fails after
+    NCCL has connected the ranks, NCCL reports that to the other ranks. Before that the other ranks
+    wait, and the limit on waits ends the job with every rank's line.
     """
     core: Any = import_module("nccl.core")
     made, failure = None, ""
@@ -144,17 +145,17 @@ def meet(group: "DeviceBlocks", xp: Any) -> "Nccl | str":
 
 
 class Nccl:
-    """The conversations of a group by NCCL, on blocks in GPU memory.
+    """Communication of a group by NCCL, on blocks in GPU memory.
 
-    They run on the current stream of CuPy, and return when that has done its work: the blocks can
-    be used at once on any stream, and an error is raised by the call that it belongs to. All ranks
-    of the group make every call but `exchange`.
+    Calls run on the current stream of CuPy, and return when that stream has done its work. So the
+    blocks can be used at once on any stream, and an error is raised by the call that caused it. All
+    ranks of the group make every call except `exchange`.
 
     Raises
     ------
     MessageError
-        In all calls, if NCCL fails. The rank that sees it first ends the communicator, by which the
-        other ranks see it, too.
+        In all calls, if NCCL fails. The rank that sees the error first aborts the communicator, so
+        that the other ranks see the error, too.
     """
 
     def __init__(self, core: Any, communicator: Any, xp: Any, rank: int, size: int) -> None:
@@ -170,7 +171,7 @@ class Nccl:
     def begin_exchange(
         self, sends: "Sequence[Pair]", receives: "Sequence[Pair]"
     ) -> Callable[[], None]:
-        """Begin an `exchange`; the function that is returned waits for its end."""
+        """Begin an `exchange`; return a function that waits for its end."""
         with self._calling() as stream:
             ready = [(peer, devices.dense(view)) for peer, view in sends]
             landing = [(peer, devices.dense_like(view), view) for peer, view in receives]
@@ -185,12 +186,12 @@ class Nccl:
                 self._wait()
                 for _, block, view in landing:
                     devices.arrived(block, view)
-            ready.clear()  # they had to live as long
+            ready.clear()  # until here these buffers had to exist
 
         return finish
 
     def allreduce(self, block: Array, fold: Fold) -> Array:
-        """Fold the ranks' blocks; the same bits on every rank."""
+        """Fold the ranks' blocks; every rank gets the same bits."""
         block = prepared(block, fold)
         shown, operation = self._rule(block, fold)
         with self._talking() as stream:
@@ -201,9 +202,10 @@ class Nccl:
             return averaged(total, self._size, fold)
 
     def reduce_scatter(self, blocks: Sequence[Array], fold: Fold) -> Array:
-        """Fold what the ranks have for this one.
+        """Fold all ranks' contributions for this rank.
 
-        NCCL takes parts of one length: shorter ones are padded, which those of a cut hardly are.
+        NCCL takes contributions of one length. Shorter contributions are padded; the blocks of a
+        cut hardly differ in length.
         """
         ready = [prepared(block, fold) for block in blocks]
         own, longest = ready[self._rank], max([block.size for block in ready])
@@ -229,7 +231,7 @@ class Nccl:
                 devices.arrived(dense, block)
 
     def allgather(self, block: Array) -> Array:
-        """Stack the ranks' blocks, of one shape."""
+        """Stack the ranks' blocks, which have one shape."""
         with self._talking() as stream:
             result: Array = self._xp.empty((self._size, *block.shape), block.dtype)
             if block.size:
@@ -237,7 +239,7 @@ class Nccl:
             return result
 
     def allgather_varied(self, block: Array, counts: Sequence[int]) -> list[Array]:
-        """All ranks' blocks, of these lengths: views of one new array."""
+        """Gather all ranks' blocks, of these lengths, as views of one new array."""
         with self._talking() as stream:
             whole = self._xp.empty((sum(counts), *block.shape[1:]), block.dtype)
             views = split_views(whole, counts)
@@ -264,14 +266,14 @@ class Nccl:
 
     @contextmanager
     def _talking(self) -> Iterator[int]:
-        """Give the stream's handle, and wait for what is begun on it."""
+        """Yield the stream's handle, and wait for the work that is begun on the stream."""
         with self._calling() as stream:
             yield stream
             self._wait()
 
     @contextmanager
     def _calling(self) -> Iterator[int]:
-        """Give the handle of the device's current stream; an error ends the communicator."""
+        """Yield the handle of the device's current stream; an error ends the communicator."""
         if self._failure is not None:
             raise self._failure
         try:
@@ -288,21 +290,21 @@ class Nccl:
             raise self._failure from error
 
     def _wait(self) -> None:
-        """Wait for the stream's work, and hear what NCCL says of it."""
+        """Wait for the stream's work, and raise an error that NCCL reports."""
         stream = self._xp.cuda.get_current_stream()
         while not stream.done:  # the error of another rank leaves it waiting for ever
             self._look()
         self._look()
 
     def _look(self) -> None:
-        """Raise if NCCL has met an error since the last call."""
+        """Raise if NCCL has had an error since the last call."""
         code = int(self._comm.get_async_error())
         if code not in _FINE:
             raise MessageError(self._core.get_error_string(code))
 
 
 def _as(block: Array, dtype: _DType) -> Array:
-    """A dense block's memory as a line of another dtype."""
+    """Return a dense block's memory as a 1-d array of another dtype."""
     return block.reshape(-1).view(dtype)
 
 

@@ -1,4 +1,4 @@
-"""The network devices of this host, and by which of them other hosts are reached."""
+"""Network devices of this host, and the choice of the device by which other hosts are reached."""
 
 import contextlib
 import fcntl
@@ -15,7 +15,7 @@ _SIOCGIFADDR = 0x8915
 
 
 def _devices() -> dict[str, str]:
-    """The devices that have an address, and their addresses."""
+    """Return the devices that have an address, and their addresses."""
     found = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
@@ -27,7 +27,7 @@ def _devices() -> dict[str, str]:
 
 
 def _of_name(name: str) -> list[str]:
-    """The addresses that a host name stands for here."""
+    """Return the addresses to which a host name resolves on this host."""
     with contextlib.suppress(OSError):
         return [str(entry[4][0]) for entry in socket.getaddrinfo(name, None)]
     return []
@@ -38,45 +38,45 @@ def _is_outward(address: str) -> bool:
 
 
 def addresses() -> list[str]:
-    """The addresses of this host, those of its own network devices first."""
+    """Return the addresses of this host, those of its own network devices first."""
     found = [*_devices().values(), *_of_name(socket.gethostname())]
     return [address for address in dict.fromkeys(found) if _is_outward(address)]
 
 
 def name_is_known(name: str) -> bool:
-    """Whether a host name stands for an address here that other hosts can reach."""
+    """Return True if a host name resolves here to an address that other hosts can reach."""
     return any(map(_is_outward, _of_name(name)))
 
 
 def address_towards(hosts: Iterable[Sequence[str]]) -> str:
-    """The address of this host by which most of other hosts are reached; sends nothing.
+    """Return this host's address by which most of the other hosts are reached; send nothing.
 
     Parameters
     ----------
     hosts : iterable of sequence of str
-        The addresses of each of the others.
+        The addresses of each of the other hosts.
 
     Returns
     -------
     str
-        Empty if there is no way to any of them.
+        Empty if no other host can be reached.
     """
     own = addresses()
     ways: Counter[str] = Counter()
     for theirs in hosts:
-        # What this host has, too, is each host's own, such as the bridge of its containers.
+        # An address that this host has, too, is local to each host, such as its containers' bridge.
         ways.update({_source(address) or "" for address in theirs if address not in own})
     return max(own, key=lambda address: ways[address]) if any(map(ways.get, own)) else ""
 
 
 def device_towards(address: str) -> str | None:
-    """The device by which an address is reached; None if there is none. Sends nothing."""
+    """Return the device by which an address is reached; None if there is none. Send nothing."""
     own = _source(address)
     return next((name for name, known in _devices().items() if known == own), None)
 
 
 def _source(address: str) -> str | None:
-    """The address of this host from which packets to an address leave; None if there is no way."""
+    """Return this host's source address of packets to an address; None if it is unreachable."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as line:
         try:

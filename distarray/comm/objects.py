@@ -1,7 +1,7 @@
-"""Arrays of Python objects in messages: their elements are references, so they are sent pickled.
+"""Arrays of Python objects in messages: elements are references, so they are sent pickled.
 
-That is convenient for a few objects, and slow for many. An object that cannot be pickled is an
-error on the ranks that send it and on those that would have received it.
+That is convenient for a few objects, and slow for many. An object that cannot be pickled raises an
+error on the ranks that send it and on the ranks that would have received it.
 """
 
 import pickle
@@ -20,7 +20,7 @@ __all__ = ["allgather", "broadcast", "exchange", "packed", "unpacked"]
 
 
 def packed(view: Array) -> bytes:
-    """The elements as bytes; or, if they cannot be pickled, the error as bytes."""
+    """Pickle the elements; if they cannot be pickled, pickle the error."""
     try:
         with forbid_communication():  # an array among them would be gathered, by this rank alone
             return pickle.dumps(np.array(view, order="C"))
@@ -29,12 +29,12 @@ def packed(view: Array) -> bytes:
 
 
 def unpacked(data: bytes | memoryview) -> Array:
-    """The elements of :func:`packed` bytes.
+    """Return the elements of :func:`packed` bytes.
 
     Raises
     ------
     TypeError
-        If they could not be pickled.
+        If the elements could not be pickled.
     """
     value: Array | TypeError = pickle.loads(data)
     if isinstance(value, TypeError):
@@ -43,7 +43,7 @@ def unpacked(data: bytes | memoryview) -> Array:
 
 
 def exchange(group: "Group", sends: Sequence["Pair"], receives: Sequence["Pair"]) -> None:
-    """`Group._exchange` of objects: lengths first, then the bytes."""
+    """Exchange objects as `Group._exchange`: lengths first, then the bytes."""
     parcels = [(peer, np.frombuffer(packed(view), np.uint8)) for peer, view in sends]
     lengths = [(peer, np.empty(1, np.int64)) for peer, _ in receives]
     group._exchange([(peer, np.array([len(p)], np.int64)) for peer, p in parcels], lengths)
@@ -52,11 +52,11 @@ def exchange(group: "Group", sends: Sequence["Pair"], receives: Sequence["Pair"]
     for (_, view), (_, data) in zip(receives, landing, strict=True):
         view[...] = unpacked(data.data).reshape(view.shape)
     for _, parcel in parcels:
-        unpacked(parcel.data)  # raises what the receivers raise
+        unpacked(parcel.data)  # raises the receivers' error
 
 
 def broadcast(group: "Group", block: Array, root: int) -> None:
-    """`Group._broadcast` of objects."""
+    """Broadcast objects as `Group._broadcast`."""
     data = group._broadcast_object(packed(block) if group.rank == root else None, root)
     values = unpacked(data)
     if group.rank != root:
@@ -64,5 +64,5 @@ def broadcast(group: "Group", block: Array, root: int) -> None:
 
 
 def allgather(group: "Group", block: Array) -> list[Array]:
-    """Every rank's block of objects, in rank order."""
+    """Return every rank's block of objects, in rank order."""
     return [unpacked(data) for data in group._allgather_object(packed(block))]

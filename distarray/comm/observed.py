@@ -1,14 +1,15 @@
-"""Whether the program can tell that a warning was given: it records warnings, or lets them raise.
+"""Detection of a program that can observe warnings: it records them, or lets them raise.
 
-Under Python's own filters a warning is a line on standard error, which one rank may write alone.
-Once a filter makes an error of it, or something but Python's own display receives it
+Under Python's own filters a warning is a line on standard error, which one rank may write alone. If
+a filter turns warnings into errors, or something other than Python's own display receives them
 (``catch_warnings(record=True)``, ``logging.captureWarnings``, a replaced ``showwarning``), the
-program may act on it, and then all ranks have to learn of it.
+program may act on a warning. Then all ranks have to know of the warning.
 
-Every operation on cut arrays asks; so what is found is kept for as long as nothing changes.
+Every operation on cut arrays checks this, so the result is kept for as long as nothing changes.
 
-Ranks that are threads share Python's filters: what one of them changes, or a library that it calls,
-the others would find in the midst of other calls. They go by what was in force when they began.
+Ranks that are threads share Python's filters. A change by one rank, or by a library that it calls,
+would affect the other ranks in the middle of other calls. So these ranks use the filters and the
+display that were in force when they began.
 """
 
 import gc
@@ -34,19 +35,19 @@ __all__ = [
     "printers",
 ]
 
-#: Categories of warnings about elements, which one rank may meet alone.
+#: Categories of warnings about elements, which one rank may have alone.
 _CATEGORIES = (RuntimeWarning, np.exceptions.ComplexWarning, np.exceptions.RankWarning)
 _names: dict[str, Any] = vars(warnings)
 #: Replacements of ``warnings.showwarning`` that only print; the runner adds its own.
 printers: list[Callable[..., Any]] = []
-#: Modules whose ``showwarning`` hands warnings about elements on to the one before.
+#: Modules whose ``showwarning`` passes warnings about elements to the previous ``showwarning``.
 _PASSING = frozenset({"astropy.logger"})
 #: The file of pytest that records the warnings of a test, for its own summary.
 _PYTEST = "_pytest/warnings.py"
 
 
 class Display(NamedTuple):
-    """Filters and display of warnings, as they were at a time.
+    """Filters and display of warnings at one time.
 
     Attributes
     ----------
@@ -55,7 +56,7 @@ class Display(NamedTuple):
     receive, show : callable
         ``warnings._showwarnmsg_impl`` and ``warnings.showwarning``.
     observed : bool
-        Whether the program can tell that a warning was given.
+        True if the program can observe warnings.
     """
 
     filters: list[Any]
@@ -66,17 +67,18 @@ class Display(NamedTuple):
 
 _last = Display([object()], None, None, False)
 _disregarded = _last
-#: Of `_last`, as every operation compares them.
+#: Fields of `_last`, as every operation compares them.
 _filters, _receive, _show, _observed = _last
-#: Filters that let every warning through, the program's meanwhile, and how many threads use them.
+#: Filters that let every warning through, the program's filters meanwhile, and the number of
+#: threads that use the first list.
 _every: list[Any] = []
 _programs: list[Any] = []
 _users = 0
 _lock = Lock()
-#: What ranks that are threads go by, and how many worlds of them there are.
+#: Display that ranks use if they are threads, and the number of worlds of such ranks.
 _fixed: ContextVar[Display | None] = ContextVar("distarray_display", default=None)
 _worlds = 0
-#: The thread's own filters and record, of Pythons that have them; else None.
+#: Function that returns the thread's own filters and record, in Pythons that have them; else None.
 _context: Callable[[], Any] | None = (
     warnings._get_context  # type: ignore[attr-defined]
     if getattr(sys.flags, "context_aware_warnings", 0)
@@ -85,7 +87,7 @@ _context: Callable[[], Any] | None = (
 
 
 def is_observed() -> bool:
-    """Whether the program can tell that a warning was given."""
+    """Return True if the program can observe warnings."""
     if (
         _names["filters"] == _filters
         and _names["_showwarnmsg_impl"] is _receive
@@ -96,7 +98,7 @@ def is_observed() -> bool:
 
 
 def display() -> Display:
-    """The filters and the display in force."""
+    """Return the filters and the display in force."""
     begun_with = _fixed.get()
     if begun_with is not None:
         return begun_with
@@ -116,17 +118,17 @@ def display() -> Display:
 
 
 def _kept(found: Display) -> Display:
-    """A display, or the one that is disregarded if it is the same, as the last one in force."""
+    """Keep a display, or the equal one that is disregarded, as the last display in force."""
     global _last, _filters, _receive, _show, _observed
     _last = _disregarded if found[:3] == _disregarded[:3] else found
     _filters, _receive, _show, _observed = _last
     if _context is not None or _worlds:
-        _show = object()  # asked anew each time: every thread has its own
+        _show = object()  # compared anew each time: every thread has its own
     return _last
 
 
 def _without_harness(filters: list[Any]) -> list[Any]:
-    """Filters with those that are disregarded, and come last, as if they only showed warnings."""
+    """Return the filters; disregarded filters, which come last, count as only showing warnings."""
     kept, last = [*_disregarded.filters], len(filters)
     while last and filters[last - 1] in kept:
         last -= 1
@@ -145,8 +147,8 @@ def disregard() -> None:
 
 @contextmanager
 def fixed() -> Iterator[None]:
-    """Go by the display in force, in this context and its copies, whatever a thread changes."""
-    if _context is not None:  # what a thread changes is its own
+    """Use the display now in force, in this context and its copies, whatever a thread changes."""
+    if _context is not None:  # changes are local to a thread
         yield
         return
     token = _fixed.set(display())
@@ -167,7 +169,7 @@ def _count(worlds: int) -> None:
 
 @contextmanager
 def as_under(then: Display) -> Iterator[None]:
-    """Filters and display as they were, for warnings that were put off."""
+    """Restore earlier filters and an earlier display, for warnings that were postponed."""
     if then is display():
         yield
         return
@@ -181,7 +183,7 @@ def as_under(then: Display) -> Iterator[None]:
 
 @contextmanager
 def every_warning() -> Iterator[None]:
-    """Let every warning through, without forgetting which ones have been shown."""
+    """Let every warning through, without forgetting which warnings have been shown."""
     if _context is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("always")
@@ -217,7 +219,7 @@ def _put(filters: list[Any], receive: Any, show: Any) -> None:
 
 
 def _is_noticed(category: type[Warning], filters: list[Any], recording: bool) -> bool:
-    """Whether a warning of a category may be raised or recorded."""
+    """Return True if a warning of a category may be raised or recorded."""
     for action, text, wanted, module, line in filters:
         if not issubclass(category, wanted):
             continue
@@ -235,7 +237,7 @@ def _only_prints(show: Any) -> bool:
 
 
 def _records(receive: Any) -> bool:
-    """Whether warnings go elsewhere than to Python's own display, or pytest's summary."""
+    """Return True if warnings go to a receiver other than Python's display or pytest's summary."""
     if isinstance(receive, FunctionType) and receive.__module__ in ("warnings", "_py_warnings"):
         return False
     record = getattr(receive, "__self__", None)
@@ -245,6 +247,6 @@ def _records(receive: Any) -> bool:
 
 
 def _is_pytests(referrer: object) -> bool:
-    """Whether what refers to a record is the generator in which pytest keeps that of a test."""
+    """Return True if a referrer is the generator in which pytest keeps the record of a test."""
     code = getattr(referrer, "gi_code", None) or getattr(referrer, "f_code", None)
     return code is not None and code.co_filename.replace("\\", "/").endswith(_PYTEST)

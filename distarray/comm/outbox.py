@@ -1,7 +1,7 @@
-"""Rows for other ranks: where they are laid, and the conversation that brings them.
+"""Rows for other ranks: the memory that stores them, and the exchange that sends them.
 
-On one node rows are laid in memory that the ranks share, and read there by those that they are for:
-nothing is copied on the way. Otherwise they go as messages.
+On one node rows are stored in memory that the ranks share, and the receiving ranks read them there
+without a copy. Otherwise rows are sent as messages.
 """
 
 from collections.abc import Sequence
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Outbox", "room_for"]
 
-#: From this many bytes a rank on, waiting for all ranks costs less than copies.
+#: Number of bytes per rank from which waiting for all ranks costs less than copies.
 _FROM = 1 << 17
 #: Arrays begin at multiples of this many bytes: a cache line.
 _LINE = 64
 
 
 class Outbox:
-    """Memory for rows of some arrays that go to several ranks; made by :meth:`Group.outbox`.
+    """Memory for rows of some arrays, for several ranks; made by :meth:`Group.outbox`.
 
-    A context that all ranks of the group enter and leave. What was sent may be read until its end.
+    A context that all ranks of the group enter and leave. Received rows may be read until its end.
 
     Parameters
     ----------
     group : Group
-        The ranks.
+        The group of the ranks.
     board : Board, optional
-        The memory that they share; without it rows go as messages.
+        The memory that the ranks share; without it rows are sent as messages.
     """
 
     def __init__(self, group: "Group", board: Board | None = None) -> None:
@@ -57,7 +57,7 @@ class Outbox:
             self._board.meet()
 
     def empty(self, like: Array, rows: int) -> Array:
-        """Room for rows like those of an array, in C order; those of all arrays are sent."""
+        """Return memory for rows like those of an array, in C order; all arrays' rows are sent."""
         shape = (rows, *like.shape[1:])
         if self._board is None:
             return np.empty_like(like, order="C", shape=shape)
@@ -72,16 +72,16 @@ class Outbox:
         Parameters
         ----------
         arrays : sequence of array
-            All of them, in the order in which they were made. Their rows are ordered by rank.
+            All arrays, in the order in which `empty` made them. Their rows are ordered by rank.
         counts : sequence of int
-            How many rows of each array go to each rank.
+            Number of rows of each array for each rank.
         note : Note
             The purpose, for the ledger.
 
         Returns
         -------
         list of list of array
-            For each rank the rows that it sent here, of every array. To be read, not written.
+            For each rank, the rows of every array that it sent to this rank; only to be read.
         """
         group = self._group
         if ledger.watching:
@@ -100,7 +100,7 @@ class Outbox:
         return self._board.slots[rank].reshape(-1)
 
     def _laid_by(self, rank: int, arrays: Sequence[Array]) -> list[Array]:
-        """The rows for this rank that a rank has laid in its part of the memory."""
+        """Return the rows for this rank that a rank has stored in its shared memory."""
         part, me = self._part(rank), self._group.rank
         starts, free = _starts(part, self._group.size)
         first, stop, rows = starts[[me, me + 1, -1]].tolist()
@@ -112,7 +112,7 @@ class Outbox:
 
 
 def room_for(group: "Group", rows: int, arrays: Sequence[Array]) -> Board | None:
-    """Memory that the ranks share, if up to so many rows of each array are best laid there."""
+    """Return memory that the ranks share if rows of this size are best stored there; else None."""
     most = rows * sum(map(_bytes_a_row, arrays))
     if most < _FROM or any(on_device(array) or array.dtype.hasobject for array in arrays):
         return None
@@ -126,14 +126,14 @@ def _bytes_a_row(array: Array) -> int:
 
 
 def _starts(part: Array, ranks: int) -> tuple[Array, int]:
-    """Where the rows for each rank begin, and their end: the first array in a part of the memory.
+    """Return the row offsets by receiving rank, and the first free byte of a rank's memory.
 
-    And the first byte that is free.
+    The offsets, with the end of the last rows, are the first array in the memory.
     """
     return _room(part, 0, (ranks + 1,), np.dtype(np.int64))
 
 
 def _room(part: Array, at: int, shape: Shape, dtype: DType) -> tuple[Array, int]:
-    """An array in a part of the memory from a byte on, and the first byte that is free."""
+    """Return an array in a rank's memory from a byte on, and the first free byte."""
     stop = at + prod(shape) * dtype.itemsize
     return part[at:stop].view(dtype).reshape(shape), -(-stop // _LINE) * _LINE

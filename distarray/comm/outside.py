@@ -1,4 +1,4 @@
-"""The group of a mesh that this rank is not in: its methods send and receive nothing."""
+"""Group of a mesh that this rank is not in: its methods send and receive nothing."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class OutsideGroup(Group):
-    """A group on a rank that does not belong to it: nothing is ever sent.
+    """Group on a rank that does not belong to it: nothing is ever sent.
 
     Methods that fold or fill return their argument; methods that collect return this rank's
     contribution. `rank` is -1.
@@ -28,14 +28,14 @@ class OutsideGroup(Group):
 
     @property
     def world_ranks(self) -> tuple[int, ...]:
-        """The members as ranks of the world, as far as they are known here."""
+        """Members as ranks of the world, if they are known here."""
         return self._world_ranks
 
     def exchange(self, sends: Sequence[Pair], receives: Sequence[Pair], note: Note = None) -> None:
         """Do nothing."""
 
     def allreduce(self, block: Array, fold: Fold, note: Note = None) -> Array:
-        """The block."""
+        """Return the block."""
         return block
 
     def allreduce_in_place(self, block: Array, fold: Fold, note: Note = None) -> None:
@@ -46,17 +46,17 @@ class OutsideGroup(Group):
         return FINISHED
 
     def reduce_scatter(self, blocks: Sequence[Array], fold: Fold, note: Note = None) -> Array:
-        """The first block."""
+        """Return the first block."""
         return blocks[0]
 
     def exscan(
         self, block: Array, fold: Fold, identity: complex | Array, note: Note = None
     ) -> Array:
-        """The block."""
+        """Return the block."""
         return block
 
     def broadcast(self, block: Array, root: int, note: Note = None) -> Array:
-        """The block."""
+        """Return the block."""
         return block
 
     def begin_broadcast(self, block: Array, root: int, note: Note = None) -> Pending:
@@ -64,43 +64,43 @@ class OutsideGroup(Group):
         return FINISHED
 
     def allgather(self, block: Array, note: Note = None) -> Array:
-        """The block, as a stack of one."""
+        """Return the block, as a stack of one."""
         return block[None]
 
     def allgather_varied(
         self, block: Array, counts: Sequence[int] | None = None, note: Note = None
     ) -> list[Array]:
-        """The block alone."""
+        """Return the block in a list."""
         return [block]
 
     def alltoall_varied(self, blocks: Sequence[Array], note: Note = None) -> list[Array]:
-        """The blocks."""
+        """Return the blocks."""
         return list(blocks)
 
     def gather_varied(self, block: Array, root: int = 0, note: Note = None) -> list[Array] | None:
-        """None."""
+        """Return None."""
         return None
 
     def scatter(
         self, blocks: Sequence[Array] | None, block: Array, root: int = 0, note: Note = None
     ) -> Array:
-        """The block."""
+        """Return the block."""
         return block
 
     def allgather_object(self, obj: T, note: Note = None) -> list[T]:
-        """The object alone."""
+        """Return the object in a list."""
         return [obj]
 
     def broadcast_object(self, obj: T | None, root: int = 0, note: Note = None) -> T:
-        """The object."""
+        """Return the object."""
         return obj  # type: ignore[return-value]
 
     def split(self, color: int | None, key: int = 0) -> "Group | None":
-        """None."""
+        """Return None."""
         return None
 
     def subset(self, ranks: Sequence[int]) -> "Group | None":
-        """None."""
+        """Return None."""
         return None
 
     def barrier(self) -> None:

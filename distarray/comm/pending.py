@@ -1,4 +1,4 @@
-"""Pending conversations: begun and not finished, such as a fold while the program computes."""
+"""Pending communication: begun and not finished, such as a fold while the program computes."""
 
 import os
 from collections import deque
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
 
 __all__ = ["FINISHED", "Finishing", "Lasting", "Pending", "Requested", "Several", "end_lasting"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+#: True: functions of this module wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
 
 class Pending:
-    """A conversation under way; the base class is one that is already over.
+    """Communication in progress; an instance of this base class is already complete.
 
-    Every rank of the group calls `wait` once it needs the result; the order does not matter.
+    Every rank of the group calls `wait` when it needs the result; the order does not matter.
     """
 
     __slots__ = ()
 
     def poke(self) -> bool:
-        """Let it progress as far as it can without waiting; return whether it is over."""
+        """Let the communication progress without waiting; return True if it is complete."""
         return True
 
     def wait(self) -> None:
-        """Return when it is over."""
+        """Return when the communication is complete."""
 
 
 FINISHED = Pending()
 
 
 class Requested(Pending):
-    """One MPI request, and the array that must live as long.
+    """One MPI request, and the array that must exist until the request is complete.
 
     Attributes
     ----------
     call : tuple or None
-        The conversation that it belongs to, as :func:`distarray.comm.calls.latest` gives it.
+        The communication call of the request, as :func:`distarray.comm.calls.latest` returns it.
     """
 
     __slots__ = ("_kept", "_request", "call")
@@ -56,7 +56,7 @@ class Requested(Pending):
         self.call = calls.latest()
 
     def poke(self) -> bool:
-        """Test the request: MPI progresses only when it is called."""
+        """Test the request, because MPI progresses only when called; return True if complete."""
         if self._request is not None and self._request.Test():
             self._request = self._kept = None
         return self._request is None
@@ -70,7 +70,7 @@ class Requested(Pending):
 
 
 class Several(Pending):
-    """Several pending conversations, over when all are."""
+    """Several pending communications, complete when all are complete."""
 
     __slots__ = ("_left",)
 
@@ -78,18 +78,18 @@ class Several(Pending):
         self._left = list(parts)
 
     def poke(self) -> bool:
-        """Let each progress; return whether all are over."""
+        """Let each communication progress; return True if all are complete."""
         self._left = [part for part in self._left if not part.poke()]
         return not self._left
 
     def wait(self) -> None:
-        """Wait for each."""
+        """Wait for all communications."""
         while self._left:
             self._left.pop().wait()
 
 
 class Finishing(Pending):
-    """A pending conversation, and a function to be called once it is over."""
+    """Pending communication, and a function to be called once it is complete."""
 
     __slots__ = ("_finish", "_first")
 
@@ -98,11 +98,11 @@ class Finishing(Pending):
         self._finish: Callable[[], None] | None = finish
 
     def poke(self) -> bool:
-        """Let it progress; `finish` is called by `wait` alone."""
+        """Let the communication progress; only `wait` calls `finish`."""
         return self._first.poke()
 
     def wait(self) -> None:
-        """Wait, then call `finish`, once; nothing is kept afterwards."""
+        """Wait, then call `finish` once; keep no reference afterwards."""
         self._first.wait()
         if self._finish is not None:
             finish, self._finish, self._first = self._finish, None, FINISHED
@@ -110,9 +110,9 @@ class Finishing(Pending):
 
 
 class Lasting(Pending):
-    """A pending conversation that any thread may wait for, and that ends also if nobody does.
+    """Pending communication that any thread may wait for, and that ends also if no thread waits.
 
-    Its arrays are kept until then.
+    Its arrays are kept until it is complete.
     """
 
     __slots__ = ("__weakref__", "_left", "_lock")
@@ -127,7 +127,7 @@ class Lasting(Pending):
             _dropped.append(self._left)
 
     def poke(self) -> bool:
-        """Let it progress, unless another thread does; return whether it is over."""
+        """Let the communication progress, unless another thread does; return True if complete."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
@@ -136,26 +136,26 @@ class Lasting(Pending):
             self._lock.release()
 
     def wait(self) -> None:
-        """Wait for it."""
+        """Wait for the communication."""
         with self._lock:
             self._left.wait()
             self._left = FINISHED
 
 
 _lasting: WeakSet[Lasting] = WeakSet()
-#: Conversations whose `Lasting` is gone while they were under way.
+#: Communications in progress whose `Lasting` has been deleted.
 _dropped: deque[Pending] = deque()
 
 
 def _taken() -> Iterator[Pending]:
-    """The dropped conversations, each of which one thread alone gets."""
+    """Yield the dropped communications, each in one thread only."""
     with suppress(IndexError):  # another thread was faster
         for _ in range(len(_dropped)):
             yield _dropped.popleft()
 
 
 def end_lasting() -> None:
-    """Wait for all conversations that last: a child process, or MPI's end, would lose them."""
+    """Wait for all lasting communications: a child process, or MPI's end, would lose them."""
     for pending in (*_lasting, *_taken()):
         pending.wait()
 

@@ -1,7 +1,8 @@
 """Traits of a process that must be the same on all ranks: program, settings, versions, threads.
 
-Ranks that differ in one of them compute wrong numbers without a word, since each believes that the
-others do what it does. What a processor does to the last digits is kept apart (`processor`).
+Ranks that differ in a trait compute wrong numbers without an error, since each rank assumes that
+the other ranks do the same. Properties of the processor that change last digits are separate
+(`processor`).
 """
 
 import os
@@ -26,21 +27,21 @@ _START += "several make their meshes on communicators of their own (MPI.COMM_WOR
 _SET = "give all ranks the same: mpiexec -genv NAME VALUE (MPICH), -x NAME (Open MPI), "
 _SET += "srun --export; change config on all ranks at the same place of the program"
 _INSTALL = "use one environment, or equal ones, on all nodes"
-#: Variables whose values change results: the ways of GPU messages, threads, the order of sets.
+#: Variables whose values change results: methods of GPU messages, threads, the order of sets.
 _VARIABLES = ("DISTARRAY_GPU_AWARE", "PYTHONHASHSEED", *tune.USER_CHOICES)
 #: Variables by which a BLAS chooses its loops.
 _KERNELS = ("MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "OPENBLAS_CORETYPE", "BLIS_ARCH_TYPE")
 
 
 class Trait(NamedTuple):
-    """One trait.
+    """Trait of a process that is compared between ranks.
 
     Attributes
     ----------
     value : str
-        The trait as it is compared.
+        The value that is compared.
     shown : str
-        The trait for messages.
+        The text of the trait for messages.
     cure : str
         The remedy if it differs.
     """
@@ -51,7 +52,7 @@ class Trait(NamedTuple):
 
 
 class _Program(NamedTuple):
-    """The program as the runner knows it; see `introduce`."""
+    """Program as the runner describes it; see `introduce`."""
 
     kind: str
     target: str
@@ -63,24 +64,24 @@ _introduced: list[_Program] = []
 
 
 def introduce(kind: str, target: str, arguments: Sequence[str], options: str) -> None:
-    """Tell the program that this process will run: the runner's ``__main__`` is not it.
+    """Set the program that this process will run, which is not the runner's ``__main__``.
 
     Parameters
     ----------
     kind : str
-        "script" where `target` is its path; otherwise `target` is code or a name.
+        "script" if `target` is the path of a script; otherwise `target` is code or a name.
     target : str
     arguments : sequence of str
-        The program's own.
+        The arguments of the program.
     options : str
-        Those of the runner.
+        The options of the runner.
     """
     _introduced[:] = [_Program(kind, target, tuple(arguments), options)]
     _program.cache_clear()
 
 
 def traits() -> dict[str, Trait]:
-    """The traits of this process by their names; one that a rank lacks does not count."""
+    """Return the traits of this process by name; a trait that a rank lacks is not compared."""
     found = _program() | settings()
     for name in _VARIABLES:
         value = os.environ.get(name, "not set")
@@ -89,7 +90,7 @@ def traits() -> dict[str, Trait]:
 
 
 def settings() -> dict[str, Trait]:
-    """The settings in force here."""
+    """Return the settings in force here."""
     here = in_force()
     values = {each.name: repr(getattr(here, each.name)) for each in fields(here) if each.init}
     return {f"config.{name}": Trait(text, text, _SET) for name, text in values.items()}
@@ -97,7 +98,7 @@ def settings() -> dict[str, Trait]:
 
 @lru_cache(maxsize=1)
 def _program() -> dict[str, Trait]:
-    """The program and its arguments; read once, since a file may be edited while it runs."""
+    """Return the program and its arguments; read once, since a file may change while it runs."""
     if _introduced:
         kind, target, arguments, options = _introduced[0]
         main = _content(target) if kind == "script" else f"{kind} {target}"
@@ -114,7 +115,7 @@ def _program() -> dict[str, Trait]:
 
 
 def _content(path: str) -> str:
-    """The digest of a program's text, or its name if that cannot be read."""
+    """Return the digest of a program's text, or its name if the text cannot be read."""
     path = os.path.join(path, "__main__.py") if os.path.isdir(path) else path
     try:
         with open_code(os.path.abspath(path)) as file:
@@ -127,7 +128,7 @@ def _content(path: str) -> str:
 
 
 def modules() -> dict[str, Trait]:
-    """The program's own modules that have been imported so far, beside the script and below."""
+    """Return the program's own modules imported so far, in the script's directory and below."""
     return {f"module {name}": Trait(text, text, _START) for name, text in _modules()}
 
 
@@ -139,7 +140,7 @@ def _modules() -> Iterator[tuple[str, str]]:
         return
     home = os.path.dirname(os.path.abspath(script)) + os.sep
     for name, module in list(sys.modules.items()):
-        path = getattr(module, "__dict__", {}).get("__file__")  # a lazy module stays so
+        path = getattr(module, "__dict__", {}).get("__file__")  # a lazy module remains lazy
         if not isinstance(path, str) or not path.startswith(home) or name == "__main__":
             continue
         if path.endswith(".py") and not is_installed(path) and not is_ours(path):
@@ -172,7 +173,7 @@ def _version(package: str) -> str:
 
 
 def processor() -> frozenset[str]:
-    """What decides about the last digits of results here, in words: instructions, BLAS, threads."""
+    """Return the causes of differing last digits here, as text: instructions, BLAS, threads."""
     core = getattr(getattr(np, "_core", None), "_multiarray_umath", None)
     features = getattr(core, "__cpu_features__", {})
     found = {name for name, there in features.items() if there}

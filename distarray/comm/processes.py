@@ -1,9 +1,9 @@
-"""Processes: whether this one is a rank of a job, or the child of one.
+"""Processes: detection of ranks of a job, and of children of ranks.
 
-A launcher gives a process its rank in environment variables. Children inherit them, and would pose
-as their parent's rank, which MPI accepts only once. So these variables are removed once MPI has
-read them; until then a marker variable names the process that they belong to. A child is a world
-of its own, of one rank and without MPI.
+A launcher passes a process its rank in environment variables. Children inherit them and would claim
+their parent's rank, which MPI accepts only once. So these variables are removed once MPI has read
+them. Until then a marker variable names the process that they belong to. A child is a world of its
+own, with one rank and without MPI.
 """
 
 import os
@@ -14,13 +14,13 @@ __all__ = ["child_of", "is_child", "mpi_is_the_parents", "note_start"]
 #: Variables by which a process reaches its launcher.
 _PLACES = ("PMI_FD", "PMI_PORT", "PMIX_NAMESPACE")
 _PREFIX = "PMIX_SERVER_URI"
-#: Variables that number the rank and the job; they stay for people and programs to read.
+#: Variables that number the rank and the job; they are kept for people and programs to read.
 _NUMBERS = (
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PALS_RANKID", "PMIX_RANK", "PMI_RANK",
     "PMI_SIZE", "SLURM_PROCID", "SLURM_STEP_ID",
 )  # fmt: skip
-#: The variable that marks a rank: its process id, the values of `_NUMBERS`, and its rank in words
-#: once MPI has started.
+#: Variable that marks a rank: its process id, the values of `_NUMBERS`, and its rank as text once
+#: MPI has started.
 _MARK = "DISTARRAY_RANK"
 
 _parent: str | None = None
@@ -28,17 +28,17 @@ _inherited = False
 
 
 def is_child() -> bool:
-    """Whether this process is a world of its own: its parent is a rank, or has started MPI."""
+    """Return True if this process is a world of its own: its parent is a rank, or started MPI."""
     return _parent is not None or _inherited
 
 
 def child_of() -> str:
-    """The parent of this process, in words: "rank 1 of 4"."""
+    """Return the parent of this process as text: "rank 1 of 4"."""
     return _parent or "a process with MPI"
 
 
 def mpi_is_the_parents() -> bool:
-    """Whether the parent started the MPI in this memory; this process must not touch it then."""
+    """Return True if the parent started the MPI in this memory; this process must not use it."""
     return _inherited
 
 
@@ -49,7 +49,7 @@ def note_start(rank: int, size: int) -> None:
 
 
 def _mark(who: str = "") -> None:
-    """Mark the environment of children; with `who`, also remove the launcher from it."""
+    """Mark the environment of children; with `who`, also remove the launcher's variables."""
     if who:
         for name in list(os.environ):
             if name in _PLACES or name.startswith(_PREFIX):
@@ -62,7 +62,7 @@ def _numbers() -> str:
 
 
 def _look() -> None:
-    """Find out at the import whether this process is a child.
+    """Determine at import whether this process is a child.
 
     A process that becomes another program (``exec``) keeps its process id, and is still the same
     rank. If a rank starts a job after MPI has started, the ranks of that job inherit its mark, but

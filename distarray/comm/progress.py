@@ -1,4 +1,4 @@
-"""How far a long operation is, on rank 0: `progress` for users, `stage` and `advance` for rooms."""
+"""Progress bars of long operations on rank 0: `progress` for users, `stage` and `advance`."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -10,26 +10,26 @@ from distarray.lazy import needs
 
 __all__ = ["BYTES", "advance", "is_watched", "progress", "stage", "unwatched"]
 
-#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+#: Prefix that users write before the functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray."
-#: How tqdm writes bytes.
+#: Arguments that make tqdm show bytes.
 BYTES = {"unit": "B", "unit_scale": True, "unit_divisor": 1024}
 
 
 class _Shower:
-    """Makes the bars of a ``with progress():`` block."""
+    """Factory of the bars of a ``with progress():`` block."""
 
     def __init__(self, make: Any, after: float, file: TextIO | None) -> None:
         self._make, self._after, self._file = make, after, file
 
     def bar(self, what: str, total: int | None, unit: str) -> Any:
-        """A bar that appears once the operation has taken a while."""
+        """Make a bar that appears once the operation has taken a while."""
         units = BYTES if unit == "B" else {"unit": f" {unit}"}
         return self._make(total=total, desc=what, delay=self._after, file=self._file, **units)
 
 
 _shower: ContextVar[_Shower | None] = ContextVar("distarray_progress", default=None)
-#: The bar of the stage that is under way; None within stages of stages, which are not shown.
+#: Bar of the stage in progress; None within stages of stages, which are not shown.
 _bar: ContextVar[Any] = ContextVar("distarray_bar", default=None)
 _open: ContextVar[bool] = ContextVar("distarray_stage", default=False)
 _NOTHING: AbstractContextManager[None] = nullcontext()
@@ -37,18 +37,18 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 @contextmanager
 def progress(after: float = 0.5, file: TextIO | None = None) -> Iterator[None]:
-    """Show how far long operations are, in a ``with`` statement: bars on rank 0, by tqdm.
+    """Show the progress of long operations, in a ``with`` statement: bars on rank 0, by tqdm.
 
-    Sorts, QR, singular value and eigenvalue decompositions of matrices that are computed by all
-    ranks, and reading and writing of files and checkpoints, tell so. What is counted is rank 0's
-    share, whose size is that of the others.
+    The operations are sorts, QR, singular value and eigenvalue decompositions of matrices that are
+    computed by all ranks, and reading and writing of files and checkpoints. The bars count rank 0's
+    share, which has the size of the other ranks' shares.
 
     Parameters
     ----------
     after : float
-        Seconds after which an operation gets a bar; shorter ones have none.
+        Seconds after which an operation gets a bar; shorter operations have none.
     file : file object, optional
-        Where the bars go; by default standard error.
+        Destination of the bars; by default standard error.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def progress(after: float = 0.5, file: TextIO | None = None) -> Iterator[None]:
 
 @contextmanager
 def unwatched() -> Iterator[None]:
-    """Show nothing of what runs in the block: a rehearsal."""
+    """Show no progress of the code in the block, which is a dry run."""
     token = _shower.set(None)
     try:
         yield
@@ -85,21 +85,21 @@ def unwatched() -> Iterator[None]:
 
 
 def is_watched() -> bool:
-    """Whether somebody wants to see bars of this rank."""
+    """Return True if bars are to be shown on this rank."""
     return _shower.get() is not None
 
 
 def stage(what: str, total: int | None, unit: str = "steps") -> AbstractContextManager[None]:
-    """A part of an operation that tells by :func:`advance` how far it is.
+    """Return a context for a stage of an operation that reports progress by :func:`advance`.
 
     Parameters
     ----------
     what : str
         The text before the bar.
     total : int or None
-        What has to be done; None if that is not known.
+        Number of steps; None if it is not known.
     unit : str
-        Of what, as a plural; "B" for bytes.
+        Unit of the steps, as a plural; "B" for bytes.
     """
     shower = _shower.get()
     return _NOTHING if shower is None else _shown(shower, what, total, unit)
@@ -107,7 +107,7 @@ def stage(what: str, total: int | None, unit: str = "steps") -> AbstractContextM
 
 @contextmanager
 def _shown(shower: _Shower, what: str, total: int | None, unit: str) -> Iterator[None]:
-    if _open.get():  # a part of a part
+    if _open.get():  # a nested stage
         token = _bar.set(None)
         try:
             yield
@@ -127,7 +127,7 @@ def _shown(shower: _Shower, what: str, total: int | None, unit: str) -> Iterator
 
 
 def advance(count: int = 1) -> None:
-    """Say that so much more of the innermost stage is done; outside of stages that is nothing."""
+    """Report progress of the innermost stage; outside of stages do nothing."""
     bar = _bar.get()
     if bar is not None:
         bar.update(count)

@@ -1,4 +1,4 @@
-"""Root groups, which meshes are made over: that of the world, or of a communicator."""
+"""Root groups, over which meshes are made: the group of the world, or of a communicator."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ __all__ = ["root_group", "world_group"]
 
 
 def world_group() -> Group:
-    """All ranks: those of the thread world if this thread is one of its ranks, else those of MPI.
+    """Return the group of all ranks: the thread world of this thread if there is one, else MPI's.
 
     A child of a rank is a world of its own.
 
@@ -38,7 +38,7 @@ def world_group() -> Group:
 
 
 def root_group(comm: "MPI.Intracomm | Group | None") -> Group | None:
-    """The group of a communicator; None for COMM_NULL."""
+    """Return the group of a communicator; None for COMM_NULL."""
     if comm is None:
         return world_group()
     if isinstance(comm, OutsideGroup):

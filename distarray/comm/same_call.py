@@ -1,8 +1,8 @@
-"""Arguments that must be equal on all ranks: compared by one small fold, differences named.
+"""Comparison of arguments that must be equal on all ranks: one small fold, and a clear error.
 
-If arguments differ between ranks, one waits for a message that another never sends, or parts of two
-arrays end up in one. So a function whose arguments must be equal on all ranks compares them before
-it does anything else.
+If arguments differ between ranks, one rank waits for a message that another rank never sends, or
+blocks of two arrays are combined in one. So a function whose arguments must be equal on all ranks
+compares them before it does anything else.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Argument", "SameCall", "same_on_all", "grouped", "same_call", "same_settings"]
 
-#: Characters of a rank's text in a message.
+#: Largest number of characters of a rank's text in a message.
 _SHOWN = 200
 
 
 class Argument(NamedTuple):
-    """An argument that must be equal on all ranks, as this rank has it.
+    """Argument that must be equal on all ranks, as this rank has it.
 
     Attributes
     ----------
     what : str
-        The message if the ranks differ; ``{rank}`` stands for the first rank that differs from
+        The message if the ranks differ; ``{rank}`` is replaced by the first rank that differs from
         rank 0.
     text : str
         The argument on this rank.
@@ -48,14 +48,14 @@ class Argument(NamedTuple):
 
 
 class SameCall(NamedTuple):
-    """The outcome of a comparison by ranks that make the same call.
+    """Result of a comparison by ranks that make the same call.
 
     Attributes
     ----------
     order : list of str
         The names of the arrays in rank 0's order.
     one : bool
-        Whether `own`, which may differ, is the same on all ranks.
+        True if `own`, which may differ, is the same on all ranks.
     """
 
     order: list[str]
@@ -63,11 +63,11 @@ class SameCall(NamedTuple):
 
 
 def same_on_all(group: "Group", *texts: str) -> tuple[bool, ...]:
-    """For each text, whether it is the same on all ranks; collective.
+    """Return, for each text, True if it is the same on all ranks; collective.
 
     Cost
     ----
-    One allreduce of two integers a text.
+    One allreduce of two integers per text.
     """
     if group.size == 1:
         return (True,) * len(texts)
@@ -96,7 +96,7 @@ def same_call(
     arguments : sequence of Argument
         The arguments.
     arrays : mapping of str to str, optional
-        The arrays by name, described in words. Their order may differ between ranks.
+        The arrays by name, each described in words. Their order may differ between ranks.
     error : Exception, optional
         An error in the arguments that this rank has found already.
     own : str
@@ -115,7 +115,7 @@ def same_call(
 
     Cost
     ----
-    One allreduce of four integers; where anything differs, also an allgather of the texts.
+    One allreduce of four integers; if anything differs, also an allgather of the texts.
     """
     mine = list((arrays or {}).items())
     if group.size == 1 and error is not None:
@@ -135,7 +135,7 @@ def same_call(
 
 
 def same_settings(found: Sequence[Settings]) -> None:
-    """Raise if the settings of the ranks differ; given those of all, so that all raise."""
+    """Raise if settings differ between ranks; `found` has all ranks' settings, so all raise."""
     lines = []
     for name in [each.name for each in fields(Settings) if each.init]:
         texts = [repr(getattr(theirs, name)) for theirs in found]
@@ -182,7 +182,7 @@ def _check(call: str, what: str, words: Sequence[str], cure: str) -> None:
 
 
 def grouped(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """The distinct texts, each with a description of the ranks that have it.
+    """Return the distinct texts, each with a description of the ranks that have it.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Memory that the ranks of one node share, and the allreduce of large blocks in it.
 
-Between processes on one node, messages of megabytes spend their time in copies: into MPI's
-buffers, out of them, and to their destination. Here every rank copies a segment of its block to
-shared memory, folds one piece of all ranks' segments straight into its own block, and copies the
-pieces that the others have folded while it handles the next segment. Segments are small enough for
+Between processes on one node, messages of megabytes spend their time in copies: into MPI's buffers,
+out of them, and to their destination. Here every rank copies a segment of its block to shared
+memory, and folds one piece of all ranks' segments directly into its own block. It copies the pieces
+that the other ranks have folded while it handles the next segment. Segments are small enough for
 shared memory to stay in the caches: main memory is read and written once. Each piece is folded by
 one rank, in rank order, so all ranks get the same bits.
 """
@@ -28,25 +28,25 @@ from distarray.typing import Array
 
 __all__ = ["FROM", "SharedMemory", "shared_by"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+#: True: functions of this module wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
-#: From this many bytes on, blocks fold faster here; below, waiting costs more than copying.
+#: Number of bytes from which blocks fold faster here; below it, waiting costs more than copying.
 FROM = 1 << 17
-#: Bytes of a segment at most; with many ranks less, see `TOGETHER`.
+#: Largest number of bytes of a segment; with many ranks it is smaller, see `TOGETHER`.
 SEGMENT = 1 << 22
-#: Bytes of a segment at least.
+#: Smallest number of bytes of a segment.
 LEAST = 1 << 16
 #: Pieces begin at multiples of this many bytes: a cache line, and a multiple of all item sizes.
 LINE = 64
 #: Bytes of shared memory that all ranks of a node together take for one group.
 TOGETHER = 1 << 25
-#: How often a rank that waits for a mark polls it before it begins to sleep between polls.
+#: Number of polls after which a rank that waits for a mark begins to sleep between polls.
 _PATIENCE = 1000
 _PAUSE = 1e-4
 #: A turn and a number of elements are packed into one integer, written and read atomically.
 _COUNTS, _TURNS = 1 << 40, 1 << 20
-#: The cure, by the error that keeps a rank from sharing memory.
+#: Remedies, by the error that keeps a rank from sharing memory.
 _CURES = {
     errno.ENOSPC: "a larger /dev/shm (docker run --shm-size=1g)",
     errno.ENOMEM: "more memory for the job (ulimit -v, docker run --memory)",
@@ -60,15 +60,15 @@ _told = False
 class SharedMemory:
     """Memory that all ranks of a communicator read and write; made by :func:`shared_by`.
 
-    A rank's part has two slots, each of a segment, used alternately. A piece has the same place in
-    a slot as in the segment. The place of this rank's own piece, which nobody else needs as input,
-    takes the folded piece.
+    A rank's section has two slots, each as large as a segment, used alternately. A piece has the
+    same offset in a slot as in the segment. The folded piece is stored at the offset of this rank's
+    own piece, which no other rank needs as input.
 
     Attributes
     ----------
     slots : list of ndarray
-        The bytes of each rank's part, one row per slot. For other uses than folds, synchronise
-        before writing to it (:meth:`begin`), and again when all have read it (:meth:`meet`).
+        The bytes of each rank's section, one row per slot. For other uses than folds, synchronize
+        before writing to it (:meth:`begin`), and again when all ranks have read it (:meth:`meet`).
     """
 
     def __init__(self, comm: MPI.Intracomm, memory: Array, segment: int) -> None:
@@ -92,19 +92,19 @@ class SharedMemory:
         total : ndarray
             C-contiguous; receives the fold. It may be `block` itself.
         ufunc : numpy.ufunc
-            The fold of two blocks.
+            The ufunc that folds two blocks.
 
         Raises
         ------
         DivergenceError
-            On all ranks, if the blocks differ in length or dtype; nothing else would notice.
+            On all ranks, if the blocks differ in length or dtype; no other check would find that.
         """
         source, target = block.reshape(-1), total.reshape(-1)
         rank, size = self._comm.rank, self._comm.size
         piece = self._segment // size // LINE * LINE  # bytes, the same for every item size
         width, used = piece // block.itemsize, piece * size
-        # By rank, turn and piece. Whatever the lengths and dtypes of two successive folds, no rank
-        # writes where another may still read results of the first.
+        # Indexed by rank, turn and piece. Whatever the lengths and dtypes of two successive folds,
+        # no rank writes where another rank may still read results of the first fold.
         slots = [part[:, :used].view(block.dtype).reshape(2, size, width) for part in self.slots]
         others = [other for other in range(size) if other != rank]
         taken: list[tuple[Array, Array]] = []
@@ -132,7 +132,7 @@ class SharedMemory:
         """Wait for all ranks, and raise on all of them if their blocks differ.
 
         A rank whose block is too small for shared memory calls MPI's allreduce instead. The
-        allreduce here matches that call, so that MPI reports a truncated message and nobody hangs.
+        allreduce here matches that call, so that MPI reports a truncated message and no rank hangs.
         """
         brought = block.size, block.dtype.num
         most = np.array([*brought, *[-number for number in brought]])
@@ -145,18 +145,20 @@ class SharedMemory:
             )
 
     def compare(self, count: int, itemsize: int = 0) -> None:
-        """Write how many elements this rank passes to a conversation, and read the others' numbers.
+        """Write this rank's number of elements in a collective, and compare other ranks' numbers.
 
-        No rank calls MPI or waits: if ranks pass different numbers of elements, the later ones
-        raise, before MPI can end the process. A rank in another turn has passed this one already.
+        No rank calls MPI or waits: if ranks pass different numbers of elements, the later ranks
+        raise, before MPI can end the process. A rank in another turn has already passed this
+        comparison.
 
         Parameters
         ----------
         count : int
             This rank's number of elements.
         itemsize : int
-            Bytes of one. If both blocks have :data:`FROM` bytes or more, they are not compared
-            here: the fold itself compares them on all ranks. 0 compares blocks of any size.
+            Bytes of one element. If both blocks have :data:`FROM` bytes or more, they are not
+            compared here: the fold itself compares them on all ranks. With 0, blocks of any size
+            are compared.
 
         Raises
         ------
@@ -177,12 +179,12 @@ class SharedMemory:
                 )
 
     def meet(self) -> None:
-        """Wait for all ranks; afterwards each sees what the others wrote before."""
+        """Wait for all ranks; afterwards each rank sees earlier writes of the others."""
         calls.waiting()
-        self._comm.Barrier()  # whose messages order what came before them and what comes after
+        self._comm.Barrier()  # its messages order the writes before and the reads after
 
     def begin(self) -> None:
-        """Meet, and set the marks of all ranks to zero."""
+        """Synchronize, and set the marks of all ranks to zero."""
         self.meet()
         self._marks[self._comm.rank][:] = 0
         self.meet()
@@ -205,10 +207,10 @@ class SharedMemory:
         self._fence()
 
     def _fence(self) -> None:
-        """Order all accesses to memory before this before all after it, on every processor.
+        """Order all earlier memory accesses before all later ones, on every processor.
 
-        No rank waits: earlier accesses do not move past a lock's release, nor later ones before
-        the next time it is taken.
+        No rank waits: earlier accesses do not move past a lock's release, and later accesses do not
+        move before the next time that the lock is taken.
         """
         with self._lock:
             pass
@@ -223,9 +225,9 @@ class SharedMemory:
 
 
 def shared_by(comm: MPI.Intracomm) -> SharedMemory | None:
-    """Memory shared by the ranks of a communicator, all of one node; collective.
+    """Return memory shared by the ranks of a communicator, all of one node; collective.
 
-    None on all ranks if one of them cannot have it; that is said once, with the cure.
+    Return None on all ranks if one of them cannot have it; that is printed once, with the remedy.
     """
     pages = TOGETHER // (4 * PAGESIZE * comm.size) * 2  # whole pages in each half, too
     segment = max(LEAST, min(SEGMENT, pages * PAGESIZE))
@@ -240,10 +242,10 @@ def shared_by(comm: MPI.Intracomm) -> SharedMemory | None:
 
 
 def _mapped(comm: MPI.Intracomm, part: int) -> tuple[Array | None, OSError | None]:
-    """Memory with so many bytes for each rank, of which each reserves its own; or the obstacle.
+    """Return memory with `part` bytes per rank, of which each rank reserves its own, or the error.
 
-    A process that writes to memory which is not there is killed. And what a rank reserves is in the
-    memory next to its processor.
+    A process that writes to memory that is not reserved is killed. The memory that a rank reserves
+    is next to its processor.
     """
     descriptor = open_together(comm)
     if descriptor < 0:
@@ -259,7 +261,7 @@ def _mapped(comm: MPI.Intracomm, part: int) -> tuple[Array | None, OSError | Non
 
 
 def _tell(comm: MPI.Intracomm, obstacles: list[OSError | None]) -> None:
-    """Say on one rank, once, that memory cannot be shared, and the cure."""
+    """Report on one rank, once, that memory cannot be shared, and the remedy."""
     global _told
     if comm.rank or _told:
         return

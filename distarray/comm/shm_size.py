@@ -1,8 +1,8 @@
-"""A node's /dev/shm that is too small for MPI, which is said before MPI starts.
+"""Warning before MPI starts if a node's /dev/shm is too small for MPI.
 
-MPICH touches what it has in /dev/shm without reserving it: where there is less than it needs, as in
-many containers, the kernel ends the process, and nothing says why. Open MPI tells by itself, and
-takes TCP.
+MPICH uses its memory in /dev/shm without reserving it. If there is less than it needs, as in many
+containers, the kernel ends the process without a reason. Open MPI reports this by itself, and uses
+TCP.
 """
 
 import os
@@ -12,16 +12,16 @@ from distarray.comm import hooks
 __all__ = ["tell_if_small"]
 
 _SHM = "/dev/shm"
-#: Bytes for each rank of a node that MPICH takes, with UCX, which is part of its wheel.
+#: Bytes that MPICH takes for each rank of a node, with UCX, which is included in its wheel.
 _RANK = 5.3 * (1 << 20)
 #: The variables by which MPICH's launcher numbers the ranks of a node.
 _RANKS, _NUMBER = "MPI_LOCALNRANKS", "MPI_LOCALRANKID"
-#: Variables by which less is taken.
+#: Variables that make MPICH take less memory.
 _LESS = {"UCX_TLS": "self,tcp", "MPIR_CVAR_CH4_SHM_POSIX_IQUEUE_NUM_CELLS": "8"}
 
 
 def tell_if_small() -> None:
-    """Say on the first rank of a node if MPICH may find too little room in /dev/shm."""
+    """Warn on the first rank of a node if MPICH may find too little room in /dev/shm."""
     text = os.environ.get(_RANKS, "")
     ranks = int(text) if text.isdecimal() else 0
     if ranks < 2 or os.environ.get(_NUMBER) != "0" or any(name in os.environ for name in _LESS):

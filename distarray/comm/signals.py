@@ -1,7 +1,7 @@
-"""The signal that the program has handled last, for the day on which ranks wait for one another.
+"""Last signal that the program has handled, for reports on ranks that wait for each other.
 
-A signal comes at another place of the program on each rank. What a handler changes, such as a flag
-that the program's loop asks, may then part the ranks.
+A signal arrives at another line of the program on each rank. A change by its handler, such as a
+flag that the program's loop reads, may then make the ranks diverge.
 """
 
 from signal import Signals
@@ -15,7 +15,7 @@ _last: tuple[int, CodeType, int] | None = None
 
 
 def handled(number: int, frame: FrameType | None) -> None:
-    """Note that the program handles a signal, and where it has come."""
+    """Record that the program handles a signal, and the line at which it arrived."""
     global _last
     if frame is not None:
         line = program_frame(frame)
@@ -23,7 +23,7 @@ def handled(number: int, frame: FrameType | None) -> None:
 
 
 def in_words() -> str:
-    """The signal and the line at which it has come; empty if there was none."""
+    """Return the signal and the line at which it arrived, as text; empty if there was none."""
     if _last is None:
         return ""
     number, code, instruction = _last

@@ -1,7 +1,8 @@
-"""Timing conversations while somebody measures.
+"""Timing of communication calls while a listener measures.
 
-While a rank measures, the methods by which transports talk are replaced by ones that note when a
-conversation began and ended. Outside of that nothing is there, and nothing is paid.
+While a rank measures, the methods by which transports communicate are replaced by methods that
+record when a communication call began and ended. Otherwise nothing is replaced, and there is no
+cost.
 """
 
 import sys
@@ -17,26 +18,26 @@ from distarray.comm.transport import Pair
 
 __all__ = ["Listener", "Talk", "start", "stop", "talking_since"]
 
-#: How often each method is replaced by now, by class and name; what was there before.
+#: Methods that are replaced at present, by class and name; the values are the originals.
 _replaced: dict[tuple[type, str], Any] = {}
 _lock = Lock()
 
 
 class Talk(NamedTuple):
-    """One conversation that has ended.
+    """One communication call that has ended.
 
     Attributes
     ----------
     group : Group or None
-        None for the wait for a conversation that was begun before.
+        None for the wait for an earlier communication call.
     kind : str
-        Such as "exchange" or "allreduce".
+        The kind of call, such as "exchange" or "allreduce".
     start, stop : float
-        By this process's clock (`time.perf_counter`).
+        Times of this process's clock (`time.perf_counter`).
     sends, receives : sequence of (int, int)
-        Peer and bytes of each message, of those from rank to rank.
+        Peer and bytes of each point-to-point message.
     received : int
-        Bytes that others sent here.
+        Bytes that other ranks sent to this rank.
     """
 
     group: Group | None
@@ -49,14 +50,14 @@ class Talk(NamedTuple):
 
 
 class Listener(Protocol):
-    """Who wants to know of conversations."""
+    """Receiver of reports on communication calls."""
 
     def talked(self, talk: Talk) -> None:
-        """Take note of a conversation of this thread that has ended."""
+        """Record a communication call of this thread that has ended."""
 
 
 class _Watch:
-    """What a thread's rank measures."""
+    """Listeners of a thread's rank, and the start of its current communication call."""
 
     def __init__(self) -> None:
         self.listeners: list[Listener] = []
@@ -67,13 +68,13 @@ _watches: dict[int, _Watch] = {}
 
 
 def talking_since(thread: int) -> float | None:
-    """When the conversation began that a thread's rank is in; None outside of one."""
+    """Return when a thread's rank began its current communication call; None outside of one."""
     watch = _watches.get(thread)
     return None if watch is None else watch.since
 
 
 def start(listener: Listener) -> None:
-    """Tell a listener of the conversations of this thread, from now on."""
+    """Report the communication calls of this thread to a listener, from now on."""
     with _lock:
         watch = _watches.setdefault(get_ident(), _Watch())
         watch.listeners.append(listener)
@@ -81,7 +82,7 @@ def start(listener: Listener) -> None:
 
 
 def stop(listener: Listener) -> None:
-    """Tell it no more; the last one to stop puts the methods back."""
+    """Stop reporting to a listener; the last one to stop restores the methods."""
     with _lock:
         for thread, watch in list(_watches.items()):
             if listener in watch.listeners:
@@ -92,7 +93,7 @@ def stop(listener: Listener) -> None:
             _restore_all()
 
 
-# -- what was received -----------------------------------------------------------------------------
+# -- received bytes --------------------------------------------------------------------------------
 
 
 def _nothing(group: Group, args: tuple[Any, ...], result: Any) -> int:
@@ -140,7 +141,7 @@ _KINDS: dict[str, Callable[[Group, tuple[Any, ...], Any], int]] = {
 }
 
 
-# -- in the methods' place -------------------------------------------------------------------------
+# -- replacements of the methods -------------------------------------------------------------------
 
 
 def _sizes(pairs: Sequence[Pair]) -> list[tuple[int, int]]:
@@ -148,7 +149,7 @@ def _sizes(pairs: Sequence[Pair]) -> list[tuple[int, int]]:
 
 
 def _timed(method: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """A method of a transport that tells the listeners of its thread."""
+    """Wrap a method of a transport so that it reports to the listeners of its thread."""
     kind, received = name.removeprefix("_").removeprefix("begin_"), _KINDS[name]
     by_message = kind == "exchange"
 
@@ -191,7 +192,7 @@ def _timed_wait(method: Callable[[Requested], None]) -> Callable[[Requested], No
 
 
 def _transports() -> list[type[Group]]:
-    """The transports that are loaded."""
+    """Return the transports that are loaded."""
     homes = (("distarray.comm.mpi", "MPIGroup"), ("distarray.comm.threads", "ThreadGroup"))
     return [getattr(sys.modules[home], name) for home, name in homes if home in sys.modules]
 

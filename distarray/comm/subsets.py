@@ -15,26 +15,27 @@ __all__ = ["Subsets"]
 
 
 class Subsets(Transport):
-    """A group's ranks, and the groups and meshes that are made of them."""
+    """Ranks of a group, and the groups and meshes that are made of them."""
 
-    #: Whether its conversations are recorded (:mod:`distarray.comm.calls`), to explain long waits.
+    #: True if its communication calls are recorded (:mod:`distarray.comm.calls`), to explain long
+    #: waits.
     watched: bool = False
-    #: The node that each rank is on, by number; None if all are on one.
+    #: The node of each rank, by number; None if all ranks are on one node.
     nodes: Sequence[int] | None = None
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank = rank
         self.size = size
-        #: How many conversations the whole group has had (see ``distarray.comm.calls``).
+        #: Number of communication calls of the whole group so far (see ``distarray.comm.calls``).
         self.number = 0
         #: Meshes made on this group (see ``distarray.comm.mesh``).
         self.meshes: dict[Definition, DeviceMesh] = {}
         self._children: dict[tuple[int, ...], Group | None] = {}
 
     def split(self, color: int | None, key: int = 0) -> "Group | None":
-        """Ranks of equal color, ordered by key and rank; None for ``color=None``.
+        """Return the group of ranks of equal color, by key and rank; None for ``color=None``.
 
-        Groups are cached by the ranks they hold: splitting in a loop costs no communicators.
+        Groups are cached by their ranks: splitting in a loop makes no new communicators.
         """
         whole = cast("Group", self)
         entries = whole.allgather_object((color, key), "split")
@@ -44,10 +45,10 @@ class Subsets(Transport):
         return self.subset(tuple(rank for _, rank in sorted(members)))
 
     def subset(self, ranks: Sequence[int]) -> "Group | None":
-        """The group of these ranks, in this order; None on the others.
+        """Return the group of these ranks, in this order; None on other ranks.
 
-        Collective over `ranks` alone at the first call and free of communication afterwards. The
-        group is cached as long as this one lives.
+        Collective over `ranks` alone at the first call; later calls do not communicate. The group
+        is cached as long as this group exists.
         """
         key = tuple(ranks)
         if key not in self._children:

@@ -1,8 +1,9 @@
-"""Talkers: the one thread of a process that may send and receive in a group.
+"""Talkers: in each group, the one thread of a process that may send and receive.
 
 On one communicator the messages of two threads would mix, and each thread could receive the
-other's. So every group has a talker: for the job's own ranks the main thread, for a communicator
-of the program the thread that made a group of it. A child process has none.
+messages of the other. So every group has a talker. For groups of the job's own ranks it is the main
+thread. For a communicator of the program it is the thread that made a group of it. A child process
+has none.
 """
 
 import os
@@ -26,12 +27,12 @@ __all__ = [
 
 
 class Talker:
-    """The thread that sends and receives in some groups.
+    """Thread that sends and receives in some groups.
 
     Attributes
     ----------
     thread : int
-        Its identifier (`threading.get_ident`); 0 in a child process.
+        Identifier of the thread (`threading.get_ident`); 0 in a child process.
     """
 
     __slots__ = ("__weakref__", "thread")
@@ -42,30 +43,30 @@ class Talker:
 
 
 _talkers: WeakSet[Talker] = WeakSet()
-#: The talker of the groups of the job's ranks.
+#: Talker of the groups of the job's ranks.
 MAIN = Talker(threading.main_thread().ident or 0)
-#: Conditions under which other threads may talk, too; see `allow`.
+#: Conditions under which other threads may communicate, too; see `allow`.
 _others: list[Callable[[], bool]] = []
 
 
 def talker_here() -> Talker:
-    """The talker of a group that this thread makes on a communicator of the program's."""
+    """Return the talker of a group that this thread makes on a communicator of the program."""
     return MAIN if get_ident() == MAIN.thread else Talker(get_ident())
 
 
 def allow(talks: Callable[[], bool]) -> None:
-    """Let other threads talk while the main one waits, if `talks()` is true in them."""
+    """Let other threads communicate while the main thread waits, if `talks()` is true in them."""
     _others.append(talks)
 
 
 def may_talk(talker: Talker) -> bool:
-    """Whether this thread may send and receive in the groups of a talker."""
+    """Return True if this thread may send and receive in the groups of a talker."""
     thread = talker.thread
     return get_ident() == thread or (thread != 0 and any(talks() for talks in _others))
 
 
 def check_talker(talker: Talker) -> None:
-    """Raise CommunicationForbidden, with the way out, in a thread that may not talk."""
+    """Raise CommunicationForbidden, with a remedy, in a thread that may not communicate."""
     if may_talk(talker):
         return
     if not talker.thread:
@@ -84,7 +85,7 @@ def check_talker(talker: Talker) -> None:
 
 
 def threads_take_turns() -> bool:
-    """Whether MPI can be called from several threads, as long as they take turns."""
+    """Return True if MPI can be called from several threads, as long as they take turns."""
     from mpi4py import MPI
 
     return bool(MPI.Query_thread() >= MPI.THREAD_SERIALIZED)

@@ -1,6 +1,7 @@
-"""Threads of the library, which the system may refuse: the memory is short, or there are too many.
+"""Start of the library's threads, which the system may refuse for lack of memory or threads.
 
-A rank that raised then would leave the others waiting, so each caller goes on without its thread.
+A rank that raised an error then would leave the other ranks waiting, so each caller continues
+without its thread.
 """
 
 import threading
@@ -9,7 +10,7 @@ __all__ = ["try_start"]
 
 
 def try_start(thread: threading.Thread) -> Exception | None:
-    """Start a thread; the error if that fails."""
+    """Start a thread; return the error if that fails."""
     try:
         thread.start()
     except (RuntimeError, MemoryError) as error:

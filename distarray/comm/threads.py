@@ -1,7 +1,7 @@
-"""Ranks as threads of one process: the same conversations without MPI, for tests.
+"""Ranks as threads of one process: the same communication without MPI, for tests.
 
-A rank that skips a collective, calls another one or waits for a message that nobody sends gets an
-error: at once if it is certain that nothing will come, after a timeout otherwise.
+A rank that skips a collective, calls another collective, or waits for a message that no rank sends
+gets an error: at once if it is certain that no message will come, otherwise after a timeout.
 """
 
 import contextvars
@@ -34,12 +34,12 @@ _current: contextvars.ContextVar["ThreadGroup | None"] = contextvars.ContextVar(
 
 
 class BrokenWorldError(DistArrayError, RuntimeError):
-    """A rank waited for another one that will not come."""
+    """Error of a rank that waits for another rank in vain."""
 
 
 @dataclass
 class _World:
-    """The state that all groups of one run share: one lock, and the ranks that wait."""
+    """State that all groups of one run share: one lock, and the ranks that wait."""
 
     size: int
     timeout: float
@@ -55,7 +55,7 @@ class _World:
         self.condition.notify_all()
 
     def finish(self, rank: int) -> None:
-        """Note that a rank's program has ended."""
+        """Record that a rank's program has ended."""
         with self.condition:
             self.finished.add(rank)
             self._look_for_deadlock()
@@ -85,7 +85,7 @@ class _World:
 
 @dataclass
 class _Round:
-    """One collective: the values that the ranks contribute, and its outcome."""
+    """One collective: the values that the ranks contribute, and the result."""
 
     brought: dict[int, tuple[str, Any]] = field(default_factory=dict)
     error: BaseException | None = None
@@ -94,7 +94,7 @@ class _Round:
 
 
 class _Room:
-    """The state that the members of one group share."""
+    """State that the members of one group share."""
 
     def __init__(self, world: _World, ranks: tuple[int, ...]) -> None:
         self.world = world
@@ -106,7 +106,7 @@ class _Room:
 
 
 class ThreadGroup(Group):
-    """A group whose ranks are threads; made by :func:`run_threads`."""
+    """Group whose ranks are threads; made by :func:`run_threads`."""
 
     in_one_process = True
 
@@ -129,11 +129,11 @@ class ThreadGroup(Group):
         return FINISHED
 
     def posted(self) -> list[tuple[int, bytes]]:
-        """What has been posted and has come, with the ranks."""
+        """Return the posted messages that have arrived, each with its rank."""
         return [self._room.posts.popleft() for _ in range(len(self._room.posts))]
 
     def _meet(self, call: str, value: T) -> list[T]:
-        """Contribute a value and get all ranks' values, in rank order; all make the same call."""
+        """Contribute a value; return all ranks' values in rank order. All make the same call."""
         self.check_talker()
         room, world = self._room, self._world
         with world.condition:
@@ -173,7 +173,7 @@ class ThreadGroup(Group):
                 world.wait(room.ranks[self.rank], box.__len__, text)
                 got.append(box.popleft())
         for parcel in [*got, *[parcel for _, parcel in parcels]]:
-            if isinstance(parcel, TypeError):  # as with MPI, on those that send and those that wait
+            if isinstance(parcel, TypeError):  # as with MPI, on senders and receivers
                 raise parcel
         for (peer, view), parcel in zip(receives, got, strict=True):
             if parcel.size != view.size or parcel.dtype.itemsize != view.dtype.itemsize:
@@ -233,14 +233,14 @@ class ThreadGroup(Group):
 
 
 def _parcel(view: Array) -> Array:
-    """A copy to send: the caller may change the original as soon as the call returns."""
+    """Copy a view for sending: the caller may change the original once the call returns."""
     if view.dtype.hasobject:
         return objects.unpacked(objects.packed(view))
     return np.array(view, order="C")
 
 
 def _parcel_or_error(view: Array) -> Any:
-    """As :func:`_parcel`; the error if elements cannot be sent, which then is sent."""
+    """Copy a view as :func:`_parcel`; if elements cannot be sent, return the error to be sent."""
     try:
         return _parcel(view)
     except TypeError as error:
@@ -248,7 +248,7 @@ def _parcel_or_error(view: Array) -> Any:
 
 
 def _conclude(meeting: _Round) -> None:
-    """Set the outcome of a collective, once all ranks have called it."""
+    """Set the result of a collective, once all ranks have called it."""
     calls = {rank: call for rank, (call, _) in sorted(meeting.brought.items())}
     if len(set(calls.values())) > 1:
         lines = "".join(f"\n    rank {rank}  {call}" for rank, call in calls.items())
@@ -258,7 +258,7 @@ def _conclude(meeting: _Round) -> None:
 
 
 def current_world() -> ThreadGroup | None:
-    """The group of all thread ranks of the run this thread belongs to; None outside of one.
+    """Return the group of all thread ranks of this thread's run; None outside of a run.
 
     Examples
     --------
@@ -281,20 +281,21 @@ def run_threads(
         Number of ranks.
     program : callable
         Called with the rank's group, in a copy of the caller's context (settings, traces). Filters
-        of warnings that it sets are not observed: where ranks share them, the caller's are.
+        of warnings that it sets are not observed: ranks that share filters use the caller's
+        filters.
     timeout : float
-        Seconds that a rank waits for the others before it fails. It fails at once if all others
-        wait, too, or have ended.
+        Seconds that a rank waits for other ranks before it fails. It fails at once if all other
+        ranks wait, too, or have ended.
 
     Returns
     -------
     list
-        What the program returned, in rank order.
+        The values that the program returned, in rank order.
 
     Raises
     ------
     BaseException
-        The first failure that is not a consequence of another rank's.
+        The first failure that is not a consequence of another rank's failure.
 
     Examples
     --------
@@ -332,7 +333,7 @@ def run_threads(
         ]
         for rank, thread in enumerate(threads):
             error = thread_start.try_start(thread)
-            if error is not None:  # the other ranks must not wait for it
+            if error is not None:  # the other ranks must not wait for this rank
                 failures.append((rank, error))
                 world.finish(rank)
         for thread in threads:
@@ -344,7 +345,7 @@ def run_threads(
 
 
 def _cause(failures: list[tuple[int, BaseException]]) -> BaseException:
-    """The failure to report: the first that is no consequence of another rank's."""
+    """Return the failure to report: the first that is no consequence of another failure."""
     real = [pair for pair in failures if not isinstance(pair[1], BrokenWorldError)]
     rank, error = (real or failures)[0]
     error.add_note(f"(on thread rank {rank})")

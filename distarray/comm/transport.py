@@ -1,7 +1,7 @@
-"""The interface of a transport between ranks, such as MPI or threads of one process.
+"""Interface of a transport between ranks, such as MPI or threads of one process.
 
 Methods take host arrays, which they do not check. A transport implements the abstract methods, and
-overrides the others where it has something faster.
+overrides the other methods if it has a faster implementation.
 """
 
 from abc import ABC, abstractmethod
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Array", "Board", "Pair", "Transport"]
 
-#: (peer, strided view)
+#: Peer and strided view.
 Pair = tuple[int, Array]
 T = TypeVar("T")
 
 
 class Board(Protocol):
-    """Memory that a group shares: each rank writes its own part, and reads all.
+    """Memory that a group shares: each rank writes its own section, and reads all sections.
 
     Attributes
     ----------
     slots : list of ndarray
-        The bytes of each rank's part, in two rows that are used alternately.
+        The bytes of each rank's section, in two rows that are used alternately.
     """
 
     slots: list[Array]
@@ -41,10 +41,10 @@ class Board(Protocol):
         """Raise DivergenceError if a rank that came earlier passes another number of elements."""
 
     def begin(self) -> None:
-        """Wait for all ranks, and set all marks to zero; each rank has a few."""
+        """Wait for all ranks, and set all marks to zero; each rank has a few marks."""
 
     def meet(self) -> None:
-        """Wait for all ranks; afterwards each sees what the others wrote before."""
+        """Wait for all ranks; afterwards each rank sees earlier writes of the others."""
 
     def mark(self, number: int, count: int) -> None:
         """Set a mark of this rank; a rank that sees it also sees everything written before it."""
@@ -54,30 +54,30 @@ class Board(Protocol):
 
 
 class Transport(ABC):
-    """The conversations of a group's ranks, by MPI or threads."""
+    """Communication of a group's ranks, by MPI or threads."""
 
     rank: int
     size: int
-    #: Whether `_exchange` takes GPU buffers if MPI is GPU-aware.
+    #: True if `_exchange` takes GPU buffers when MPI is GPU-aware.
     takes_device_buffers: bool = False
-    #: The thread that sends and receives.
+    #: Thread that sends and receives.
     talker: Talker = MAIN
 
-    # -- who may talk -------------------------------------------------------------------------
+    # -- threads that may communicate ---------------------------------------------------------
 
     @property
     def answers(self) -> bool:
-        """Whether this thread can talk to the other ranks, or there are none."""
+        """True if this thread may communicate with the other ranks, or there are none."""
         return self.size == 1 or self.rank < 0 or may_talk(self.talker)
 
     def check_talker(self) -> None:
-        """Raise CommunicationForbidden, with the way out, where this thread may not talk."""
+        """Raise CommunicationForbidden, with a remedy, if this thread may not communicate."""
         if self.size > 1 and self.rank >= 0:
             check_talker(self.talker)
 
     @property
     def guarded(self) -> bool:
-        """Whether messages are forbidden here; then ranks that send nothing check it, too."""
+        """True if messages may be forbidden here; then ranks that send nothing check, too."""
         return ledger.is_forbidden() or get_ident() != self.talker.thread
 
     def check_exchange(self, nbytes: int, note: Note) -> None:
@@ -85,20 +85,20 @@ class Transport(ABC):
         self.check_talker()
         ledger.check_allowed("exchange", nbytes, note)
 
-    # -- apart from the conversations -----------------------------------------------------------
+    # -- messages outside of the ledger ---------------------------------------------------------
 
     def post(self, data: bytes) -> Pending:
-        """Begin to send bytes to rank 0, which fetches them by `posted`, or never does.
+        """Begin to send bytes to rank 0, which receives them by `posted`, or never does.
 
-        Outside of the ledger, and on ranks that nobody waits for.
+        The ledger does not record them, and no rank waits for them.
         """
         return FINISHED
 
     def posted(self) -> list[tuple[int, bytes]]:
-        """What has been posted and has come, with the ranks; on rank 0, without waiting."""
+        """Return posted messages that have arrived, with their ranks; rank 0 does not wait."""
         return []
 
-    # -- the conversations ----------------------------------------------------------------------
+    # -- communication, implemented by each transport -------------------------------------------
 
     @abstractmethod
     def _exchange(self, sends: Sequence[Pair], receives: Sequence[Pair]) -> None: ...
@@ -127,7 +127,7 @@ class Transport(ABC):
     @abstractmethod
     def _subset(self, ranks: tuple[int, ...]) -> "Group": ...
 
-    # -- built on those; transports may override them with something faster --------------------
+    # -- communication built on the methods above; transports may override it ------------------
 
     def _allreduce(self, block: Array, fold: Fold) -> Array:
         return algorithms.allreduce(self, block, fold)

@@ -29,7 +29,7 @@ __all__ = [
     "use_own_gpu",
 ]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+#: True: functions of this module wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
 _M_TRIM_THRESHOLD = -1
@@ -37,7 +37,7 @@ _M_MMAP_THRESHOLD = -3
 _GIB = 1 << 30
 _LARGEST = (1 << 31) - 1
 
-#: If the user has set one of these, the number of threads is not changed.
+#: Variables of the number of threads; if the user has set one, the number is not changed.
 USER_CHOICES = (
     "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -59,14 +59,14 @@ _threads = 0
 
 
 class Node(NamedTuple):
-    """This rank's part of its node.
+    """Position of this rank on its node, and its share of the cores.
 
     Attributes
     ----------
     rank, size : int
-        Its number among the job's ranks on this node, and their number.
+        Number of this rank among the job's ranks on this node, and the number of these ranks.
     cores : int
-        Its share of the node's cores.
+        This rank's share of the node's cores.
     """
 
     rank: int
@@ -82,12 +82,13 @@ def start(share: int, least: int) -> None:
     share : int
         This rank's :func:`share_of_cores`.
     least : int
-        The smallest share of its ranks. BLAS gets so many threads on all of them, since its
-        rounding depends on their number, and never more for a communicator of fewer ranks.
+        The smallest share of the communicator's ranks. BLAS gets that many threads on all of them,
+        since its rounding depends on the number of threads, and never more for a communicator of
+        fewer ranks.
 
     Notes
     -----
-    ``config.arena`` and ``config.blas_threads`` switch the two parts off.
+    ``config.arena`` and ``config.blas_threads`` switch the two settings off.
     """
     global _started, _share, _threads
     if not _started and config.arena:
@@ -100,17 +101,17 @@ def start(share: int, least: int) -> None:
 
 
 def own_threads() -> bool:
-    """Whether the ranks of a node divide its cores: yes, unless the user has chosen otherwise."""
+    """Return True if the ranks of a node divide its cores, unless the user chose otherwise."""
     return config.blas_threads and not any(name in os.environ for name in USER_CHOICES)
 
 
 def this_node() -> Node:
-    """This rank's part of its node; complete once a group has been made."""
+    """Return this rank's position on its node; complete once a group has been made."""
     return Node(_node_rank, _node_size, _share or allowed_cores())
 
 
 def allowed_cores() -> int:
-    """How many cores this process may run on."""
+    """Return the number of cores on which this process may run."""
     return len(_allowed_cores())
 
 
@@ -122,7 +123,7 @@ def keep_freed_memory() -> bool:
     Returns
     -------
     bool
-        Whether it took effect; False if the C library is not glibc.
+        True if the setting took effect; False if the C library is not glibc.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -136,7 +137,7 @@ def keep_freed_memory() -> bool:
 
 
 def share_of_cores(comm: "MPI.Intracomm") -> int:
-    """Cores for this rank: each core it may run on, divided by the ranks that may run there."""
+    """Return this rank's share of cores: each core is divided by the ranks that may use it."""
     from mpi4py import MPI
 
     global _node_rank, _node_size
@@ -171,10 +172,10 @@ def blas_threads(count: int) -> None:
 
 
 def _set_threads(counts: Sequence[tuple[Any, int]]) -> None:
-    """Let each library use so many threads, whichever thread calls this.
+    """Set each library's number of threads, from whichever thread calls this.
 
-    Of a library that has one pool for all threads, threadpoolctl obeys only the thread that came
-    first, from version 3.8 on, and leaves others without a word.
+    For a library that has one pool for all threads, threadpoolctl (from version 3.8 on) obeys only
+    the thread that called first, and ignores other threads silently.
     """
     for library, count in counts:
         let_go = getattr(library, "clear_controlling_thread", None)
@@ -189,8 +190,8 @@ def _set_threads(counts: Sequence[tuple[Any, int]]) -> None:
 def one_blas_thread() -> Iterator[None]:
     """Let BLAS use one thread in a block, since its rounding depends on the number of threads.
 
-    Needs threadpoolctl, as :func:`blas_threads` does. If ranks are threads of one process, the last
-    one to leave the block lifts the limit.
+    It needs threadpoolctl, as :func:`blas_threads` does. If ranks are threads of one process, the
+    last rank to leave the block lifts the limit.
     """
     global _limited, _before
     with _limiting:
@@ -203,19 +204,19 @@ def one_blas_thread() -> Iterator[None]:
     finally:
         with _limiting:
             _limited -= 1
-            # With OpenMP each thread has a limit of its own, else all have one.
+            # With OpenMP each thread has its own limit, otherwise all threads have one.
             own = [(x, n) for x, n in _before if getattr(x, "threading_layer", "") == "openmp"]
             _set_threads(own if _limited else _before)
 
 
 def libraries() -> Sequence[Any]:
-    """The loaded BLAS libraries; none without threadpoolctl."""
+    """Return the loaded BLAS libraries; none without threadpoolctl."""
     global _controller
     try:
         import threadpoolctl
     except ImportError:
         return []
-    if _controller is None:  # it looks for libraries: a millisecond
+    if _controller is None:  # the search for libraries takes a millisecond
         _controller = threadpoolctl.ThreadpoolController().select(user_api="blas")
     found: Sequence[Any] = _controller.lib_controllers
     return found

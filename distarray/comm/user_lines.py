@@ -1,7 +1,7 @@
-"""The user's line that runs, as ``file:line`` and as the expression on it.
+"""Line of the user's program that runs, as ``file:line`` and as the expression on it.
 
-Frames of this library, of NumPy, of torch and of the modules that they call through are not the
-user's: here they are called the house's.
+Frames of this library, of NumPy, of torch and of the modules through which they call are not the
+user's. They are internal; names in this module call them the house's.
 """
 
 import io
@@ -38,53 +38,53 @@ _HOUSE = {
     *(__name__.partition(".")[0], "contextlib", "contextvars", "functools", "importlib", "numpy"),
     *("runpy", "threading", "torch"),
 }
-#: Modules in which Python makes the functions of named tuples.
+#: Prefix of modules in which Python makes the functions of named tuples.
 _MADE = "namedtuple_"
 #: The library's own directory.
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-#: Whether a module belongs to the house, by its name.
+#: Cache by module name: True if the module is internal.
 known: dict[str | None, bool] = {}
-#: Installed packages that are the program's own, by their names; the runner adds to them.
+#: Installed packages that belong to the program, by name; the runner adds to them.
 of_program: set[str] = set()
-#: Directories below which modules are installed.
+#: Names of directories below which modules are installed.
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
-#: Where Python's own modules are. `sysconfig`, which says it as well, takes long to import.
+#: Directories of Python's own modules. `sysconfig` has them as well, but takes long to import.
 _STANDARD = (
     os.path.dirname(os.__file__) + os.sep,
     os.path.join(sys.base_exec_prefix, sys.platlibdir, _VERSION) + os.sep,
 )
-#: Characters of a line of the program that are shown.
+#: Largest number of characters of a program line that are shown.
 _WIDTH = 60
 
 
 def is_house(frame: FrameType) -> bool:
-    """Whether a frame is the library's, or one between the library and the user."""
+    """Return True if a frame is the library's, or between the library and the user."""
     name = frame.f_globals.get("__name__", "")
     found = known.get(name)
     return passage(name) if found is None else found
 
 
 def passage(name: str | None) -> bool:
-    """Whether a module of this name belongs to the house; kept in `known`."""
+    """Return True if a module of this name is internal; keep the result in `known`."""
     first = name.partition(".")[0] if isinstance(name, str) else ""
     known[name] = ours = first in _HOUSE or first.startswith(_MADE)
     return ours
 
 
 def add_to_house(*packages: str) -> None:
-    """Count the modules of packages that execute the program as the house's, from now on."""
+    """Count the modules of packages that execute the program as internal, from now on."""
     _HOUSE.update(packages)
     known.clear()
 
 
 def is_ours(path: str) -> bool:
-    """Whether a file is one of this library's."""
+    """Return True if a file belongs to this library."""
     return path.startswith(_HERE)
 
 
 def user_frames(frame: FrameType | None) -> Iterator[FrameType]:
-    """The user's frames, the innermost first."""
+    """Yield the user's frames, the innermost first."""
     while frame is not None:
         if not is_house(frame):
             yield frame
@@ -92,9 +92,9 @@ def user_frames(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def program_frame(frame: FrameType) -> FrameType:
-    """The program's innermost frame: neither the house's nor that of an installed library.
+    """Return the program's innermost frame: neither internal nor in an installed library.
 
-    If only libraries run, their innermost frame.
+    If only libraries run, return their innermost frame.
     """
     nearest = None
     for here in user_frames(frame):
@@ -105,7 +105,7 @@ def program_frame(frame: FrameType) -> FrameType:
 
 
 def is_library(frame: FrameType) -> bool:
-    """Whether a frame is an installed library's that is not the program's own."""
+    """Return True if a frame is in an installed library that is not the program's own."""
     name = frame.f_globals.get("__name__") or ""
     path = frame.f_code.co_filename
     if path == "<string>":  # made by a module while it runs
@@ -115,13 +115,13 @@ def is_library(frame: FrameType) -> bool:
 
 @lru_cache(maxsize=1024)
 def is_installed(path: str) -> bool:
-    """Whether a file belongs to a library, or to the interpreter itself."""
+    """Return True if a file belongs to a library, or to the interpreter itself."""
     parts = path.replace("\\", "/").split("/")
     return path.startswith((*_STANDARD, "<frozen ")) or not _INSTALLED.isdisjoint(parts)
 
 
 def warn_program(text: str, category: type[Warning]) -> None:
-    """Warn at the program's line, however many library frames lie between."""
+    """Warn at the program's line, however many library frames are between."""
     frame = program_frame(sys._getframe(1))
     scope = frame.f_globals
     warnings.warn_explicit(
@@ -135,7 +135,7 @@ def warn_program(text: str, category: type[Warning]) -> None:
 
 
 def user_line(short: bool = False) -> str:
-    """``file:line`` of the program; of the outermost frame if none is the user's."""
+    """Return ``file:line`` of the program; of the outermost frame if no frame is the user's."""
     here = program_frame(sys._getframe(1))
     while is_house(here) and here.f_back is not None:
         here = here.f_back
@@ -144,7 +144,7 @@ def user_line(short: bool = False) -> str:
 
 
 def places(frame: FrameType | None, most: int = 4) -> list[str]:
-    """The user's lines on the stack of a frame, the innermost first."""
+    """Return the user's lines on the stack of a frame, the innermost first."""
     found = []
     for here in user_frames(frame):
         found.append(place(here.f_code, here.f_lasti))
@@ -154,17 +154,17 @@ def places(frame: FrameType | None, most: int = 4) -> list[str]:
 
 
 def place(code: CodeType, instruction: int) -> str:
-    """An instruction as ``file:line``; the path is relative below the working directory."""
+    """Return an instruction as ``file:line``; a path in the working directory is relative."""
     return place_of(code.co_filename, _position(code, instruction)[0])
 
 
 def place_of(path: str, number: int) -> str:
-    """A line of a file as ``file:line``; the path is relative below the working directory."""
+    """Return a line of a file as ``file:line``; a path in the working directory is relative."""
     return f"{_short(path)}:{number}"
 
 
 def expression(code: CodeType, instruction: int) -> str:
-    """The expression that an instruction belongs to, as far as it is on its first line."""
+    """Return the expression that an instruction belongs to, as far as it is on its first line."""
     first, last, start, stop = _position(code, instruction)
     lines = source(code.co_filename)
     line = lines[first - 1] if 0 < first <= len(lines) else ""
@@ -177,7 +177,7 @@ def expression(code: CodeType, instruction: int) -> str:
 
 
 def called(text: str) -> str:
-    """The function that an expression calls, ``np.sum`` of ``np.sum(x, axis=0)``; else itself."""
+    """Return the function that an expression calls, ``np.sum`` of ``np.sum(x)``; else the text."""
     head, bracket, _ = text.partition("(")
     plain = bracket and head.replace(".", "").replace("_", "").isalnum()
     return head if plain else text
@@ -192,7 +192,7 @@ def _position(code: CodeType, instruction: int) -> tuple[int, int, int | None, i
 
 @lru_cache(maxsize=64)
 def source(path: str) -> Sequence[str]:
-    """The lines of a file, read without `open`, which the runner makes collective."""
+    """Return the lines of a file, read without `open`, which the runner makes collective."""
     kept = linecache.cache.get(path)
     if kept is not None and len(kept) > 1:
         return kept[2]

@@ -1,10 +1,11 @@
-"""Warnings name the user's line, and come once per line of the user's.
+"""Warnings at the user's line, shown once per line of the user.
 
-NumPy's C code gives a warning the line of the Python frame that called it, which is one of this
-library's; `warnings.warn` counts frames, and their number depends on the path to a function. So all
+NumPy's C code gives a warning the line of the Python frame that called it, which is in this
+library. `warnings.warn` counts frames, and their number depends on the path to a function. So all
 warnings are first raised where they arise, and moved when they are about to be shown: code that
-does not warn pays nothing. Moving is raising once more, with the user's file, line and module, so
-that the user's filters decide and the registry of the user's module says what has been shown.
+does not warn has no cost. A warning is moved by raising it once more, with the user's file, line
+and module. So the user's filters decide, and the registry of the user's module records which
+warnings have been shown.
 """
 
 import sys
@@ -24,7 +25,7 @@ _REGISTER = "__warningregistry__"
 
 
 class Line(NamedTuple):
-    """A line of the program, as a warning names it."""
+    """Line of the program, as a warning names it."""
 
     path: str
     number: int
@@ -32,24 +33,25 @@ class Line(NamedTuple):
 
 
 _show: Any = None
-#: Takes the warnings of this thread in place of the program.
+#: Function that takes the warnings of this thread in place of the program.
 _taker: ContextVar[Callable[[warnings.WarningMessage], None] | None] = ContextVar(
     "distarray_taker", default=None
 )
 
 
 def install() -> None:
-    """Move warnings from now on; once."""
+    """Move warnings from now on; a second call does nothing."""
     global _show
     if _show is not None or not hasattr(warnings, "_showwarnmsg"):
         return
     _show, warnings._showwarnmsg = warnings._showwarnmsg, _move_or_show
-    # No filter may drop a warning by our module's name before it has been moved to the user's.
+    # No filter may drop a warning by this library's name before it has been moved to the user's
+    # module.
     warnings.filterwarnings("default", module=rf"{__name__.partition('.')[0]}(\.|\Z)")
 
 
 def _move_or_show(said: warnings.WarningMessage) -> None:
-    """Replaces ``warnings._showwarnmsg``, which C code calls for a warning to be shown."""
+    """Move or show a warning, in place of ``warnings._showwarnmsg``, which C code calls."""
     taker = _taker.get()
     if taker is not None:
         taker(said)
@@ -78,7 +80,7 @@ def _warn_at(
 
 
 def warn_user(text: str, category: type[Warning], line: Line | None = None) -> None:
-    """Warn at a line; if none is given at that which called this library, as NumPy would."""
+    """Warn at a line; by default at the line that called this library, as NumPy would."""
     if line is None:
         _warn_at(next(user_frames(sys._getframe(1)), sys._getframe(1)), text, category)
         return
@@ -88,7 +90,7 @@ def warn_user(text: str, category: type[Warning], line: Line | None = None) -> N
 
 
 def line_of(said: warnings.WarningMessage) -> Line | None:
-    """The line that a warning names; None if it is this library's, or NumPy's."""
+    """Return the line that a warning names; None if it is this library's, or NumPy's."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != said.filename:
         frame = frame.f_back
@@ -99,10 +101,10 @@ def line_of(said: warnings.WarningMessage) -> Line | None:
 
 @contextmanager
 def taken(taker: Callable[[warnings.WarningMessage], None]) -> Iterator[None]:
-    """Hand this thread's warnings to a function, whatever the program's filters say.
+    """Pass this thread's warnings to a function, whatever the program's filters are.
 
-    Which warnings the program has been shown is not forgotten, as it would be if its filters were
-    replaced by ``catch_warnings``.
+    Python still remembers which warnings it has shown to the program; ``catch_warnings``, which
+    replaces the filters, would make it forget them.
     """
     token = _taker.set(taker)
     try:
@@ -113,10 +115,10 @@ def taken(taker: Callable[[warnings.WarningMessage], None]) -> Iterator[None]:
 
 
 def _way(path: str, frame: FrameType | None) -> tuple[FrameType | None, FrameType | None]:
-    """The frame that a warning names, and the user's frame that called it through this library.
+    """Return the frame that a warning names, and the user's frame that called it through here.
 
-    The second one is None if the warning names a user's line, or that of a library which the user
-    called without us.
+    The second frame is None if the warning names a user's line, or a line of a library which the
+    user called without this library.
     """
     while frame is not None and frame.f_code.co_filename != path:
         frame = frame.f_back

@@ -1,4 +1,4 @@
-"""The ways that messages between GPUs can take, and the choice between them, by measurement.
+"""Transfer methods for messages between GPUs, and the choice between them by measurement.
 
 A group of ranks chooses once, when its blocks in GPU memory first take part in a collective.
 """
@@ -21,37 +21,37 @@ if TYPE_CHECKING:
 
 __all__ = ["EXCHANGE", "HOST", "MPI", "NCCL", "TOGETHER", "Line", "Ways", "chosen"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+#: True: functions of this module wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
-#: The ways: by NCCL, by MPI from GPU memory, by MPI from copies on the host.
+#: Transfer methods: by NCCL, by MPI from GPU memory, by MPI from copies on the host.
 NCCL, MPI, HOST = "nccl", "mpi", "host"
-#: The setting that leaves the choice to their times.
+#: Value of the setting with which the measured times decide.
 MEASURED = "measured"
-#: The kinds of conversations: between two ranks, and of all ranks together.
+#: Kinds of communication: between two ranks, and of all ranks together.
 EXCHANGE, TOGETHER = "exchange", "together"
 #: Bytes of the messages that are timed.
 SIZES = (1 << 12, 1 << 22)
-#: How often each is timed; the fastest counts.
+#: Number of times that each message is timed; the fastest counts.
 TRIES = 3
 
 
 class Line(NamedTuple):
-    """The seconds that a message takes: so many, and so many for each byte."""
+    """Seconds that a message takes: a constant, and seconds per byte."""
 
     start: float = 0.0
     each: float = 0.0
 
 
 class Ways:
-    """The choice of one group, the same on all of its ranks.
+    """Choice of one group, the same on all of its ranks.
 
     Parameters
     ----------
     communicator : Nccl or None
-        NCCL's, if it is among the ways.
+        NCCL's communicator, if NCCL is possible.
     lines : dict
-        For each kind of conversation the ways that are possible, and the time that each takes.
+        For each kind of communication, the possible transfer methods, each with its time.
     """
 
     __slots__ = ("lines", "nccl")
@@ -60,7 +60,7 @@ class Ways:
         self.nccl, self.lines = communicator, lines
 
     def way(self, kind: str, nbytes: int) -> str:
-        """The way of a message of so many bytes: the one that takes the least time."""
+        """Return the transfer method of a message of `nbytes` bytes: the fastest one."""
         lines = self.lines[kind]
         if len(lines) == 1:
             return next(iter(lines))
@@ -68,7 +68,7 @@ class Ways:
 
 
 class _Facts(NamedTuple):
-    """What each rank tells the others: its setting, seat, and whether its MPI takes GPU buffers."""
+    """Facts that all ranks exchange: setting, NCCL ability, GPU buffers in MPI, and CuPy."""
 
     wanted: str
     seat: Seat
@@ -77,18 +77,18 @@ class _Facts(NamedTuple):
 
 
 def chosen(group: "DeviceBlocks", xp: Any) -> Ways:
-    """Choose for a group of several ranks; collective, and not in the ledger.
+    """Choose the transfer methods of a group of several ranks; collective, not in the ledger.
 
     Parameters
     ----------
     group : Group
     xp : module or None
-        CuPy, or that it is missing.
+        CuPy; None if it is missing.
 
     Raises
     ------
     MessageError
-        On all ranks, if ``config.gpu_messages`` asks for a way that is not possible.
+        On all ranks, if ``config.gpu_messages`` asks for a method that is not possible.
     """
     wanted = config.gpu_messages
     aware = group.takes_device_buffers and gpu_aware()
@@ -108,7 +108,7 @@ def chosen(group: "DeviceBlocks", xp: Any) -> Ways:
         if obstacles[wanted]:
             raise MessageError(f"config.gpu_messages is {wanted!r}, but {obstacles[wanted]}")
         ways = [wanted]
-    # Collectives by MPI go through the host: it folds on the host's processors.
+    # Collectives by MPI go through the host, because MPI folds on the host's processors.
     together = dict.fromkeys([HOST if way == MPI else way for way in ways], Line())
     lines = {EXCHANGE: dict.fromkeys(ways, Line()), TOGETHER: together}
     choice = Ways(None if isinstance(found, str) else found, lines)
@@ -116,7 +116,7 @@ def chosen(group: "DeviceBlocks", xp: Any) -> Ways:
 
 
 def _nccl(group: "DeviceBlocks", xp: Any, told: Sequence[_Facts]) -> Nccl | str:
-    """NCCL between the ranks, or what keeps them from using it."""
+    """Return NCCL between the ranks, or the reason why they cannot use it."""
     if told[0].wanted not in (MEASURED, NCCL):
         return "another way was asked for"
     obstacle = nccl.obstacle([each.seat for each in told], group.nodes)
@@ -124,7 +124,7 @@ def _nccl(group: "DeviceBlocks", xp: Any, told: Sequence[_Facts]) -> Nccl | str:
 
 
 def _unaware(group: "DeviceBlocks", told: Sequence[_Facts]) -> str:
-    """What keeps MPI from taking GPU buffers; empty if nothing does."""
+    """Return the reason why MPI cannot take GPU buffers; empty if it can."""
     ranks = [rank for rank, each in enumerate(told) if not each.aware]
     if not ranks:
         return ""
@@ -137,7 +137,7 @@ def _unaware(group: "DeviceBlocks", told: Sequence[_Facts]) -> str:
 
 
 def _measured(group: "DeviceBlocks", xp: Any, choice: Ways) -> Ways:
-    """The choice with the times of the ways, where there are several."""
+    """Return the choice with the measured times, if there are several methods."""
     trials: dict[tuple[str, str], list[Callable[[], object]]] = {}
     for kind, ways in choice.lines.items():
         for way in ways if len(ways) > 1 else ():
@@ -157,7 +157,7 @@ def _measured(group: "DeviceBlocks", xp: Any, choice: Ways) -> Ways:
 def _trial(
     group: "DeviceBlocks", ways: Ways, kind: str, xp: Any, nbytes: int
 ) -> Callable[[], object]:
-    """A conversation of a kind in which each rank sends so many bytes."""
+    """Return a call of one kind of communication in which each rank sends `nbytes` bytes."""
     block = xp.zeros((nbytes // 4,), np.float32)
     if kind == TOGETHER:
         return lambda: group._fold_on_device(block, Fold.SUM, ways)
@@ -167,9 +167,9 @@ def _trial(
 
 
 def _seconds(group: "DeviceBlocks", xp: Any, call: Callable[[], object]) -> float:
-    """The time of a conversation, from when all ranks have come to when it is over on this one."""
+    """Return the seconds of a call, from when all ranks have come to its end on this rank."""
     taken = []
-    for _ in range(1 + TRIES):  # the first one makes the connections
+    for _ in range(1 + TRIES):  # the first call makes the connections
         group._barrier()
         start = perf_counter()
         call()

@@ -1,4 +1,4 @@
-"""The layout of a distributed array's elements on the ranks: integers and tuples only, no MPI."""
+"""Layout of a distributed array's elements on the ranks: integers and tuples only, no MPI."""
 
 from distarray.layout.cut import Cut, Interval
 from distarray.layout.layout import LARGE, Box, Coords, Layout, normalize_placements

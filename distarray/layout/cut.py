@@ -1,12 +1,13 @@
-"""One array dimension, cut into contiguous blocks.
+"""Cut of one array dimension into contiguous blocks.
 
-A :class:`Cut` answers two questions in time independent of the number of blocks: which indices
-does block ``part`` own, and which blocks own the indices ``start`` to ``stop``. It does so for
+A :class:`Cut` computes which indices block ``part`` owns, and which blocks own the indices
+``start`` to ``stop``. Both take time independent of the number of blocks (with explicit boundaries,
+a binary search). The blocks can be
 
 * the blocks of ``torch.chunk``, nested when several mesh dimensions cut the same dimension,
-* explicit boundaries, such as a boolean mask or a ragged ``from_local`` gives,
-* a strided view of either: index ``i`` of the view is index ``offset + i * step`` of the base, so
-  a slice stays where the data is, and its blocks are again contiguous in the view's own indices.
+* blocks with explicit boundaries, for example of a boolean mask or a ragged ``from_local``,
+* a strided view of either: index ``i`` of the view is index ``offset + i * step`` of the base. A
+  slice moves no data, and its blocks are contiguous in the view's own indices.
 """
 
 from bisect import bisect_right
@@ -22,24 +23,26 @@ Interval = tuple[int, int]
 
 
 class Cut(NamedTuple):
-    """How one array dimension is divided among the mesh dimensions that shard it.
+    """Division of one array dimension among the mesh dimensions that shard it.
 
-    A tuple for speed: programs whose shapes keep changing make and compare a great many cuts.
+    A tuple for speed: programs whose shapes keep changing create and compare many cuts.
 
     Parameters
     ----------
     extent : int
         Number of indices of the dimension.
     mesh_dims : tuple of int
-        Mesh dimensions that cut it, the coarsest first. Empty: every rank has the whole dimension.
+        Mesh dimensions that cut the dimension, the coarsest first. Empty: every rank has it whole.
     radix : tuple of int
         Sizes of those mesh dimensions; block numbers are mixed-radix numbers with these digits.
     base : int
-        Extent of the dimension that is divided into the blocks; a view of it is no longer.
+        Extent of the base, the dimension that is divided into the blocks. A view is at most as
+        long.
     offset, step : int
-        Index ``i`` here is index ``offset + i * step`` of the base.
+        Index ``i`` of this cut is index ``offset + i * step`` of the base.
     bounds : tuple of int, optional
-        Boundaries of the base's blocks, ``prod(radix) + 1`` of them, instead of chunks.
+        Boundaries of the base's blocks, ``prod(radix) + 1`` of them. By default the blocks are
+        those of ``torch.chunk``.
 
     Examples
     --------
@@ -62,19 +65,19 @@ class Cut(NamedTuple):
 
     @classmethod
     def whole(cls, extent: int) -> "Cut":
-        """A dimension that no mesh dimension cuts."""
+        """Return the cut of a dimension that every rank holds whole."""
         return cls(extent, base=extent)
 
     @classmethod
     def chunked(cls, extent: int, mesh_dims: tuple[int, ...], radix: tuple[int, ...]) -> "Cut":
-        """The canonical cut: the blocks of ``torch.chunk``, nested left to right."""
+        """Return the canonical cut: the blocks of ``torch.chunk``, nested left to right."""
         return cls(extent, mesh_dims, radix, extent)
 
     @classmethod
     def ragged(
         cls, counts: Iterable[int], mesh_dims: tuple[int, ...], radix: tuple[int, ...]
     ) -> "Cut":
-        """Blocks of the given lengths; the canonical cut if that has the same lengths."""
+        """Return a cut into blocks of these lengths; the canonical cut if it has these lengths."""
         bounds = (0, *accumulate(counts))
         canonical = cls.chunked(bounds[-1], mesh_dims, radix)
         if all(
@@ -90,11 +93,11 @@ class Cut(NamedTuple):
 
     @property
     def is_canonical(self) -> bool:
-        """Whether the blocks are those that ``torch.chunk`` gives for this extent."""
+        """True if the blocks are those of ``torch.chunk`` for this extent."""
         return self.bounds is None and self.base == self.extent and self.step == 1
 
     def is_shift_of(self, other: "Cut") -> bool:
-        """Whether both are views of the same blocks that differ at most in their offset."""
+        """Return True if both are views of the same blocks that differ at most in their offset."""
         return (
             self.extent == other.extent
             and self.mesh_dims == other.mesh_dims
@@ -105,14 +108,14 @@ class Cut(NamedTuple):
         )
 
     def part(self, coords: tuple[int, ...]) -> int:
-        """Block number of a mesh coordinate."""
+        """Return the block number of a mesh coordinate."""
         number = 0
         for mesh_dim, size in zip(self.mesh_dims, self.radix, strict=True):
             number = number * size + coords[mesh_dim]
         return number
 
     def digits(self, part: int) -> tuple[int, ...]:
-        """Coordinates along ``mesh_dims`` of a block number."""
+        """Return the coordinates along ``mesh_dims`` of a block number."""
         if len(self.radix) == 1:
             return (part,)
         digits = []
@@ -122,7 +125,7 @@ class Cut(NamedTuple):
         return tuple(reversed(digits))
 
     def interval(self, part: int) -> Interval:
-        """Indices that a block owns."""
+        """Return the interval of indices that a block owns."""
         if not self.radix:
             return 0, self.extent
         low, high = self._base_interval(part)
@@ -135,25 +138,25 @@ class Cut(NamedTuple):
         return start, start if stop < start else stop if stop < extent else extent
 
     def owner(self, index: int) -> int:
-        """Block that owns an index, which must lie within the extent."""
+        """Return the block that owns an index, which must be within the extent."""
         return self._base_owner(self.offset + index * self.step) if self.radix else 0
 
     def owners(self, start: int, stop: int) -> range:
-        """Blocks that own an index in ``start:stop``, and the empty ones between them."""
+        """Return the blocks that own an index in ``start:stop``, and empty blocks between them."""
         if start >= stop:
             return range(0)
         first, last = self.owner(start), self.owner(stop - 1)
         return range(min(first, last), max(first, last) + 1)
 
     def view(self, start: int, step: int, extent: int) -> "Cut":
-        """The cut of a slice, ``[start + i * step for i in range(extent)]``; no index moves."""
+        """Return the cut of a slice ``[start + i * step for i in range(extent)]``; no move."""
         if self.parts == 1 or extent == 0:
             return Cut(extent, self.mesh_dims, self.radix, extent)
         offset, stride = self.offset + start * self.step, self.step * step if extent > 1 else 1
         return Cut(extent, self.mesh_dims, self.radix, self.base, offset, stride, self.bounds)
 
     def rounded(self, grain: int) -> "Cut":
-        """The cut with its boundaries at the nearest multiples of `grain`, or at the end.
+        """Return the cut with its boundaries at the nearest multiples of `grain`, or at the end.
 
         Examples
         --------
@@ -175,14 +178,14 @@ class Cut(NamedTuple):
         return Cut(self.extent, self.mesh_dims, self.radix, self.extent, last, -1, bounds)
 
     def in_units(self, unit: int, phase: int = 0) -> "Cut":
-        """The blocks of a cut of the same extent of which each has equally many units.
+        """Return a cut of the same extent with equally many units per block, the last ones fewer.
 
         Parameters
         ----------
         unit : int
-            Indices of a unit.
+            Number of indices of a unit.
         phase : int
-            Those of the first unit that are before index 0.
+            Number of indices of the first unit that come before index 0.
 
         Examples
         --------

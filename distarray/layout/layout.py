@@ -1,4 +1,4 @@
-"""The layout of a global array: shape, mesh shape, placements and cuts."""
+"""Layout of a global array: shape, mesh shape, placements and cuts."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ Coords = tuple[int, ...]
 #: A box of the global index space: one interval per dimension.
 Box = tuple[Interval, ...]
 
-#: Elements from which on an array is no longer small.
+#: Number of elements from which an array counts as large.
 LARGE = 1 << 17
 _REPLICATE = Replicate()
 _shard = lru_cache(maxsize=64)(Shard)
@@ -28,7 +28,7 @@ _shard = lru_cache(maxsize=64)(Shard)
 def _kinds(
     placements: tuple[Placement, ...], mesh_shape: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...], bool, bool]:
-    """Four attributes of a layout: `partials`, `ats`, `is_replicated` and `is_whole`."""
+    """Return four attributes of a layout: `partials`, `ats`, `is_replicated` and `is_whole`."""
     partials = tuple([m for m, p in enumerate(placements) if isinstance(p, Partial)])
     ats = tuple([m for m, p in enumerate(placements) if isinstance(p, At)])
     cutting = [m for m, p in enumerate(placements) if not isinstance(p, Replicate)]
@@ -37,7 +37,7 @@ def _kinds(
 
 
 class _Replicas(dict[tuple[int, ...], "Layout"]):
-    """The layouts of arrays that are whole on every rank of a mesh, by shape, made when missed."""
+    """Cache of the layouts of replicated arrays of a mesh, by shape; filled on a miss."""
 
     MOST = 4096
 
@@ -55,11 +55,11 @@ _replicas = lru_cache(maxsize=256)(_Replicas)
 
 
 class Layout:
-    """Where every element of a global array lives; pure, immutable and interned.
+    """Layout of a global array: the ranks that hold each element; immutable and interned.
 
-    Equal layouts are the same object, so comparing two is one pointer comparison. Nothing but
-    explicit bounds is stored per rank, and every question about one rank is answered in time
-    independent of the number of ranks.
+    Equal layouts are the same object, so comparing two layouts is one pointer comparison. Only
+    explicit bounds take memory per rank. A query about one rank takes time independent of the
+    number of ranks.
 
     Attributes
     ----------
@@ -68,9 +68,9 @@ class Layout:
     mesh_shape : tuple of int
         Shape of the device mesh.
     placements : tuple of Placement
-        What each mesh dimension does to the array.
+        Placement of the array along each mesh dimension.
     cuts : tuple of Cut
-        How each array dimension is divided.
+        Division of each array dimension into blocks.
 
     Examples
     --------
@@ -109,32 +109,34 @@ class Layout:
     size: int
     #: Mesh dimensions with a pending fold.
     partials: tuple[int, ...]
-    #: Mesh dimensions of which a lone coordinate holds the array.
+    #: Mesh dimensions along which a single coordinate holds the array.
     ats: tuple[int, ...]
-    #: No pending fold and no lone coordinate: every rank's block holds finished values.
+    #: True if there is no pending fold and no lone coordinate: every rank's block holds final
+    #: values.
     is_plain: bool
-    #: One element, of one rank: what is in its place on the others means nothing.
+    #: True for one element stored on one rank; the element in its place on other ranks has no
+    #: meaning.
     is_lone_element: bool
-    #: Every rank holds the whole array.
+    #: True if every rank holds the whole array.
     is_replicated: bool
-    #: The same, also where mesh dimensions of size 1 cut the array.
+    #: True if every rank holds the whole array, also where mesh dimensions of size 1 cut it.
     is_whole: bool
-    #: Of a small replicated layout the layouts, by shape, of its views and of what is computed
-    #: with it; None of others.
+    #: For a small replicated layout: layouts, by shape, of its views and of results computed with
+    #: it. None for other layouts.
     replicas: _Replicas | None
-    #: The one of `replicas` that a row ``x[0]`` has; None of other layouts.
+    #: Entry of `replicas` for a row ``x[0]``; None for other layouts.
     row: Any
 
     _sections: dict[Coords | None, Box]
     _interned: ClassVar[WeakValueDictionary[tuple[object, ...], "Layout"]] = WeakValueDictionary()
-    #: Keeps layouts alive for loops that make the same arrays again and again.
+    #: Recent layouts, kept alive for loops that create the same arrays repeatedly.
     _latest: ClassVar[deque["Layout"]] = deque(maxlen=256)
     _lock = Lock()
 
     def __new__(
         cls, cuts: tuple[Cut, ...], mesh_shape: tuple[int, ...], placements: tuple[Placement, ...]
     ) -> Self:
-        """The one layout of these cuts; see `chunked`, `replicated` and `from_cuts`."""
+        """Return the interned layout of these cuts; see `chunked`, `replicated` and `from_cuts`."""
         key = (cuts, mesh_shape, placements)
         found = cls._interned.get(key)
         if found is not None:
@@ -163,26 +165,26 @@ class Layout:
     def chunked(
         cls, shape: Sequence[int], mesh_shape: Sequence[int], placements: Sequence[Placement]
     ) -> "Layout":
-        """The canonical layout: each sharded dimension cut as ``torch.chunk`` cuts it.
+        """Return the canonical layout: each sharded dimension is cut as ``torch.chunk`` cuts it.
 
         Raises
         ------
         LayoutError
-            If there is not one placement per mesh dimension, or one shards a dimension that the
-            array does not have.
+            If there is not one placement per mesh dimension, or a placement shards a dimension that
+            the array does not have.
         """
         return _chunked(tuple(shape), tuple(mesh_shape), tuple(placements))
 
     @staticmethod
     @lru_cache(maxsize=1024)
     def replicated(shape: tuple[int, ...], mesh_shape: tuple[int, ...]) -> "Layout":
-        """The layout of an array that is whole on every rank."""
+        """Return the layout of an array that every rank holds whole."""
         cuts = tuple([Cut.whole(extent) for extent in shape])
         return Layout(cuts, mesh_shape, (_REPLICATE,) * len(mesh_shape))
 
     @classmethod
     def lone(cls, shape: Sequence[int], mesh_shape: Sequence[int], coords: Coords) -> "Layout":
-        """The layout of an array that is whole on one rank and nowhere else."""
+        """Return the layout of an array that one rank holds whole, and no other rank."""
         cuts = [Cut.whole(extent) for extent in shape]
         return cls.from_cuts(cuts, tuple(mesh_shape), {m: At(c) for m, c in enumerate(coords)})
 
@@ -193,7 +195,7 @@ class Layout:
         mesh_shape: tuple[int, ...],
         others: Mapping[int, Placement] | None = None,
     ) -> "Layout":
-        """The layout with these cuts; `others` places the mesh dimensions that cut nothing."""
+        """Return the layout with these cuts; `others` places mesh dimensions that cut nothing."""
         placements: list[Placement] = [_REPLICATE] * len(mesh_shape)
         for mesh_dim, placement in (others or {}).items():
             if not (isinstance(placement, At) and mesh_shape[mesh_dim] == 1):
@@ -206,7 +208,7 @@ class Layout:
     # -- questions about one rank ------------------------------------------------------------
 
     def holds(self, coords: Coords | None) -> bool:
-        """Whether a rank can hold elements: it is in the mesh, and at every lone coordinate."""
+        """Return True if a rank can hold elements: in the mesh, and at every lone coordinate."""
         if coords is None:
             return False
         for mesh_dim in self.ats:
@@ -215,7 +217,7 @@ class Layout:
         return True
 
     def section(self, coords: Coords | None) -> Box:
-        """The box of global indices that a rank owns; empty outside the mesh (None)."""
+        """Return the box of global indices that a rank owns; empty outside the mesh (None)."""
         box = self._sections.get(coords)
         if box is None:
             if coords is None:
@@ -228,7 +230,7 @@ class Layout:
         return box
 
     def local_shape(self, coords: Coords | None) -> tuple[int, ...]:
-        """Shape of the block that a rank holds."""
+        """Return the shape of the block that a rank holds."""
         if self.is_whole and coords is not None:
             return self.shape
         return tuple([stop - start for start, stop in self.section(coords)])
@@ -237,12 +239,12 @@ class Layout:
 
     @property
     def is_canonical(self) -> bool:
-        """Whether this is the layout that :meth:`chunked` gives for the same placements."""
+        """True if this is the layout that :meth:`chunked` returns for the same placements."""
         return all(cut.is_canonical for cut in self.cuts)
 
     @property
     def sharded_dims(self) -> tuple[int, ...]:
-        """The array dimensions that are cut."""
+        """Array dimensions that are cut."""
         return tuple([dim for dim, cut in enumerate(self.cuts) if cut.mesh_dims])
 
     @property
@@ -253,15 +255,15 @@ class Layout:
     # -- new layouts from this one, all without moving data -----------------------------------
 
     def canonical(self) -> "Layout":
-        """The canonical layout of the same shape and placements."""
+        """Return the canonical layout of the same shape and placements."""
         return Layout.chunked(self.shape, self.mesh_shape, self.placements)
 
     def with_cuts(self, cuts: Sequence[Cut]) -> "Layout":
-        """The layout with other array dimensions; mesh, pending folds and `At` stay."""
+        """Return the layout with other cuts; mesh shape, pending folds and `At` placements stay."""
         return Layout.from_cuts(cuts, self.mesh_shape, self.others)
 
     def replace(self, dim: int, cut: Cut) -> "Layout":
-        """The layout with another cut of one dimension; placements that do not cut stay.
+        """Return the layout with another cut of one dimension; placements that do not cut stay.
 
         The new cut removes a pending fold or a lone coordinate if it uses its mesh dimension.
 
@@ -279,21 +281,21 @@ class Layout:
         return self.with_cuts(cuts)
 
     def transpose(self, axes: Sequence[int]) -> "Layout":
-        """The layout of the array with its dimensions permuted."""
+        """Return the layout of the array with its dimensions permuted."""
         return self.with_cuts([self.cuts[axis] for axis in axes])
 
     def expand(self, dim: int) -> "Layout":
-        """The layout with a new dimension of extent 1 before `dim`."""
+        """Return the layout with a new dimension of extent 1 before `dim`."""
         cuts = list(self.cuts)
         cuts.insert(dim, Cut.whole(1))
         return self.with_cuts(cuts)
 
     def settled(self) -> "Layout":
-        """Pending folds and lone coordinates replaced by replication."""
+        """Return the layout with pending folds and lone coordinates replaced by replication."""
         return Layout.from_cuts(self.cuts, self.mesh_shape)
 
     def without_cut(self, dims: Sequence[int]) -> "Layout":
-        """The given dimensions made whole on every rank."""
+        """Return the layout with the given dimensions whole on every rank."""
         cuts = [Cut.whole(c.extent) if d in dims else c for d, c in enumerate(self.cuts)]
         return self.with_cuts(cuts)
 
@@ -307,7 +309,7 @@ class Layout:
         return layout_html(self)
 
     def sharded_cuts(self) -> dict[int, str]:
-        """The cuts that are not canonical, in words, by array dimension."""
+        """Return the cuts that are not canonical as text, by array dimension."""
         texts = {}
         for dim, cut in enumerate(self.cuts):
             if not cut.is_canonical:
@@ -335,7 +337,7 @@ def _chunked(
 def normalize_placements(
     placements: Sequence[object], ndim: int, mesh_shape: tuple[int, ...]
 ) -> tuple[Placement, ...]:
-    """Placements with dimensions counted from the front, checked against array and mesh.
+    """Return placements with dimensions counted from the front, checked against array and mesh.
 
     Examples
     --------
@@ -350,7 +352,7 @@ def normalize_placements(
             f"has shape {mesh_shape}; give one placement per mesh dimension"
         )
     normal: list[Placement] = []
-    # torch.compile hands objects on in a wrapper where it ends a graph.
+    # At a graph break, torch.compile passes objects in a wrapper.
     for placement in [getattr(placement, "real_obj", placement) for placement in placements]:
         if isinstance(placement, Shard):
             dim = placement.dim + ndim if placement.dim < 0 else placement.dim

@@ -1,4 +1,4 @@
-"""Pictures of layouts, meshes and placements, as SVG in HTML: text alone, nothing is loaded."""
+"""Pictures of layouts, meshes and placements as SVG in HTML: text only, nothing is loaded."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -25,29 +25,29 @@ __all__ = [
 ]
 
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
-#: The ink is the text's around the picture, which is light where the page is dark.
+#: Colors of empty cells, of lines and of text. The text has the page's color: light on a dark page.
 EMPTY, LINE, INK = "#eeeeee", "#ffffff", "currentColor"
-#: Ranks whose blocks are drawn one by one.
+#: Largest number of ranks for which blocks are drawn.
 _MOST = 1024
-#: The longer side of a picture, and the least and greatest of the other one.
+#: Largest width of a picture (its height is at most 0.7 of that), and the minimum of both.
 _LONG, _THIN = 220.0, 24.0
-#: About as wide as a digit.
+#: Approximate width of a digit.
 _DIGIT = 7.0
 
 
 def colour_of(rank: int) -> str:
-    """The colour of a rank."""
+    """Return the color of a rank."""
     return COLOURS[rank % len(COLOURS)]
 
 
 def rank_label(coords: "Coords", mesh_shape: Sequence[int]) -> str:
-    """Such as ``rank 2 (1, 0)``; in one dimension the rank says it all."""
+    """Return a label such as ``rank 2 (1, 0)``; without coordinates on a 1-d mesh."""
     rank = _number(coords, mesh_shape)
     return f"rank {rank}" if len(coords) == 1 else f"rank {rank} {tuple(coords)}"
 
 
 def svg(parts: Iterable[str], width: float, height: float) -> str:
-    """A picture of some elements."""
+    """Return an SVG picture of some elements."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
         f'font-family="sans-serif" font-size="11">'
@@ -56,7 +56,7 @@ def svg(parts: Iterable[str], width: float, height: float) -> str:
 
 
 def described(title: str, rows: Iterable[tuple[str, object]], picture: str) -> str:
-    """A picture beside a table of what it shows, as HTML."""
+    """Return HTML of a picture beside a table that describes it."""
     cells = "".join(
         [
             f'<tr><th style="text-align:left">{escape(name)}</th>'
@@ -75,15 +75,15 @@ def described(title: str, rows: Iterable[tuple[str, object]], picture: str) -> s
 
 
 def layout_svg(layout: "Layout", here: "Coords | None" = None) -> str:
-    """How a layout cuts an array: its blocks, with the ranks that have them, and this rank's.
+    """Draw the blocks of a layout, labelled with the ranks that hold them.
 
-    Of an array of more than two dimensions two are drawn, those that are cut if there are such.
+    Of an array of more than two dimensions, two are drawn, preferably dimensions that are cut.
 
     Parameters
     ----------
     layout : Layout
     here : tuple of int, optional
-        This rank's place in the mesh; its block gets a frame.
+        This rank's mesh coordinate; its block gets a frame.
     """
     dims = _drawn_dims(layout)
     extents = [layout.shape[d] for d in dims]
@@ -102,14 +102,14 @@ def layout_svg(layout: "Layout", here: "Coords | None" = None) -> str:
 
 
 def _drawn_dims(layout: "Layout") -> list[int]:
-    """The two dimensions to be drawn, or as many as there are."""
+    """Return the two dimensions to draw, or as many as there are."""
     cut = list(layout.sharded_dims)[:2]
     others = [d for d in reversed(range(layout.ndim)) if d not in cut]
     return sorted([*cut, *others[: 2 - len(cut)]])
 
 
 def _blocks(layout: "Layout", dims: Sequence[int]) -> list[tuple["Box", list[int]]]:
-    """The distinct blocks in the dimensions that are drawn, with the ranks that have them."""
+    """Return the distinct blocks in the drawn dimensions, each with the ranks that hold it."""
     found: dict[Box, list[int]] = {}
     for rank, coords in enumerate(product(*map(range, layout.mesh_shape))):
         section = layout.section(coords)
@@ -119,7 +119,7 @@ def _blocks(layout: "Layout", dims: Sequence[int]) -> list[tuple["Box", list[int
 
 
 def _measures(rows: int, columns: int) -> tuple[float, float]:
-    """Width and height of a picture: the array's proportions, as far as one still sees both."""
+    """Return width and height of a picture: the array's proportions, with a minimum for both."""
     longest = max(rows, columns, 1)
     wide = max(_THIN, _LONG * max(columns, 1) / longest)
     high = max(_THIN, _LONG * 0.7 * max(rows, 1) / longest)
@@ -127,20 +127,20 @@ def _measures(rows: int, columns: int) -> tuple[float, float]:
 
 
 class _Frame:
-    """Where indices are in a picture."""
+    """Map from array indices to positions in a picture."""
 
     def __init__(self, ndim: int, rows: int, columns: int, wide: float, high: float) -> None:
         self._ndim, self._rows, self._columns = ndim, max(rows, 1), max(columns, 1)
         self._wide, self._high = wide, high
 
     def _place(self, box: "Sequence[tuple[int, int]]") -> tuple[float, float, float, float]:
-        """Left, top, width and height of a box."""
+        """Return left, top, width and height of a box."""
         (top, bottom), (left, right) = [(0, 1)] * (2 - self._ndim) + list(box)
         across, down = self._wide / self._columns, self._high / self._rows
         return left * across, top * down, (right - left) * across, (bottom - top) * down
 
     def block(self, box: "Box", ranks: Sequence[int], whole: bool) -> list[str]:
-        """A block in the colour of its first rank, with their numbers if there is room."""
+        """Draw a block in the color of its first rank, with its ranks' numbers if there is room."""
         left, top, wide, high = self._place(box)
         parts = [_rectangle(left, top, wide, high, colour_of(ranks[0]))]
         text = "all ranks" if whole and len(ranks) > 1 else ", ".join(map(str, ranks[:4]))
@@ -150,7 +150,7 @@ class _Frame:
         return parts
 
     def outline(self, box: "Sequence[tuple[int, int]]") -> str:
-        """A frame around a box."""
+        """Draw a frame around a box."""
         left, top, wide, high = self._place(box)
         return (
             f'<rect x="{left + 1:.1f}" y="{top + 1:.1f}" width="{max(wide - 2, 1):.1f}" '
@@ -158,7 +158,7 @@ class _Frame:
         )
 
     def labels(self, names: Sequence[str]) -> list[str]:
-        """The lengths of the dimensions, beside and below."""
+        """Draw the lengths of the dimensions beside and below the picture."""
         parts = []
         if names:
             parts.append(_text(self._wide / 2, self._high + 14, names[-1], INK, "middle"))
@@ -187,7 +187,7 @@ def _text(x: float, y: float, text: str, colour: str, anchor: str) -> str:
 def mesh_svg(
     shape: Sequence[int], names: Sequence[str] | None = None, here: "Coords | None" = None
 ) -> str:
-    """The grid of ranks of a mesh, as far as it can be seen; this rank has a frame."""
+    """Draw the grid of ranks of a mesh, at most 16 by 16; this rank has a frame."""
     rows, columns = (prod(shape[:-1]), shape[-1]) if len(shape) > 1 else (1, prod(shape))
     cell, high = 34.0, 22.0
     shown_rows, shown_columns = min(rows, 16), min(columns, 16)
@@ -213,7 +213,7 @@ def mesh_svg(
 
 
 def placement_svg(placement: "Placement") -> str:
-    """What a placement does to an array on four ranks: what each of them has."""
+    """Draw the block that each of four ranks has under a placement."""
     kind = type(placement).__name__
     side = getattr(placement, "dim", 0)
     parts = []

@@ -1,4 +1,4 @@
-"""Placements: what one mesh dimension does to an array."""
+"""Placements: the distribution of an array along one mesh dimension."""
 
 import operator
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ __all__ = ["At", "Fold", "Partial", "Placement", "Replicate", "Shard"]
 
 
 class Fold(Enum):
-    """How the pending contributions of a mesh dimension are folded into one value.
+    """Operation that folds the pending contributions of a mesh dimension into one value.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Shard(Placement):
-    """Cut one array dimension into blocks, as ``torch.chunk`` cuts it.
+    """Placement that cuts one array dimension into blocks, as ``torch.chunk`` cuts it.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Shard(Placement):
     dim: int
 
     def __post_init__(self) -> None:
-        if type(self.dim) is not int:  # 1.0 == 1: the interned layout of an integer would be found
+        if type(self.dim) is not int:  # 1.0 == 1 would find the layout interned for an integer
             object.__setattr__(self, "dim", _integer(self.dim))
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ def _integer(dim: SupportsIndex) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Replicate(Placement):
-    """Every coordinate of the mesh dimension holds the same values.
+    """Placement in which every coordinate of the mesh dimension holds the same values.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class Replicate(Placement):
 
 @dataclass(frozen=True, slots=True)
 class Partial(Placement):
-    """Every coordinate holds a contribution of full shape; the array is their fold.
+    """Placement of contributions: each coordinate holds one of full shape; the array is their fold.
 
     Parameters
     ----------
@@ -134,9 +134,10 @@ class Partial(Placement):
 
 @dataclass(frozen=True, slots=True)
 class At(Placement):
-    """Only one coordinate of the mesh dimension holds the array; the other blocks are empty.
+    """Placement in which one coordinate of the mesh dimension holds the array.
 
-    Indexing makes it: ``u[3]`` of a sharded array is a view, on the ranks that own the row.
+    The other coordinates have empty blocks. Indexing creates this placement: ``u[3]`` of a sharded
+    array is a view stored on the ranks that own the row.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ ReshapeGroup = tuple[Interval, Interval]
 
 
 def reshape_groups(old: Sequence[int], new: Sequence[int]) -> tuple[ReshapeGroup, ...]:
-    """The smallest groups of dimensions that a reshape maps onto one another.
+    """Return the smallest groups of dimensions that a reshape maps onto each other.
 
     Parameters
     ----------
@@ -59,14 +59,14 @@ def reshape_groups(old: Sequence[int], new: Sequence[int]) -> tuple[ReshapeGroup
 
 
 def regrouped_cut(cuts: Sequence[Cut], new: Sequence[int]) -> list[Cut] | None:
-    """Cuts of the new dimensions of a group such that every element stays where it is.
+    """Return cuts of the new dimensions of a group that keep every element on its rank.
 
     Parameters
     ----------
     cuts : sequence of Cut
         The cuts of the old dimensions of the group.
     new : sequence of int
-        The extents of its new dimensions.
+        The extents of the group's new dimensions.
 
     Returns
     -------
@@ -99,10 +99,11 @@ def regrouped_cut(cuts: Sequence[Cut], new: Sequence[int]) -> list[Cut] | None:
 
 
 def rescaled_cut(cut: Cut, times: int, over: int = 1) -> Cut | None:
-    """The cut whose boundaries are those of `cut`, times a fraction; None if one is no integer.
+    """Return the cut whose boundaries are those of `cut` times ``times / over``.
 
-    This is the cut of the leading dimension after `times` following elements have been merged into
-    each of its indices, and `over` elements split off each of the new ones.
+    This is the cut of the leading dimension after `times` elements have been merged into each of
+    its indices, and `over` elements have been split off each new index. Return None if a boundary
+    is no integer.
 
     Examples
     --------
@@ -127,12 +128,12 @@ def rescaled_cut(cut: Cut, times: int, over: int = 1) -> Cut | None:
 
 
 def recounted_cut(cut: Cut, counts: Sequence[int]) -> Cut:
-    """A cut along the same mesh dimensions, with blocks of other lengths in the same order.
+    """Return a cut along the same mesh dimensions, with blocks of other lengths in the same order.
 
     Parameters
     ----------
     cut : Cut
-        Of any extent.
+        A cut of any extent.
     counts : sequence of int
         The new length of each block, by block number.
 
@@ -150,7 +151,7 @@ def recounted_cut(cut: Cut, counts: Sequence[int]) -> Cut:
 
 
 def _rescaled_evenly(cut: Cut, times: int, over: int) -> Cut | None:
-    """`rescaled_cut` if it needs no explicit bounds; None otherwise."""
+    """Return `rescaled_cut` if it needs no explicit bounds; otherwise None."""
     if cut.bounds is not None or abs(cut.step) != 1 or not _is_even(cut.radix, cut.base):
         return None
     block = -(-cut.base // cut.parts)
@@ -166,12 +167,12 @@ def _rescaled_evenly(cut: Cut, times: int, over: int) -> Cut | None:
 
 
 def _is_even(radix: tuple[int, ...], extent: int) -> bool:
-    """Whether all blocks of the canonical cut are equally long, except for the last ones."""
+    """Return True if all blocks of the canonical cut, except for the last, are equally long."""
     return extent % prod(radix) == 0 or sum([size > 1 for size in radix]) <= 1
 
 
 def stretched_cut(cut: Cut, before: int, after: int) -> Cut:
-    """The cut of a dimension extended at both ends; the outermost blocks get the new indices.
+    """Return the cut of a dimension extended at both ends; the outermost blocks grow.
 
     Examples
     --------
@@ -188,10 +189,10 @@ def stretched_cut(cut: Cut, before: int, after: int) -> Cut:
 
 
 def flat_boxes(start: int, stop: int, shape: Sequence[int]) -> list[tuple[Interval, ...]]:
-    """The boxes that make up a stretch of the flattened index space, in C order.
+    """Return the boxes that make up a range of the flattened index space, in C order.
 
-    There are at most ``2 * len(shape) - 1``. Each is itself a stretch: single indices, then a
-    range, then whole dimensions.
+    There are at most ``2 * len(shape) - 1`` boxes. Each box is itself a range of the flattened
+    space: single indices, then a range, then whole dimensions.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a notebook shows of placements, layouts and meshes; nothing is sent for it."""
+"""HTML of placements, layouts and meshes in a notebook; it needs no communication."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,14 +20,14 @@ _PLACEMENTS = {
 
 
 def placement_html(placement: "Placement") -> str:
-    """A placement, and what it does to an array on four ranks."""
+    """Return HTML of a placement and its effect on an array on four ranks."""
     words = _PLACEMENTS.get(type(placement).__name__, "")
     rows = [("along its mesh dimension", words)]
     return described(repr(placement), rows, placement_svg(placement))
 
 
 def layout_html(layout: "Layout") -> str:
-    """A layout, and the blocks that it cuts an array into."""
+    """Return HTML of a layout and the blocks into which it cuts an array."""
     rows: list[tuple[str, Any]] = [
         ("shape", layout.shape),
         ("placements", ", ".join(map(repr, layout.placements))),
@@ -44,7 +44,7 @@ def mesh_html(
     device_type: str,
     coords: "Coords | None",
 ) -> str:
-    """A mesh, and the grid of its ranks with this one."""
+    """Return HTML of a mesh and the grid of its ranks, with this rank marked."""
     here = "does not belong to it" if coords is None else coords
     rows: list[tuple[str, Any]] = [("shape", shape), ("blocks", device_type), ("this rank", here)]
     if names:

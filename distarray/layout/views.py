@@ -1,4 +1,4 @@
-"""Basic indexing as a change of layout: slices, integers and new axes, with no element moved.
+"""Basic indexing as a change of layout: slices, integers and new axes; no element moves.
 
 A view is described by a tuple of entries in the order of the key: an ``int`` takes one index of the
 next dimension, ``(start, step, extent)`` takes a slice of it, ``None`` adds a dimension.
@@ -19,10 +19,10 @@ Entries = tuple[Entry, ...]
 
 @lru_cache(maxsize=4096)
 def view_layout(layout: Layout, entries: Entries) -> Layout:
-    """The layout of a basic-index view; every element stays where it is in the base.
+    """Return the layout of a basic-index view; every element stays on its rank.
 
-    An integer on a sharded dimension selects the coordinate that owns it; only that one then holds
-    the view (:class:`At`).
+    An integer on a sharded dimension selects the mesh coordinate that owns the index. Only that
+    coordinate then holds the view (:class:`At`).
 
     Examples
     --------
@@ -53,10 +53,10 @@ def view_layout(layout: Layout, entries: Entries) -> Layout:
 
 @lru_cache(maxsize=4096)
 def whole_view(layout: Layout, kinds: tuple[type, ...], shape: tuple[int, ...]) -> Layout:
-    """The layout of a view of an array that is whole on every rank, from the types in its key.
+    """Return the layout of a view of an array that every rank holds whole, from its key's types.
 
-    The values in the key make no difference then. The array's own indexing has checked the key and
-    found the view's shape.
+    The values in the key do not affect this layout. The array's own indexing has already checked
+    the key and computed the view's shape.
 
     Examples
     --------
@@ -85,9 +85,9 @@ def whole_view(layout: Layout, kinds: tuple[type, ...], shape: tuple[int, ...]) 
 def local_key(
     layout: Layout, entries: Entries, coords: Coords | None
 ) -> tuple[int | slice | None, ...] | None:
-    """The NumPy key that takes a rank's block of the view out of its block of the base.
+    """Return the NumPy key that selects a rank's block of the view from its block of the base.
 
-    None on a rank that holds no part of the view.
+    Return None on a rank that cannot hold elements of the view (see :meth:`Layout.holds`).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Plans, made from layouts alone: the layout an operation works in, and who sends what to whom."""
+"""Plans, computed from layouts alone: layouts of operations, and the messages of each rank."""
 
 from distarray.plan.cells import Outline, Source, cells
 from distarray.plan.contraction import (

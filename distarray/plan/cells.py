@@ -1,4 +1,4 @@
-"""Cells: the boxes of a block in which operands that lie in several arrays each are one array."""
+"""Cells of a block: boxes within which each operand, stored in several arrays, is one array."""
 
 from functools import lru_cache
 from typing import TypeAlias
@@ -9,23 +9,23 @@ from distarray.typing import Shape
 
 __all__ = ["Outline", "Source", "cells"]
 
-#: The arrays that an operand lies in: the box and the shape of each. Scalars have none.
+#: Arrays in which an operand is stored: the box and the shape of each. A scalar has none.
 Outline: TypeAlias = tuple[tuple[Box, Shape], ...]
-#: The array of an operand that a cell takes, by number, and its slices; None for a scalar.
+#: Operand's array that covers a cell, by number, and the slices of the array; None for a scalar.
 Source: TypeAlias = tuple[int, tuple[slice, ...]] | None
 
 
 @lru_cache(maxsize=4096)
 def cells(outlines: tuple[Outline, ...], box: Box) -> list[tuple[Box, list[Source]]]:
-    """The cells that a box of a block has, and what each takes of every operand.
+    """Split a box of a block into cells, each with its section of every operand.
 
     Parameters
     ----------
     outlines : tuple of Outline
-        Of the operands; their boxes are those of the block that they belong to. An array may be
-        shorter than its box in dimensions that are stretched.
+        Outlines of the operands, with boxes in the indices of the block. An array may be shorter
+        than its box in dimensions that broadcasting stretches.
     box : tuple of (int, int)
-        Part of the block, or all of it.
+        Box of the block, or the whole block.
     """
     found = [box]
     for outline in outlines:
@@ -45,7 +45,7 @@ def _source(cell: Box, outline: Outline) -> Source:
 
 
 def _key(shape: Shape, cell: Box, box: Box) -> tuple[slice, ...]:
-    """Slices of an array that broadcasts onto `box`, for the elements of `cell`."""
+    """Return the slices that select `cell` from an array that broadcasts onto `box`."""
     lead = len(cell) - len(shape)
     key = []
     for extent, (start, stop), (low, high) in zip(shape, cell[lead:], box[lead:], strict=True):

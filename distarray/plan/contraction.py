@@ -1,9 +1,9 @@
-"""The plan of a contraction: a product of arrays, summed over some of their index labels.
+"""Plan of a contraction: a product of arrays, summed over some of their index labels.
 
-Every dimension of every operand carries a label, as in einsum. For each mesh dimension one label is
-chosen to be cut: operands that carry it are cut along it, the others are whole there. A label of
-the result leaves the result cut; a label that is summed over leaves a pending sum. The cheapest
-choice is taken; arithmetic counts as the bytes that could have been sent in that time.
+Every dimension of every operand carries a label, as in einsum. For each mesh dimension, one label
+is chosen to be cut: operands that carry the label are cut along it, the others are whole there. A
+label of the result leaves the result cut. A label that is summed over leaves a pending sum. The
+cheapest choice is taken. Arithmetic is counted as the bytes that a link could send in that time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,31 +31,34 @@ Grains = tuple[int, ...]
 
 #: Bytes that a link carries in the time of one multiplication and addition.
 _BYTES_A_PRODUCT = 0.2
-#: Bytes that a link carries in the latency of one conversation.
+#: Bytes that a link carries in the latency of one exchange or collective.
 _BYTES_A_MESSAGE = 1 << 14
-#: The same, from Python and back, about 30 us: what dividing whole operands has to save to pay.
+#: Bytes that a link carries in the latency of one exchange called from Python, about 30 us.
+#: Dividing whole operands has to save more than these.
 _BYTES_A_DIVISION = 1 << 17
-#: The most assignments of labels to mesh dimensions that are compared.
+#: Largest number of assignments of labels to mesh dimensions that are compared.
 _MOST_CHOICES = 400
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contraction:
-    """A product of operands, summed over the labels that the result does not carry.
+    """Product of operands, summed over the labels that the result does not carry.
 
-    Compared by identity, so that plans are found fast: make one in a cached function.
+    Contractions are compared by identity, so that plans are found fast in caches. Create a
+    contraction in a cached function.
 
     Attributes
     ----------
     terms : tuple of tuple of int
-        The label of each dimension of each operand; no label twice in one operand. -1 marks a
-        dimension of extent 1 that is stretched, as in broadcasting.
+        The label of each dimension of each operand. An operand carries no label twice. -1 marks a
+        dimension of extent 1 that broadcasting stretches.
     out : tuple of int
-        The labels of the result. One that no operand carries is made by the kernel, and not cut.
+        The labels of the result. A label that no operand carries is made by the kernel, and is not
+        cut.
     extents : tuple of int
         The extent of each label.
     conjugated : bool
-        Whether the complex conjugates of the first operand's elements are multiplied.
+        True if the complex conjugates of the first operand's elements are multiplied.
     """
 
     terms: tuple[Labels, ...]
@@ -70,12 +73,12 @@ class Contraction:
 
 
 class ContractionPlan(NamedTuple):
-    """The layouts of the operands, of each rank's product and of the result.
+    """Layouts of the operands, of each rank's product and of the result.
 
     Attributes
     ----------
     operands : tuple of Layout
-        The layout that each operand is brought to.
+        The layout that each operand is redistributed to.
     pending : tuple of int
         Mesh dimensions along which the products are contributions to a sum.
     local : Layout
@@ -105,23 +108,23 @@ def plan_contraction(
     small: int,
     grains: Grains = (),
 ) -> ContractionPlan:
-    """The cheapest way to contract operands of given layouts.
+    """Plan the cheapest contraction of operands of given layouts.
 
     Parameters
     ----------
     spec : Contraction
-        What is multiplied and summed.
+        The contraction.
     layouts : tuple of Layout
-        The operands' layouts on one mesh, no fold pending.
+        The operands' layouts on one mesh, without pending folds.
     itemsizes : tuple of int
         Bytes per element of each operand.
     out_itemsize : int
         Bytes per element of the result.
     small : int
-        Bytes below which a result is whole on every rank, unless operands are cut already.
+        Bytes below which a result is whole on every rank, unless operands are already cut.
     grains : tuple of int
-        For each label the numbers of which boundaries of its cut are multiples; 0: it is not cut.
-        By default any label is cut anywhere.
+        For each label, a number of which the boundaries of its cut are multiples; 0 if it must not
+        be cut. By default every label may be cut anywhere.
 
     Returns
     -------
@@ -151,7 +154,7 @@ def plan_contraction(
 def _candidates(
     spec: Contraction, layouts: Sequence[Layout], out_itemsize: int, small: int, grains: Grains
 ) -> Iterator[tuple[Cut, ...]]:
-    """The cuts of all labels, for each assignment of labels to mesh dimensions."""
+    """Yield the cuts of all labels, for each assignment of labels to mesh dimensions."""
     known = _known_cuts(spec, layouts, grains)
     mesh_shape = layouts[0].mesh_shape
     is_small = prod(spec.shape) * out_itemsize < small
@@ -185,7 +188,7 @@ def _candidates(
 def _known_cuts(
     spec: Contraction, layouts: Sequence[Layout], grains: Grains
 ) -> list[tuple[int, Cut]]:
-    """(label, cut) of every dimension that is cut now and may be, in the order of the operands."""
+    """Return (label, cut) of every dimension that is cut now and may be, in operand order."""
     found: dict[tuple[int, Cut], None] = {}
     for labels, layout in zip(spec.terms, layouts, strict=True):
         for label, cut in zip(labels, layout.cuts, strict=True):
@@ -197,13 +200,14 @@ def _known_cuts(
 def _choices(
     spec: Contraction, known: Sequence[tuple[int, Cut]], mesh_dim: int, size: int, is_small: bool
 ) -> list[int | None]:
-    """Labels that a mesh dimension may cut, the preferred ones first; None cuts nothing."""
+    """Return labels that a mesh dimension may cut, in order of preference; None cuts nothing."""
     cut_now = [label for label, cut in known if mesh_dim in cut.mesh_dims]
     if size == 1:
         return [*cut_now[:1]] or [None]
     summed = [label for label in range(len(spec.extents)) if label not in spec.out]
     summed.sort(key=lambda label: -spec.extents[label])
-    # Operands that are whole everywhere stay whole, unless the result is worth dividing.
+    # Operands that are whole everywhere stay whole, unless the result is large enough to be
+    # divided.
     carried = {label for term in spec.terms for label in term}
     free = [label for label in spec.out if label in carried and (cut_now or not is_small)]
     last = [label for label in summed if label not in cut_now]
@@ -218,7 +222,7 @@ def _variants(
     mesh_shape: tuple[int, ...],
     grain: int,
 ) -> list[Cut]:
-    """Ways to cut a label along mesh dimensions: as operands already are, and canonically."""
+    """Return cuts of a label along mesh dimensions: the operands' cuts, and the canonical cut."""
     found = [c for lab, c in known if lab == label and sorted(c.mesh_dims) == list(mesh_dims)]
     radix = tuple([mesh_shape[m] for m in mesh_dims])
     canonical = Cut.chunked(spec.extents[label], tuple(mesh_dims), radix)
@@ -260,7 +264,7 @@ def _finished(
     out_itemsize: int,
     small: int,
 ) -> Layout:
-    """The layout of the folded result: whole along `pending` if small, else cut along it, too."""
+    """Return the folded result's layout: whole along `pending` if small, else cut along it."""
     layout = Layout.from_cuts(cuts, mesh_shape)
     size = out_itemsize * prod([_longest(cut) for cut in cuts])
     if pending and cuts and size >= small:
@@ -276,7 +280,7 @@ def _finished(
 
 
 def _longest(cut: Cut) -> int:
-    """Length of the longest block of a cut, estimated from about sixteen of them."""
+    """Estimate the length of the longest block of a cut from about sixteen blocks."""
     if cut.parts == 1 or not cut.extent:
         return cut.extent
     step = max(1, cut.parts // 16)
@@ -287,7 +291,7 @@ def _longest(cut: Cut) -> int:
 def _cost(
     spec: Contraction, plan: ContractionPlan, mesh_shape: tuple[int, ...], out_itemsize: int
 ) -> float:
-    """Bytes that a rank sends, plus arithmetic as the bytes that could be sent meanwhile."""
+    """Return the bytes that a rank sends, plus arithmetic as bytes that a link sends meanwhile."""
     cost = plan.moved / prod(mesh_shape) + (_BYTES_A_MESSAGE if plan.moved else 0)
     cost += prod([float(_longest(cut)) for cut in plan.cuts]) * _BYTES_A_PRODUCT
     if plan.pending:
@@ -302,14 +306,14 @@ def _cost(
 
 
 class Panels(NamedTuple):
-    """A contraction done in stretches of one label, so that only parts of the operands are held.
+    """Contraction in steps along one label, so that ranks hold only sections of the operands.
 
     Attributes
     ----------
     label : int
         The label, which no mesh dimension cuts.
     stretches : tuple of (int, int)
-        Consecutive intervals of it.
+        Consecutive intervals of the label's indices, one for each step.
     """
 
     label: int
@@ -325,11 +329,11 @@ def panels_of(
     limit: int,
     grains: Grains = (),
 ) -> Panels | None:
-    """Panels, if an operand would need more bytes on a rank than `limit` and than it has now.
+    """Return panels if an operand would need more bytes on a rank than `limit` and than now.
 
-    An eighth more than it has now is not counted: cuts may move to the next boundary of tiles.
-    A label of the result is preferred: its panels are independent. Those of a label that is
-    summed over must be added up.
+    An eighth more than now is allowed, because cuts may move to the next boundary of tiles. A label
+    of the result is preferred, because its panels are independent. The panels of a label that is
+    summed over must be added.
     """
     excess: dict[int, int] = {}
     grains = grains or (1,) * len(spec.extents)
@@ -353,7 +357,7 @@ def panels_of(
 
 
 def divided_dim(plan: ContractionPlan) -> int:
-    """The dimension of the result that a reduce-scatter cuts; -1 if there is none."""
+    """Return the dimension of the result that a reduce-scatter cuts; -1 if there is none."""
     pairs = zip(plan.local.cuts, plan.result.cuts, strict=True)
     return next((dim for dim, (before, after) in enumerate(pairs) if before != after), -1)
 
@@ -366,9 +370,10 @@ def parts_of(
     out_itemsize: int,
     limit: int,
 ) -> int:
-    """The number of parts in which to compute a scattered result, so that none is large.
+    """Return the number of parts in which to compute a scattered result, so that none is large.
 
-    A part has at most `limit` bytes, or those of the largest operand or of the result on a rank.
+    A part has at most `limit` bytes, or at most those of the largest operand or of the result on a
+    rank, if these are more.
     """
     dim = divided_dim(plan)
     if dim < 0 or not any(spec.out[dim] in term for term in spec.terms):
@@ -383,7 +388,7 @@ def parts_of(
 def _panel_label(
     spec: Contraction, plan: ContractionPlan, large: Sequence[int], grains: Grains
 ) -> int | None:
-    """The longest uncut label that all the large operands carry; labels of the result first."""
+    """Return the longest uncut label of all large operands, preferably of the result, or None."""
     carried = []
     for label, cut in enumerate(plan.cuts):
         worth = cut.parts == 1 and cut.extent > 1 and grains[label] > 0

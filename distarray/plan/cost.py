@@ -1,4 +1,4 @@
-"""The cost of moving an array from one layout to another; equal on every rank."""
+"""Cost of moving an array from one layout to another; equal on every rank."""
 
 from functools import lru_cache
 
@@ -13,7 +13,7 @@ _MOST_BLOCKS = 64
 
 @lru_cache(maxsize=4096)
 def _overlap(a: Cut, b: Cut) -> float:
-    """Share of `b`'s elements that are on the same rank in `a`; the same ranks cut both."""
+    """Return the share of `b`'s elements on the same rank in `a`; equal ranks cut both."""
     if a == b:
         return 1.0
     if not b.extent:
@@ -25,13 +25,13 @@ def _overlap(a: Cut, b: Cut) -> float:
 
 
 def _shifted_overlap(a: Cut, b: Cut) -> float:
-    """Share of the indices that two shifted views of the same blocks have in the same block."""
+    """Return the share of indices that two shifted views of one base have in the same block."""
     block = -(-b.base // b.radix[0])
     step, shift = abs(b.step), abs(a.offset - b.offset)
     if shift >= block:
         return 0.0
-    # An index of the base changes its block if it is among the last `shift` of its block, in the
-    # view with the lower offset.
+    # An index of the base changes its block if, in the view with the lower offset, it is among the
+    # last `shift` indices of its block.
     ends = [min(cut.offset, cut.offset + (cut.extent - 1) * cut.step) for cut in (a, b)]
     start = min(ends)
     stop = start + (b.extent - 1) * step + 1
@@ -42,7 +42,7 @@ def _shifted_overlap(a: Cut, b: Cut) -> float:
 
 
 def _sampled_overlap(a: Cut, b: Cut) -> float:
-    """Share of `b`'s elements that `a` has in the same block, by all blocks or a sample."""
+    """Return the share of `b`'s elements in the same block of `a`, from all blocks or a sample."""
     step = 1 if b.parts <= _MOST_BLOCKS else b.parts // (_MOST_BLOCKS // 4)
     kept = total = 0
     for part in range(0, b.parts, step):
@@ -53,11 +53,12 @@ def _sampled_overlap(a: Cut, b: Cut) -> float:
 
 
 def moved_elements(src: Layout, dst: Layout) -> float:
-    """Estimated number of elements that change rank, over all ranks.
+    """Estimate the number of elements that change rank, over all ranks.
 
-    Exact for equal and replicated layouts, for shifted views, and for layouts that differ along
-    one dimension of at most 64 blocks; otherwise independent cuts are assumed to overlap evenly.
-    It is computed from the layouts alone, so every rank gets the same number.
+    The number is exact for equal and replicated layouts, for shifted views, and for layouts that
+    differ along one dimension of at most 64 blocks. Otherwise independent cuts are assumed to
+    overlap evenly. The number is computed from the layouts alone, so every rank gets the same
+    number.
     """
     if src is dst or src.is_replicated or not dst.size:
         return 0.0
@@ -78,9 +79,9 @@ def moved_elements(src: Layout, dst: Layout) -> float:
 
 @lru_cache(maxsize=4096)
 def stays(src: Layout, dst: Layout) -> bool:
-    """Whether every rank already has its block of `dst`; the same answer on all ranks.
+    """Return True if every rank already has its block of `dst`; the same on all ranks.
 
-    Each dimension is compared by itself; if that does not suffice, the answer is no.
+    Each dimension is compared by itself. If this comparison does not suffice, return False.
 
     Examples
     --------
@@ -98,7 +99,7 @@ def stays(src: Layout, dst: Layout) -> bool:
 
 
 def _is_within(inner: Cut, outer: Cut) -> bool:
-    """Whether each block of one cut lies within the same rank's block of the other."""
+    """Return True if each block of `inner` is within the same rank's block of `outer`."""
     if outer.parts == 1 or inner == outer:
         return True
     if inner.mesh_dims != outer.mesh_dims:
@@ -111,7 +112,7 @@ def _is_within(inner: Cut, outer: Cut) -> bool:
 
 
 def _copies(layout: Layout) -> int:
-    """How many ranks hold each element."""
+    """Return the number of ranks that hold each element."""
     copies = 1
     cut_dims = {m for cut in layout.cuts for m in cut.mesh_dims} | set(layout.ats)
     for mesh_dim, size in enumerate(layout.mesh_shape):

@@ -1,10 +1,10 @@
-"""The plan of an exchange, which moves an array from one layout to another of the same shape.
+"""Plan of an exchange, which moves an array from one layout to another of the same shape.
 
-Every rank works out its own part of the plan, from the two layouts alone: it intersects the box
-that it needs with the blocks of the source, dimension by dimension, and the box that it has with
-the blocks of the target. What a rank already owns is never sent. When the source has replicas, each
-receiver reads from one of them, preferably from itself, and the receivers are spread over the
-replicas, so that none becomes a bottleneck.
+Every rank computes its own messages from the two layouts alone. It intersects the box that it needs
+with the blocks of the source, dimension by dimension, and the box that it has with the blocks of
+the target. Elements that a rank already owns are never sent. If the source has replicas, each
+receiver reads from one replica, preferably from its own. The receivers are spread over the
+replicas, so that no replica becomes a bottleneck.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -32,14 +32,14 @@ Slices = tuple[slice, ...]
 
 
 class Transfer(NamedTuple):
-    """One box that moves between this rank and a peer.
+    """Box that moves between this rank and a peer.
 
     Attributes
     ----------
     peer : int
         The other rank, numbered in row-major order of the mesh.
     slices : tuple of slice
-        The box within this rank's block: of the source when sending, of the target otherwise.
+        The box within this rank's block: the source block when sending, else the target block.
     shape : tuple of int
         Shape of the box.
     """
@@ -55,7 +55,7 @@ class Transfer(NamedTuple):
 
 
 class Route(NamedTuple):
-    """The layouts that an exchange goes from and to; printed in the communication ledger."""
+    """Source and target layouts of an exchange; printed in the communication ledger."""
 
     src: Layout
     dst: Layout
@@ -71,14 +71,14 @@ def _words(src: Layout, dst: Layout) -> str:
 
 
 class Exchange(NamedTuple):
-    """One rank's part of bringing an array from one layout to another.
+    """One rank's messages that bring an array from one layout to another.
 
     Attributes
     ----------
     sends, receives : tuple of Transfer
         At most one message per peer and direction.
     kept : tuple of (Slices, Slices) or None
-        This rank's own part, as slices of the source block and of the target block.
+        Elements that stay on this rank, as slices of the source block and of the target block.
     """
 
     sends: tuple[Transfer, ...]
@@ -87,12 +87,12 @@ class Exchange(NamedTuple):
 
     @property
     def elements_sent(self) -> int:
-        """Elements that leave this rank."""
+        """Number of elements that leave this rank."""
         return sum([transfer.size for transfer in self.sends])
 
     @property
     def elements_received(self) -> int:
-        """Elements that reach this rank."""
+        """Number of elements that reach this rank."""
         return sum([transfer.size for transfer in self.receives])
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class Exchange(NamedTuple):
 
 
 def rank_of(coords: Coords, mesh_shape: tuple[int, ...]) -> int:
-    """Row-major number of a mesh coordinate."""
+    """Return the row-major number of a mesh coordinate."""
     rank = 0
     for coordinate, size in zip(coords, mesh_shape, strict=True):
         rank = rank * size + coordinate
@@ -111,7 +111,7 @@ def rank_of(coords: Coords, mesh_shape: tuple[int, ...]) -> int:
 
 
 def coords_of(rank: int, mesh_shape: tuple[int, ...]) -> Coords:
-    """The mesh coordinate of a row-major number."""
+    """Return the mesh coordinate of a row-major number."""
     coords = []
     for size in reversed(mesh_shape):
         rank, coordinate = divmod(rank, size)
@@ -120,7 +120,7 @@ def coords_of(rank: int, mesh_shape: tuple[int, ...]) -> Coords:
 
 
 def intersect(a: Box, b: Box) -> Box | None:
-    """The box common to two boxes, or None when there is none."""
+    """Return the box common to two boxes, or None if there is none."""
     common = []
     for (start, stop), (other_start, other_stop) in zip(a, b, strict=True):
         low, high = max(start, other_start), min(stop, other_stop)
@@ -131,7 +131,7 @@ def intersect(a: Box, b: Box) -> Box | None:
 
 
 def _within(box: Box, section: Box) -> Slices:
-    """A box of the global index space as slices of a block."""
+    """Convert a box of the global index space to slices of a block."""
     return tuple(
         [slice(a - start, b - start) for (a, b), (start, _) in zip(box, section, strict=True)]
     )
@@ -142,11 +142,12 @@ def _shape(box: Box) -> tuple[int, ...]:
 
 
 def _source_of(src: Layout, fixed: dict[int, int], reader: Coords) -> Coords:
-    """The replica that a reader reads, given the coordinates of a block's owners.
+    """Return the coordinate of the replica that a reader reads.
 
-    Replicated mesh dimensions are free. There the replica has the reader's own coordinate, shifted
-    by the distance from the reader to the block in the other dimensions: so a reader that owns the
-    block reads its own, and the others spread over the replicas.
+    `fixed` has the coordinates of a block's owners. Replicated mesh dimensions are free. Along
+    them, the replica has the reader's own coordinate, shifted by the distance from the reader to
+    the block in the other dimensions. So a reader that owns the block reads its own block, and the
+    other readers are spread over the replicas.
     """
     sizes = src.mesh_shape
     if len(fixed) == len(sizes):
@@ -158,7 +159,7 @@ def _source_of(src: Layout, fixed: dict[int, int], reader: Coords) -> Coords:
 
 
 def _choices(cut: Cut, interval: Interval) -> list[dict[int, int]]:
-    """Coordinates, along the mesh dimensions of a cut, of the blocks that meet an interval."""
+    """Return coordinates, along a cut's mesh dimensions, of the blocks that overlap an interval."""
     parts = cut.owners(*interval)
     if len(cut.mesh_dims) == 1:
         (mesh_dim,) = cut.mesh_dims
@@ -167,7 +168,7 @@ def _choices(cut: Cut, interval: Interval) -> list[dict[int, int]]:
 
 
 def _owners_of(layout: Layout, box: Box) -> Iterable[dict[int, int]]:
-    """Coordinates of the blocks that meet a box, along the mesh dimensions that cut the array."""
+    """Return coordinates of the blocks that overlap a box, along mesh dimensions that cut."""
     lone = {m: layout.placements[m].coordinate for m in layout.ats}  # type: ignore[attr-defined]
     ranges: list[list[dict[int, int]]] = []
     for cut, interval in zip(layout.cuts, box, strict=True):
@@ -177,7 +178,7 @@ def _owners_of(layout: Layout, box: Box) -> Iterable[dict[int, int]]:
 
 
 def _combined(ranges: list[list[dict[int, int]]]) -> Iterable[dict[int, int]]:
-    """Every choice of one entry from each list, merged into one dictionary."""
+    """Return every choice of one entry from each list, merged into one dictionary."""
     if len(ranges) == 1:
         return ranges[0]
     found = []
@@ -192,7 +193,7 @@ def _combined(ranges: list[list[dict[int, int]]]) -> Iterable[dict[int, int]]:
 def _receives(
     src: Layout, needed: Box, target: Box, reader: Coords, rank: Callable[[Coords], int]
 ) -> Iterator[tuple[int, Coords, Box]]:
-    """The receives of a rank: (peer, coordinates of the peer in the source, box)."""
+    """Yield the receives of a rank: (peer, coordinates of the peer in the source, box)."""
     for fixed in _owners_of(src, needed):
         owner = _source_of(src, fixed, reader)
         common = intersect(src.section(owner), target)
@@ -201,10 +202,10 @@ def _receives(
 
 
 def _readers(src: Layout, dst: Layout, box: Box, me: Coords) -> Iterator[Coords]:
-    """Every rank of the same mesh that may read from `me` its part of `box`.
+    """Yield every rank of the same mesh that may read its share of `box` from `me`.
 
-    A reader's coordinate along a mesh dimension that replicates the source follows from its
-    other coordinates (see :func:`_source_of`), so only the rest is enumerated.
+    A reader's coordinate along a mesh dimension that replicates the source follows from its other
+    coordinates (see :func:`_source_of`), so only the other coordinates are enumerated.
     """
     deciding = _deciding(src)
     free = [m for m in range(len(me)) if m not in deciding]
@@ -223,14 +224,17 @@ def _readers(src: Layout, dst: Layout, box: Box, me: Coords) -> Iterator[Coords]
 
 
 def _deciding(layout: Layout) -> list[int]:
-    """The mesh dimensions that decide which rank owns an element; along the others all do."""
+    """Return the mesh dimensions that decide which rank owns an element.
+
+    Along the other mesh dimensions all ranks own it.
+    """
     return [
         m for m, placement in enumerate(layout.placements) if isinstance(placement, (Shard, At))
     ]
 
 
 def _candidates(dst: Layout, box: Box, needed: list[int]) -> Iterable[dict[int, int]]:
-    """Coordinates along `needed` of the ranks whose target block may meet a box."""
+    """Return coordinates along `needed` of the ranks whose target block may overlap a box."""
     ranges: list[list[dict[int, int]]] = []
     covered: set[int] = set()
     for cut, interval in zip(dst.cuts, box, strict=True):
@@ -247,14 +251,14 @@ def _candidates(dst: Layout, box: Box, needed: list[int]) -> Iterable[dict[int, 
 
 @lru_cache(maxsize=1024)
 def plan_exchange(src: Layout, dst: Layout, coords: Coords | None) -> Exchange:
-    """One rank's part of moving an array between two layouts on the same mesh.
+    """Plan one rank's messages that move an array between two layouts on the same mesh.
 
     Parameters
     ----------
     src, dst : Layout
         Layouts of the same global shape on the same mesh, without pending folds.
     coords : tuple of int or None
-        This rank's mesh coordinate; None outside the mesh, where there is nothing to do.
+        This rank's mesh coordinate; None outside the mesh, where the plan is empty.
 
     Returns
     -------
@@ -288,7 +292,7 @@ def plan_exchange(src: Layout, dst: Layout, coords: Coords | None) -> Exchange:
 
 
 def _sends(src: Layout, dst: Layout, have: Box, coords: Coords, me: int) -> Iterator[Transfer]:
-    """The sends of a rank to the readers that choose it."""
+    """Yield the sends of a rank to the readers that read from it."""
     for reader in _readers(src, dst, have, coords):
         peer = rank_of(reader, src.mesh_shape)
         box = intersect(have, dst.section(reader)) if dst.holds(reader) else None
@@ -297,7 +301,7 @@ def _sends(src: Layout, dst: Layout, have: Box, coords: Coords, me: int) -> Iter
 
 
 def _wanted(layout: Layout, section: Box, coords: Coords) -> bool:
-    """Whether a rank has elements of a layout, in its section."""
+    """Return True if a rank has elements of a layout in its section."""
     return layout.holds(coords) and all(start < stop for start, stop in section)
 
 
@@ -316,16 +320,16 @@ def plan_across(
     dst_ranks: tuple[int, ...],
     me: int,
 ) -> Exchange:
-    """One rank's part of moving an array between layouts on two meshes.
+    """Plan one rank's messages that move an array between layouts on two meshes.
 
     Parameters
     ----------
     src, dst : Layout
         Layouts of the same global shape, without pending folds.
     src_ranks, dst_ranks : tuple of int
-        The ranks of each mesh, in row-major order of its coordinates, in a common numbering.
+        The ranks of each mesh in a common numbering, in row-major order of their coordinates.
     me : int
-        This rank in that numbering; it may be in one mesh, in both or in neither.
+        This rank in that numbering. It may be in one mesh, in both or in neither.
 
     Returns
     -------
@@ -334,8 +338,8 @@ def plan_across(
 
     Notes
     -----
-    A reader outside the source mesh reads as if it were at a coordinate chosen by its number, so
-    that such readers spread over the replicas, too.
+    A reader outside the source mesh reads as if it were at a coordinate chosen by its number.
+    Thereby such readers are spread over the replicas, too.
     """
     _check(src, dst)
     place = {rank: number for number, rank in enumerate(src_ranks)}
@@ -369,7 +373,7 @@ def _sends_across(
     me: int,
     reads_as: Callable[[int], Coords],
 ) -> Iterator[Transfer]:
-    """The sends of a member of the source mesh to the readers that choose it."""
+    """Yield the sends of a member of the source mesh to the readers that read from it."""
     have = src.section(mine)
     if not _wanted(src, have, mine):
         return
@@ -382,6 +386,6 @@ def _sends_across(
 
 
 def _all_readers(dst: Layout, box: Box) -> Iterator[Coords]:
-    """Every coordinate of another mesh whose block meets a box, replicas included."""
+    """Yield every coordinate of another mesh whose block overlaps a box, replicas included."""
     for fixed in _candidates(dst, box, list(range(len(dst.mesh_shape)))):
         yield tuple([fixed[m] for m in range(len(dst.mesh_shape))])

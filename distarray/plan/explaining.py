@@ -1,4 +1,4 @@
-"""What a step will send, how much memory it takes, and from whom to whom; nothing is sent."""
+"""Explanation of a step in advance: its messages and their memory; nothing is sent."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,36 +20,38 @@ __all__ = [
     "with_pending",
 ]
 
-#: Ranks up to which each pair of them is looked at.
+#: Largest number of ranks for which every pair of ranks is computed.
 MOST = 256
-#: Steps that are listed one by one.
+#: Largest number of steps that are listed individually.
 _LISTED = 12
-#: Pairs of ranks that the text names.
+#: Largest number of pairs of ranks that the text names.
 _NAMED = 12
 
 
 @dataclass
 class Step:
-    """One conversation that an operation will have.
+    """One exchange or collective of an operation.
 
     Attributes
     ----------
     what : str
-        What it is for.
+        Purpose of the step.
     kind : str
-        "exchange" for messages between pairs of ranks, or the collective.
+        "exchange" for messages between pairs of ranks, or the name of the collective.
     pairs : dict
-        Of an exchange on at most 256 ranks: ``{(sender, receiver): bytes}``.
+        For an exchange on at most 256 ranks: ``{(sender, receiver): bytes}``.
     sent : list of int
-        Bytes that each rank sends, as :func:`distarray.trace` counts them; empty on more ranks.
+        Bytes that each rank sends, as :func:`distarray.trace` counts them; empty on more than 256
+        ranks.
     total : float
-        Bytes that all ranks send; on more ranks estimated.
+        Bytes that all ranks send; an estimate on more than 256 ranks.
     memory : int
-        Bytes that it takes on the rank that needs most, to receive.
+        Bytes of received data on the rank that needs the most.
     route : tuple of Layout
-        The layouts from and to; none where no array goes from one layout to another.
+        Source and target layouts; empty if no array is redistributed.
     counts : list of int
-        Messages that each rank sends, as :func:`distarray.trace` counts them: a collective is one.
+        Messages that each rank sends, as :func:`distarray.trace` counts them: a collective is one
+        message.
     """
 
     what: str
@@ -68,26 +70,26 @@ class Step:
 
 
 class Explanation:
-    """What an operation will send and take; print it, or look at it in a notebook.
+    """Explanation of an operation's messages and memory; print it, or show it in a notebook.
 
     Attributes
     ----------
     title : str
         The operation.
     steps : list of Step
-        Its conversations; none if nothing is sent.
+        Exchanges and collectives of the operation; empty if nothing is sent.
     result : Layout
         The layout of the result.
     nbytes : int
-        Bytes of the result on the rank that has most of it.
+        Bytes of the result on the rank with the largest block.
     then : str
-        What values decide, after the steps; empty if nothing is left open.
+        Communication after the steps that depends on values, in words; empty if there is none.
     at_most : int
-        Bytes that all ranks send then, at most.
+        Largest number of bytes that all ranks send in that communication.
     open_result : bool
-        Whether the result's layout is not known before.
+        True if the layout of the result is not known in advance.
     about_memory : str
-        What `memory` counts, in words.
+        Meaning of `memory`, in words.
 
     Examples
     --------
@@ -116,7 +118,7 @@ class Explanation:
         self.about_memory = "at most, with the result"
 
     def lies(self, result: Layout, itemsize: int) -> None:
-        """Say how the result is laid out."""
+        """Set the layout of the result, which is then known."""
         self.result, self.nbytes = result, largest(result) * itemsize
         self.open_result = False
 
@@ -136,7 +138,7 @@ class Explanation:
         return self.nbytes + max([step.memory for step in self.steps], default=0)
 
     def _lines(self) -> list[tuple[str, str]]:
-        """Names and values."""
+        """Return the names and values of the text's lines."""
         found = []
         if not self.open_result:
             found.append(("result", f"{list(self.result.placements)} of {self.result.shape}"))
@@ -155,7 +157,7 @@ class Explanation:
         return found
 
     def _summary(self) -> list[tuple[str, str]]:
-        """The steps of an operation that has many, by what they are for."""
+        """Summarize the steps of an operation with many steps, by purpose and kind."""
         alike: dict[tuple[str, str], list[Step]] = {}
         for step in self.steps:
             alike.setdefault((step.what, step.kind), []).append(step)
@@ -195,7 +197,7 @@ class Explanation:
 
 
 def largest(layout: Layout) -> int:
-    """Elements of the largest block, from the longest interval of each cut."""
+    """Return the number of elements of the largest block, from the longest interval of each cut."""
     return prod([_longest(cut) for cut in layout.cuts])
 
 
@@ -206,7 +208,7 @@ def _longest(cut: Cut) -> int:
 
 
 def explain_move(src: Layout, dst: Layout, itemsize: int, what: str) -> Step:
-    """The exchange that brings an array from one layout to another, no fold pending."""
+    """Explain the exchange that moves an array to another layout; no fold is pending."""
     step = Step(what, "exchange", (src, dst))
     size = prod(src.mesh_shape)
     if src is dst:
@@ -230,9 +232,9 @@ def explain_move(src: Layout, dst: Layout, itemsize: int, what: str) -> Step:
 
 
 def explain_fold(src: Layout, dst: Layout, itemsize: int, what: str) -> Step:
-    """The fold of contributions that are pending in one layout, and not in the other.
+    """Explain the fold of contributions that are pending in `src` and not in `dst`.
 
-    Where it leaves the result cut it is a reduce-scatter, otherwise an allreduce.
+    The fold is a reduce-scatter if it leaves the result cut, otherwise an allreduce.
     """
     folded = [m for m in src.partials if src.mesh_shape[m] > 1]
     scattered = any(isinstance(dst.placements[m], Shard) for m in folded)
@@ -252,7 +254,7 @@ def explain_fold(src: Layout, dst: Layout, itemsize: int, what: str) -> Step:
 
 
 def explain_broadcast(src: Layout, dst: Layout, itemsize: int, what: str) -> Step:
-    """How an array at one coordinate of some mesh dimensions comes to the others."""
+    """Explain the broadcast of an array from one coordinate of mesh dimensions to the others."""
     step = Step(what, "broadcast", (src, dst))
     size, block = prod(src.mesh_shape), largest(dst) * itemsize
     at = {m: src.placements[m].coordinate for m in src.ats}  # type: ignore[attr-defined]
@@ -269,5 +271,5 @@ def explain_broadcast(src: Layout, dst: Layout, itemsize: int, what: str) -> Ste
 
 
 def with_pending(layout: Layout, mesh_dims: Sequence[int], fold: Fold) -> Layout:
-    """A layout of contributions that are to be folded along some mesh dimensions."""
+    """Return the layout of contributions that have to be folded along some mesh dimensions."""
     return Layout.from_cuts(layout.cuts, layout.mesh_shape, {m: Partial(fold) for m in mesh_dims})

@@ -1,13 +1,13 @@
-"""The plan of a reshape that moves data: to a layout of another shape, in C order.
+"""Plan of a reshape that moves data to a layout of another shape, in C order.
 
-Both shapes have the same elements in the same order, so a rank needs from a peer the intersection
-of a stretch of the flattened index space with a box. A stretch is at most 2 k - 1 boxes of a
-k-dimensional shape (:func:`~distarray.layout.flat_boxes`), and each box lands in a strided view of
-the new target block. Therefore nothing is packed, and the elements go straight from the source
-block into the target block.
+Both shapes have the same elements in the same order. So a rank needs from a peer the intersection
+of a stretch of the flattened index space with a box. A stretch, a range of consecutive indices,
+consists of at most 2 k - 1 boxes of a k-dimensional shape (:func:`~distarray.layout.flat_boxes`),
+and each box is received in a strided view of the new target block. Therefore nothing is packed, and
+the elements go directly from the source block into the target block.
 
-Dimensions are taken in groups (:func:`~distarray.layout.reshape_groups`): groups whose cut
-survives stay where they are, and ranks communicate only along the mesh dimensions of the others.
+Dimensions are taken in groups (:func:`~distarray.layout.reshape_groups`). Groups whose cut survives
+stay on their ranks, and ranks communicate only along the mesh dimensions of the other groups.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,18 +32,18 @@ __all__ = ["FlatExchange", "FlatPiece", "Landing", "plan_reshape"]
 
 
 class Landing(NamedTuple):
-    """A strided view of a target block, found without copying.
+    """Strided view of a target block, found without copying.
 
     Attributes
     ----------
     flat_shape : tuple of int
         The shape of the block with the dimensions of each group merged into one.
     stretches : tuple of slice
-        The part of the block in that shape.
+        The section of the block in that shape.
     boxed : tuple of int
-        The shape of that part, with each stretch split into the dimensions of the source.
+        The shape of that section, with each stretch split into the dimensions of the source.
     slices : tuple of slice
-        The part of that array.
+        The section of that array.
     """
 
     flat_shape: tuple[int, ...]
@@ -53,14 +53,14 @@ class Landing(NamedTuple):
 
 
 class FlatPiece(NamedTuple):
-    """A box that goes from a source block to a target block.
+    """Box that is sent from a source block to a target block.
 
     Attributes
     ----------
     slices : tuple of slice
         The box within the source block.
     landing : Landing
-        Where it lands in the target block.
+        The view of the target block that receives the box.
     """
 
     slices: Slices
@@ -73,7 +73,7 @@ class FlatPiece(NamedTuple):
 
 
 class FlatExchange(NamedTuple):
-    """One rank's part of a reshape: pieces to and from each peer, in matching order."""
+    """One rank's messages of a reshape: pieces to and from each peer, in matching order."""
 
     sends: tuple[tuple[int, tuple[FlatPiece, ...]], ...]
     receives: tuple[tuple[int, tuple[FlatPiece, ...]], ...]
@@ -81,7 +81,7 @@ class FlatExchange(NamedTuple):
 
     @property
     def elements_sent(self) -> int:
-        """Elements that leave this rank."""
+        """Number of elements that leave this rank."""
         return sum([piece.size for _, pieces in self.sends for piece in pieces])
 
     @property
@@ -94,15 +94,15 @@ class FlatExchange(NamedTuple):
 def plan_reshape(
     src: Layout, dst: Layout, groups: tuple[ReshapeGroup, ...], coords: Coords | None
 ) -> FlatExchange:
-    """One rank's part of a reshape between two layouts on the same mesh.
+    """Plan one rank's messages of a reshape between two layouts on the same mesh.
 
     Parameters
     ----------
     src, dst : Layout
-        Without pending folds. Either no element of a group moves; or its cuts use the same mesh
-        dimensions before and after, and in `dst` they cut only one dimension.
+        Layouts without pending folds. For each group, either no element moves, or its cuts use the
+        same mesh dimensions before and after, and in `dst` cut only one dimension.
     groups : tuple of ReshapeGroup
-        The dimensions of `src` that become those of `dst`.
+        The dimensions of `src`, and the dimensions of `dst` that they become.
     coords : tuple of int or None
         This rank's mesh coordinate.
     """
@@ -129,7 +129,7 @@ def plan_reshape(
 
 
 def _moves(src: Layout, dst: Layout, group: ReshapeGroup) -> bool:
-    """Whether elements of a group change rank."""
+    """Return True if elements of a group change rank."""
     old, new = slice(*group[0]), slice(*group[1])
     return regrouped_cut(src.cuts[old], dst.shape[new]) != list(dst.cuts[new])
 
@@ -142,7 +142,7 @@ def _pieces(
     owner: Coords,
     reader: Coords,
 ) -> tuple[FlatPiece, ...]:
-    """The pieces that one rank sends another, in the same order on both."""
+    """Return the pieces that `owner` sends to `reader`, in the same order on both ranks."""
     have, want = src.local_shape(owner), dst.local_shape(reader)
     choices: list[list[tuple[Slices, tuple[int, ...], slice, tuple[int, ...], Slices]]] = []
     for (old, new), moves in zip(groups, moving, strict=True):
@@ -171,7 +171,7 @@ def _pieces(
 def _meet(
     cell: tuple[Box, int], section: Box, local: int
 ) -> Iterator[tuple[Slices, tuple[int, ...], slice, tuple[int, ...], Slices]]:
-    """The part of a box of the old dimensions, at a position of the new block, in a section."""
+    """Yield the intersection of a cell with a section of the source, if it is not empty."""
     box, position = cell
     common = intersect(box, section)
     if common is not None:
@@ -182,7 +182,7 @@ def _meet(
 
 
 def _cells(old: tuple[int, ...], cuts: Sequence[Cut], coords: Coords) -> list[tuple[Box, int]]:
-    """A rank's part of a group as boxes of the old dimensions, with their places in its block."""
+    """Return a rank's section of a group as boxes of the old dimensions, with their positions."""
     cells: list[tuple[Box, int]] = []
     position = 0
     for start, stop in _stretches(cuts, coords):
@@ -193,7 +193,7 @@ def _cells(old: tuple[int, ...], cuts: Sequence[Cut], coords: Coords) -> list[tu
 
 
 def _stretches(cuts: Sequence[Cut], coords: Coords) -> Iterator[Interval]:
-    """Stretches of the flattened group that a rank owns; at most one dimension is cut."""
+    """Yield the stretches of the flattened group that a rank owns; at most one dimension is cut."""
     dim = _cut_dim(cuts)
     start, stop = cuts[dim].interval(cuts[dim].part(coords))
     row = prod([cut.extent for cut in cuts[dim + 1 :]])
@@ -203,7 +203,7 @@ def _stretches(cuts: Sequence[Cut], coords: Coords) -> Iterator[Interval]:
 
 
 def _cut_dim(cuts: Sequence[Cut]) -> int:
-    """The dimension that is cut; the first if none is."""
+    """Return the dimension that is cut; the first dimension if none is cut."""
     return next((dim for dim, cut in enumerate(cuts) if cut.mesh_dims), 0)
 
 
@@ -214,7 +214,7 @@ def _owners(
     moving: Sequence[bool],
     me: Coords,
 ) -> Iterator[Coords]:
-    """The ranks that may own elements of this rank's target block, each once."""
+    """Yield the ranks that may own elements of this rank's target block, each once."""
     choices: list[list[dict[int, int]]] = []
     for (old, new), moves in zip(groups, moving, strict=True):
         if moves:
@@ -234,7 +234,7 @@ def _readers(
     moving: Sequence[bool],
     me: Coords,
 ) -> Iterator[Coords]:
-    """The ranks that may need elements of this rank's source block, each once."""
+    """Yield the ranks that may need elements of this rank's source block, each once."""
     choices: list[list[dict[int, int]]] = []
     for (old, new), moves in zip(groups, moving, strict=True):
         if moves:
@@ -246,7 +246,7 @@ def _readers(
 
 
 def _parts_within(cuts: Sequence[Cut], first: int, last: int) -> Iterable[int]:
-    """The blocks of a group, cut in one dimension, that own flat indices from `first` to `last`."""
+    """Return the blocks of a group, cut in one dimension, that own a range of flat indices."""
     cut = cuts[_cut_dim(cuts)]
     row = prod([c.extent for c in cuts[_cut_dim(cuts) + 1 :]])
     parts: dict[int, None] = {}
@@ -261,7 +261,7 @@ def _parts_within(cuts: Sequence[Cut], first: int, last: int) -> Iterable[int]:
 
 
 def _span(box: Box, shape: Sequence[int]) -> Interval:
-    """First and last flat index of a box; the first is larger if it is empty."""
+    """Return the first and last flat index of a box; the first is larger if the box is empty."""
     first = last = 0
     for (start, stop), extent in zip(box, shape, strict=True):
         if start >= stop:
@@ -271,14 +271,14 @@ def _span(box: Box, shape: Sequence[int]) -> Interval:
 
 
 def _parts(cut: Cut, parts: Iterable[int]) -> list[tuple[tuple[int, int], ...]]:
-    """Mesh coordinates, as (mesh dimension, coordinate) pairs, of blocks of a cut."""
+    """Return the mesh coordinates of blocks of a cut, as (mesh dimension, coordinate) pairs."""
     if not cut.mesh_dims:
         return [()]
     return [tuple(zip(cut.mesh_dims, cut.digits(part), strict=True)) for part in parts]
 
 
 def _coordinates(me: Coords, choices: Sequence[Sequence[dict[int, int]]]) -> Iterator[Coords]:
-    """This rank's coordinates with some of them replaced, for each combination of choices."""
+    """Yield this rank's coordinates with some of them replaced, for each combination of choices."""
     for choice in product(*choices):
         coords = list(me)
         for fixed in choice:

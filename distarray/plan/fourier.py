@@ -1,11 +1,11 @@
-"""The plan of a Fourier transform along several dimensions: their order, and the moves between.
+"""Plan of a Fourier transform along several dimensions: their order, and the redistributions.
 
-A rank transforms a dimension when it has it whole. So the whole dimensions are done first, then
-cuts are moved from the remaining dimensions to finished ones, and so on: one redistribution for a
-slab, one or two for a pencil (Dalcin, Mortensen, Keyes, Fast parallel multidimensional FFT using
-advanced MPI, JPDC 128, 2019). If no other dimension is long enough to be cut instead, a dimension
-is transformed although it is cut, in steps (:class:`Line`). The plan chosen is the one in which
-the busiest rank finishes first, by the constants below.
+A rank transforms a dimension when it has the dimension whole. So the whole dimensions are
+transformed first. Then cuts are moved from the remaining dimensions to finished dimensions, and so
+on: one redistribution for a slab, one or two for a pencil (Dalcin, Mortensen, Keyes, Fast parallel
+multidimensional FFT using advanced MPI, JPDC 128, 2019). If no other dimension is long enough to be
+cut instead, a dimension is transformed although it is cut, in steps (:class:`Line`). The chosen
+plan is that in which the busiest rank finishes first, by the constants below.
 """
 
 from collections.abc import Iterator
@@ -20,18 +20,18 @@ from distarray.plan.lengths import Split, effort, good_length, split_length
 
 __all__ = ["Kind", "Line", "Local", "Move", "Pass", "Step", "plan_transform"]
 
-#: Seconds for a redistribution, and for each rank that takes part in it.
+#: Seconds for a redistribution, and additional seconds for each rank that takes part in it.
 _LATENCY, _LATENCY_EACH = 3e-5, 3e-6
 #: Seconds per byte that a rank receives, and seconds per element and unit of effort.
 _PER_BYTE, _PER_ELEMENT = 4e-10, 1.2e-9
 #: Seconds for the bookkeeping of a transform in steps.
 _LINE = 6e-4
-#: Arrays of this many bytes or more are never replicated, however few ranks there are.
+#: Arrays of this many bytes or more are never replicated, unless NumPy's order is kept.
 _REPLICATED = 1 << 21
 
 
 class Kind(Enum):
-    """The transforms along one dimension, by the names of NumPy's functions."""
+    """Transforms along one dimension, by the names of NumPy's functions."""
 
     FFT = "fft"
     IFFT = "ifft"
@@ -42,17 +42,17 @@ class Kind(Enum):
 
     @property
     def takes_half(self) -> bool:
-        """Whether the operand is half of a spectrum, and the result is real."""
+        """True if the operand is half of a spectrum, and the result is real."""
         return self in (Kind.IRFFT, Kind.HFFT)
 
     @property
     def gives_half(self) -> bool:
-        """Whether the operand is real, and the result half of a spectrum."""
+        """True if the operand is real, and the result is half of a spectrum."""
         return self in (Kind.RFFT, Kind.IHFFT)
 
 
 class Pass(NamedTuple):
-    """A transform along one dimension.
+    """Transform along one dimension.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Pass(NamedTuple):
     axis : int
         The dimension, counted from the front.
     length : int
-        What NumPy calls `n`: number of points of the real side, or of both sides.
+        The argument `n` of NumPy: number of points of the real side, or of both sides.
     """
 
     kind: Kind
@@ -70,7 +70,7 @@ class Pass(NamedTuple):
 
     @property
     def taken(self) -> int:
-        """Extent that the operand is cropped or padded to."""
+        """Extent to which the operand is cropped or padded."""
         return self.length // 2 + 1 if self.kind.takes_half else self.length
 
     @property
@@ -80,25 +80,25 @@ class Pass(NamedTuple):
 
 
 class Local(NamedTuple):
-    """Each rank transforms its block; the result has `layout`."""
+    """Step in which each rank transforms its block; the result has `layout`."""
 
     step: Pass
     layout: Layout
 
 
 class Move(NamedTuple):
-    """The array is redistributed to `layout`."""
+    """Step that redistributes the array to `layout`."""
 
     layout: Layout
 
 
 class Line(NamedTuple):
-    """A dimension is transformed although it is cut, and the result is cut alike (`layout`).
+    """Step that transforms a cut dimension; the result is cut by the same ranks (`layout`).
 
     Attributes
     ----------
     split : Split or None
-        How the length is divided; None if it cannot be, and Bluestein's algorithm is needed.
+        Factors of the length; None if it cannot be divided, and Bluestein's algorithm is needed.
     """
 
     step: Pass
@@ -114,31 +114,31 @@ _Plan = tuple[float, tuple[Step, ...]]
 def plan_transform(
     layout: Layout, passes: tuple[Pass, ...], sizes: tuple[int, int, int], in_order: bool = False
 ) -> tuple[Step, ...]:
-    """The steps of a Fourier transform.
+    """Plan the steps of a Fourier transform.
 
     Parameters
     ----------
     layout : Layout
-        The operand's. It may have pending folds or lone coordinates if all dimensions to be
+        Layout of the operand. It may have pending folds or lone coordinates if all dimensions to be
         transformed are whole.
     passes : tuple of Pass
-        In NumPy's order.
+        The passes in NumPy's order.
     sizes : tuple of int
         Bytes per element of the operand, of intermediate results, and of the result.
     in_order : bool
-        Keep NumPy's order, and transform every line on one rank, which gives NumPy's bits. An
-        array with no other dimension to cut is then replicated.
+        Keep NumPy's order, and transform every line on one rank, so that the result has NumPy's
+        bits. An array with no other dimension to cut is then replicated.
     """
     return _Search(sizes, in_order).best(layout, passes, True)[1]
 
 
 def _whole(cut: Cut) -> bool:
-    """Whether each rank has all indices of a dimension."""
+    """Return True if each rank has all indices of a dimension."""
     return cut.parts == 1
 
 
 class _Search:
-    """The exhaustive search for the cheapest way to do some passes."""
+    """Exhaustive search for the cheapest steps that do some passes."""
 
     def __init__(self, sizes: tuple[int, int, int], in_order: bool) -> None:
         self._sizes = sizes
@@ -146,7 +146,7 @@ class _Search:
         self._known: dict[tuple[Layout, tuple[Pass, ...], bool], _Plan] = {}
 
     def best(self, layout: Layout, todo: tuple[Pass, ...], fresh: bool) -> _Plan:
-        """The cheapest way from here; `fresh` before the first pass."""
+        """Return the cheapest plan from this layout on; `fresh` is True before the first pass."""
         key = layout, todo, fresh
         found = self._known.get(key)
         if found is None:
@@ -174,7 +174,7 @@ class _Search:
         return cost + best[0], (*steps, *best[1])
 
     def _local(self, layout: Layout, todo: tuple[Pass, ...]) -> tuple[float, tuple[Local, ...]]:
-        """The passes along whole dimensions that can come next."""
+        """Return cost and steps of the passes along whole dimensions that can come next."""
         cost = 0.0
         steps: list[Local] = []
         while True:
@@ -188,7 +188,7 @@ class _Search:
             steps.append(Local(chosen, layout))
 
     def _at_least(self, layout: Layout, todo: tuple[Pass, ...]) -> float:
-        """A lower bound of the remaining cost; it prunes most of the search."""
+        """Return a lower bound of the remaining cost; it prunes most of the search."""
         elements = layout.size / prod(layout.mesh_shape)
         elements *= prod([min(1.0, p.given / max(layout.shape[p.axis], 1)) for p in todo])
         cost = _PER_ELEMENT * elements * sum([effort(p.length) for p in todo])
@@ -199,7 +199,10 @@ class _Search:
     def _ways_on(
         self, layout: Layout, todo: tuple[Pass, ...], fresh: bool
     ) -> Iterator[tuple[float, Move | Line]]:
-        """Next steps if no remaining dimension is whole: move cuts, or transform along a cut."""
+        """Yield (cost, next step) if no remaining dimension is whole.
+
+        A step moves cuts, or transforms a dimension along its cut.
+        """
         size = self._sizes[0] if fresh else self._sizes[1]
         allowed = _allowed(todo, self._in_order)
         for count in range(len(allowed), 0, -1):
@@ -215,7 +218,10 @@ class _Search:
 
 
 def _allowed(todo: tuple[Pass, ...], in_order: bool) -> list[Pass]:
-    """The passes that can come next: one from real numbers goes first, one to real numbers last."""
+    """Return the passes that can come next.
+
+    A pass from real numbers goes first, a pass to real numbers last.
+    """
     if in_order or (todo and todo[0].kind.gives_half):
         return list(todo[:1])
     found: dict[int, Pass] = {}
@@ -232,15 +238,15 @@ def _without(todo: tuple[Pass, ...], done: Pass) -> tuple[Pass, ...]:
 
 
 def _after(layout: Layout, done: Pass, cut: Cut) -> Layout:
-    """The layout with another cut of the dimension of a pass."""
+    """Return the layout with another cut of the dimension of a pass."""
     idle = layout.cuts[done.axis]
-    if not cut.mesh_dims and idle.mesh_dims:  # of size 1: they divide nothing, but are kept
+    if not cut.mesh_dims and idle.mesh_dims:  # mesh dimensions of size 1: kept
         cut = Cut.chunked(cut.extent, idle.mesh_dims, idle.radix)
     return layout.replace(done.axis, cut)
 
 
 def _moved(layout: Layout, freed: tuple[int, ...], replicate: bool) -> Iterator[tuple[Layout, int]]:
-    """Layouts in which some dimensions are whole, and how many ranks exchange to reach each.
+    """Yield layouts in which some dimensions are whole, each with the number of ranks involved.
 
     With `replicate`, also those in which mesh dimensions no longer cut anything.
     """
@@ -255,7 +261,8 @@ def _moved(layout: Layout, freed: tuple[int, ...], replicate: bool) -> Iterator[
     ranks = prod([size for _, size in movers])
     targets = [d for d in range(layout.ndim) if d not in freed and layout.shape[d] > 1]
     choices = product([*targets, *[None] * replicate], repeat=len(movers))
-    # Different dimensions before the same one twice: an inverse transform then returns to them.
+    # Different dimensions come before the same dimension twice: an inverse transform then returns
+    # to the original cuts.
     for places in sorted(choices, key=lambda places: len(places) - len(set(places))):
         owners: dict[int, list[int]] = {}
         for (mesh_dim, _), place in zip(movers, places, strict=True):
@@ -282,7 +289,7 @@ def _line(layout: Layout, step: Pass) -> Line:
 
 
 def _line_cost(line: Line, size: int) -> float:
-    """Three redistributions and two transforms; several times that with Bluestein's algorithm."""
+    """Estimate the seconds of a `Line`: three redistributions and two transforms, or more."""
     cut = line.layout.cuts[line.step.axis]
     others = _block(line.layout) / max(_largest(cut), 1)
     moves, transforms, length, split = 3, 1, line.step.length, line.split
@@ -298,12 +305,12 @@ def _line_cost(line: Line, size: int) -> float:
 
 
 def _block(layout: Layout) -> int:
-    """Elements of the largest block."""
+    """Return the number of elements of the largest block."""
     return prod([_largest(cut) for cut in layout.cuts])
 
 
 def _largest(cut: Cut) -> int:
-    """Most indices that a rank has; for views, an upper bound."""
+    """Return the largest number of indices that a rank has; for views, an upper bound."""
     if cut.parts == 1:
         return cut.extent
     if cut.bounds is not None:

@@ -1,9 +1,9 @@
-"""The plan of a halo exchange: every block grows by some elements of the blocks around it.
+"""Plan of a halo exchange: every block grows by some elements of the blocks around it.
 
-As in :mod:`distarray.plan.exchange` each rank works out its own part from the layout alone. If the
-boundary requires it, elements beyond the ends of the array are mapped back into it: the index space
-is continued by images of the array, shifted or reversed, and a grown block is cut along their edges
-into stretches. A stretch may span any number of ranks, however thin their blocks are.
+As in :mod:`distarray.plan.exchange`, each rank computes its own messages from the layout alone. If
+the boundary requires it, elements beyond the ends of the array are mapped back into it: the index
+space is continued by images of the array, shifted or reversed. A grown block is cut along the edges
+of the images into stretches. A stretch may span any number of ranks, however thin their blocks are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,15 +21,15 @@ IMAGED = ("periodic", "reflect", "mirror")
 
 
 class Reach(NamedTuple):
-    """How far blocks grow along one dimension, and what lies beyond the ends of the array.
+    """Growth of the blocks along one dimension, and the boundary beyond the ends of the array.
 
     Attributes
     ----------
     before, after : int
-        Numbers of elements.
+        Numbers of elements by which a block grows at its two ends.
     boundary : str
-        One of `IMAGED`; "fill": the grown block has room that its rank fills; or "none": it ends
-        with the array.
+        One of `IMAGED`; "fill": the grown block has room beyond the array that its rank fills; or
+        "none": the grown block ends with the array.
     """
 
     before: int
@@ -38,7 +38,7 @@ class Reach(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """Consecutive indices of a grown block, and their place in the array."""
+    """Consecutive indices of a grown block, and the indices of the array that they map to."""
 
     position: int
     start: int
@@ -47,14 +47,14 @@ class Stretch(NamedTuple):
 
 
 class Patch(NamedTuple):
-    """A box that goes into a grown block.
+    """Box that is copied into a grown block.
 
     Attributes
     ----------
     source : tuple of slice
-        Its place in the block that it is taken from.
+        The box within the block that it is copied from.
     target : tuple of slice
-        Its place in the grown block.
+        The box within the grown block.
     reverse : tuple of slice
         An index that reverses the target along reversed dimensions.
     shape : tuple of int
@@ -68,20 +68,20 @@ class Patch(NamedTuple):
 
 
 class Halo(NamedTuple):
-    """One rank's part of growing the blocks.
+    """One rank's messages and copies that grow its block.
 
     Attributes
     ----------
     sends, receives : tuple of (int, tuple of Patch)
-        Peer, and the boxes of the one message, in order.
+        For each peer, the boxes of the one message to or from it, in order.
     kept : tuple of Patch
-        The boxes that come from this rank's own block.
+        The boxes that are copied from this rank's own block.
     shape : tuple of int
         Shape of the grown block.
     own : tuple of slice
-        The place of the block in the grown block.
+        The slices of the original block in the grown block.
     fills : tuple of (int, int)
-        For each dimension, how many elements at both ends lie beyond the array.
+        For each dimension, the numbers of elements at both ends that are beyond the array.
     """
 
     sends: tuple[tuple[int, tuple[Patch, ...]], ...]
@@ -94,16 +94,16 @@ class Halo(NamedTuple):
 
 @lru_cache(maxsize=512)
 def plan_halo(layout: Layout, reaches: tuple[Reach, ...], coords: Coords | None) -> Halo:
-    """One rank's part of growing the blocks of an array.
+    """Plan one rank's messages that grow the blocks of an array.
 
     Parameters
     ----------
     layout : Layout
-        Plain.
+        A plain layout.
     reaches : tuple of Reach
-        One per dimension.
+        One reach per dimension.
     coords : tuple of int or None
-        This rank's mesh coordinate; None outside the mesh, where there is nothing to do.
+        This rank's mesh coordinate; None outside the mesh, where the plan is empty.
 
     Returns
     -------
@@ -145,7 +145,7 @@ def _dims(
 
 
 def _ends(reach: Reach, extent: int, start: int, stop: int) -> tuple[int, int, int, int]:
-    """Ends of a grown interval, and the numbers of elements to fill at both of them."""
+    """Return the ends of a grown interval, and the numbers of elements to fill at both ends."""
     low, high = start - reach.before, stop + reach.after
     if reach.boundary == "none":
         return max(low, 0), min(high, extent), 0, 0
@@ -155,7 +155,7 @@ def _ends(reach: Reach, extent: int, start: int, stop: int) -> tuple[int, int, i
 
 
 def _stretches(reach: Reach, extent: int, start: int, stop: int) -> list[Stretch]:
-    """The stretches of a grown interval that come from the array, in the interval's order."""
+    """Return the stretches of a grown interval that map to the array, in the interval's order."""
     low, high, *_ = _ends(reach, extent, start, stop)
     found = []
     for begin, first, last, reverse in _images(reach.boundary, extent, low, high):
@@ -170,7 +170,7 @@ def _stretches(reach: Reach, extent: int, start: int, stop: int) -> list[Stretch
 def _images(
     boundary: str, extent: int, low: int, high: int
 ) -> Iterator[tuple[int, int, int, bool]]:
-    """The array and its images between two indices: (first index, start, stop, reversed)."""
+    """Yield the array and its images between two indices: (first index, start, stop, reversed)."""
     if boundary not in IMAGED:
         yield 0, 0, extent, False
         return
@@ -182,7 +182,7 @@ def _images(
 
 
 def _mirrored(extent: int, low: int, high: int) -> Iterator[tuple[int, int, int, bool]]:
-    """Images that share the element at which they are reflected."""
+    """Yield images that share the element at which they are reflected."""
     length = extent - 1
     for number in range(-(low // length) if low < 0 else 0, 0, -1):
         turned = number % 2 == 1
@@ -196,7 +196,7 @@ def _mirrored(extent: int, low: int, high: int) -> Iterator[tuple[int, int, int,
 def _wanted(
     layout: Layout, reaches: Sequence[Reach], reader: Coords, only: Box | None = None
 ) -> Iterator[tuple[Coords, Patch]]:
-    """The patches of a rank's grown block, each with its owner; within the box `only`, if given."""
+    """Yield the patches of a rank's grown block, each with its owner; only those within `only`."""
     parts = [
         _stretches(reach, cut.extent, *part)
         for reach, cut, part in _dims(layout, reaches, layout.section(reader))
@@ -227,7 +227,7 @@ def _patch(box: Box, section: Box, stretches: Sequence[Stretch]) -> Patch:
 
 
 def _owners(layout: Layout, box: Box, reader: Coords) -> Iterator[Coords]:
-    """The owners of a box; if the array is replicated, those in the reader's own replica."""
+    """Yield the owners of a box; of a replicated array, those in the reader's own replica."""
     ranges = [cut.owners(*part) for cut, part in zip(layout.cuts, box, strict=True)]
     yield from _at_parts(
         layout, [r if c.radix else (0,) for r, c in zip(ranges, layout.cuts)], reader
@@ -244,7 +244,7 @@ def _at_parts(layout: Layout, ranges: Sequence[Sequence[int]], like: Coords) -> 
 
 
 def _readers(layout: Layout, reaches: Sequence[Reach], coords: Coords) -> Iterator[Coords]:
-    """The ranks whose grown blocks may hold elements of this rank's block."""
+    """Yield the ranks whose grown blocks may hold elements of this rank's block."""
     ranges = [
         _reading(reach, cut, *part) if cut.radix else [0]
         for reach, cut, part in _dims(layout, reaches, layout.section(coords))
@@ -255,7 +255,7 @@ def _readers(layout: Layout, reaches: Sequence[Reach], coords: Coords) -> Iterat
 
 
 def _reading(reach: Reach, cut: Cut, start: int, stop: int) -> list[int]:
-    """Blocks along one dimension whose grown intervals contain an image of an interval."""
+    """Return the blocks along one dimension whose grown intervals contain an interval's image."""
     found: set[int] = set()
     low, high = -reach.before, cut.extent + reach.after
     for begin, first, last, reverse in _images(reach.boundary, cut.extent, low, high):

@@ -1,4 +1,4 @@
-"""The layout of an array joined from others: the one that moves the fewest bytes."""
+"""Layout of an array joined from others: the layout that moves the fewest elements."""
 
 from functools import lru_cache
 
@@ -7,22 +7,22 @@ from distarray.plan.cost import moved_elements
 
 __all__ = ["Placed", "joined_layout"]
 
-#: An operand's layout and the index of its first element in the result.
+#: Layout of an operand, and the index of its first element in the result.
 Placed = tuple[Layout, tuple[int, ...]]
-#: The most distinct operand layouts that are tried as models of the result's.
+#: Largest number of distinct operand layouts that are tried as models of the result's layout.
 _MOST_MODELS = 4
 
 
 @lru_cache(maxsize=1024)
 def joined_layout(shape: tuple[int, ...], parts: tuple[Placed, ...]) -> Layout | None:
-    """The layout of an array of `shape` that consists of parts, boxes of its index space.
+    """Return the layout of an array of `shape` joined from operands, boxes of its index space.
 
-    Each operand's layout is tried as the model (see :func:`_after`).
+    The layouts of up to four operands are tried as models (see :func:`_after`).
 
     Returns
     -------
     Layout or None
-        None if every operand is replicated, so that no layout moves anything.
+        None if every operand is replicated: then no layout moves an element.
     """
     models = list(dict.fromkeys([layout for layout, _ in parts if not layout.is_replicated]))
     if not models:
@@ -37,11 +37,12 @@ def joined_layout(shape: tuple[int, ...], parts: tuple[Placed, ...]) -> Layout |
 
 
 def _after(model: Layout, shape: tuple[int, ...]) -> Layout:
-    """A layout of the result modelled on an operand's.
+    """Return a layout of the result modelled on an operand's layout.
 
-    Dimensions in which the operand is as long as the result keep its cut; others that it cuts get
-    the canonical cut. If the operand lives at a lone coordinate of mesh dimensions, these cut the
-    longest whole dimension in which the result is longer than the operand.
+    A dimension in which the operand is as long as the result keeps the operand's cut. Other
+    dimensions that the operand cuts get the canonical cut. If the operand is at a lone coordinate
+    of some mesh dimensions, these cut the longest whole dimension in which the result is longer
+    than the operand.
     """
     cuts: list[Cut] = []
     for cut, extent in zip(model.cuts, shape, strict=True):
@@ -62,6 +63,6 @@ def _after(model: Layout, shape: tuple[int, ...]) -> Layout:
 
 
 def _box(result: Layout, layout: Layout, origin: tuple[int, ...]) -> Layout:
-    """The layout of the box of the result that an operand fills."""
+    """Return the layout of the box of the result that an operand fills."""
     entries = tuple([(start, 1, n) for start, n in zip(origin, layout.shape, strict=True)])
     return view_layout(result, entries)

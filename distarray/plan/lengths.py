@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 __all__ = ["Split", "effort", "good_length", "split_length"]
 
-#: Lengths with a prime factor above this may be transformed by Bluestein's algorithm.
+#: Largest prime factor of lengths that are never transformed by Bluestein's algorithm.
 _LARGEST_PRIME = 50
-#: A split that gives some rank more than this times its even share of the work is not taken.
+#: Largest work of a rank, relative to an even share, that a split may have.
 _IDLE_MOST = 2.0
 
 
 class Split(NamedTuple):
-    """A length as a product: `rows` lines of `columns` elements each, and its cost.
+    """Factors of a length: `rows` lines of `columns` elements each, and their cost.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Split(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _primes(n: int) -> tuple[int, ...]:
-    """The prime factors of a number, the smallest first."""
+    """Return the prime factors of a number, the smallest first."""
     found = []
     divisor = 2
     while divisor * divisor <= n:
@@ -45,7 +45,7 @@ def _primes(n: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def effort(n: int) -> float:
-    """Operations per element of a transform of length `n`, in units of a radix-2 step."""
+    """Return the operations per element of a transform of length `n`, in radix-2 steps."""
     primes = _primes(n)
     direct = sum([log2(p) if p <= 5 else 0.6 * p for p in primes])
     if not primes or primes[-1] <= _LARGEST_PRIME:
@@ -56,10 +56,10 @@ def effort(n: int) -> float:
 
 @lru_cache(maxsize=1024)
 def split_length(n: int, parts: int) -> Split | None:
-    """The best way to make a transform of length `n` out of shorter ones on `parts` ranks.
+    """Find the best split of a transform of length `n` into shorter ones on `parts` ranks.
 
-    None if ranks would be idle too long: `n` is prime, say, or has no two factors that are both
-    large enough.
+    Return None if ranks would be idle too long: `n` is prime, for example, or has no two factors
+    that are both large enough.
     """
     best: Split | None = None
     for divisor in _divisors(n):
@@ -69,7 +69,7 @@ def split_length(n: int, parts: int) -> Split | None:
             continue
         # If one factor is much larger than the other, its lines are too long for the caches.
         uneven = 0.1 * abs(log2(rows / columns))
-        # If the array's blocks consist of whole rows, nothing has to be shifted first.
+        # If the array's blocks consist of whole rows, no element has to be shifted first.
         shifted = 0.0 if rows % parts == 0 else 1.0
         cost = (effort(rows) + effort(columns) + uneven + shifted) * idle
         if best is None or cost < best.effort:
@@ -78,7 +78,7 @@ def split_length(n: int, parts: int) -> Split | None:
 
 
 def _divisors(n: int) -> list[int]:
-    """All divisors but `n` itself, in ascending order."""
+    """Return all divisors except `n` itself, in ascending order."""
     found = {1}
     for prime in _primes(n):
         found |= {divisor * prime for divisor in found}
@@ -86,23 +86,23 @@ def _divisors(n: int) -> list[int]:
 
 
 def _idle(n: int, parts: int) -> float:
-    """The busiest rank's work, relative to an even division of `n` by `parts`."""
+    """Return the busiest rank's work, relative to an even division of `n` by `parts`."""
     return parts * -(-n // parts) / n
 
 
 @lru_cache(maxsize=1024)
 def good_length(least: int, parts: int) -> int:
-    """A length of at least `least` that `parts` ranks transform fast.
+    """Return a length of at least `least` that `parts` ranks transform fast.
 
-    It is a product of `parts` squared, unless that is above `least`, and a number whose only prime
-    factors are 2, 3 and 5.
+    The length is the product of `parts` squared, unless that is above `least`, and a number whose
+    only prime factors are 2, 3 and 5.
     """
     unit = parts * parts if parts * parts <= least else 1
     return unit * _smooth(-(-least // unit))
 
 
 def _smooth(least: int) -> int:
-    """The smallest number without prime factors above 5 that is at least `least`."""
+    """Return the smallest number without prime factors above 5 that is at least `least`."""
     best = 1 << max(least - 1, 0).bit_length()
     power5 = 1
     while power5 < best:

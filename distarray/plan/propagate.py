@@ -1,9 +1,10 @@
-"""The common layout of an elementwise operation, to which its operands are brought.
+"""Common layout of an elementwise operation, to which its operands are redistributed.
 
-The operands' own layouts are the candidates; the one for which the fewest bytes change rank is
-taken. Views of one base that differ by a shift (``u[:-2]``, ``u[2:]``) add a candidate: the layout
-midway between them. It moves no more than either, and if the program writes to an interior
-(``u[1:-1] = ...``) it is the layout of the interior, so that data is shifted only once.
+The operands' own layouts are the candidates. The candidate for which the fewest bytes change rank
+is chosen. Views of one base that differ by a shift (``u[:-2]``, ``u[2:]``) add a candidate: the
+layout midway between them. It moves no more bytes than either view's layout. If the program writes
+to an interior (``u[1:-1] = ...``), it is also the layout of the interior, so that data is shifted
+only once.
 """
 
 from collections.abc import Sequence
@@ -30,12 +31,12 @@ class Propagation(NamedTuple):
     Attributes
     ----------
     result : Layout
-        Of its result.
+        Layout of the result.
     operands : tuple of Layout
-        Of each operand during it.
+        Layout of each operand during the operation.
     may_be_cut : bool
-        Whether every rank has all operands, and the result has more elements than each: if it is
-        large, every rank makes a part of it, without a message.
+        True if every rank has all operands, and the result has more elements than each operand. If
+        the result is large, every rank then computes only its block, without a message.
     """
 
     result: Layout
@@ -44,12 +45,12 @@ class Propagation(NamedTuple):
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """A shape as in NumPy's errors, without blanks."""
+    """Return a shape as in NumPy's error messages, without blanks."""
     return str(tuple(shape)).replace(" ", "")
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The common shape of operands; raises NumPy's error."""
+    """Return the common shape of operands; raise NumPy's error if they do not broadcast."""
     ndim = max([len(shape) for shape in shapes], default=0)
     common = [1] * ndim
     for shape in shapes:
@@ -66,10 +67,10 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def whole_pair(a: Layout, b: Layout) -> Layout | None:
-    """The one of two layouts to whose shape arrays of both broadcast.
+    """Return the one of two layouts to whose shape both arrays broadcast.
 
-    None if the arrays are not both small, with every element on every rank, or if neither shape
-    holds the other.
+    Return None if the arrays are not both small and replicated, or if neither shape is the common
+    shape.
     """
     if a.replicas is None or a.replicas is not b.replicas:
         return None
@@ -81,9 +82,9 @@ def whole_pair(a: Layout, b: Layout) -> Layout | None:
 
 @lru_cache(maxsize=4096)
 def whole_product(a: Layout, b: Layout) -> Layout | None:
-    """The layout of the product of vectors and matrices that are small and whole on every rank.
+    """Return the layout of the product of two small replicated vectors or matrices.
 
-    None for others, and if one operand has another number of columns than the other has rows.
+    Return None for other operands, and if their inner dimensions differ.
     """
     if a.replicas is None or a.replicas is not b.replicas or not {a.ndim, b.ndim} <= {1, 2}:
         return None
@@ -94,7 +95,7 @@ def whole_product(a: Layout, b: Layout) -> Layout | None:
 
 @lru_cache(maxsize=4096)
 def restrict(layout: Layout, shape: tuple[int, ...]) -> Layout:
-    """The layout of an operand of `shape` that broadcasts to `layout` without communication."""
+    """Return the layout of an operand of `shape` that broadcasts to `layout` on every rank."""
     if layout.shape == shape:
         return layout
     cuts = []
@@ -105,12 +106,12 @@ def restrict(layout: Layout, shape: tuple[int, ...]) -> Layout:
 
 @lru_cache(maxsize=4096)
 def propagate(layouts: tuple[Layout, ...], itemsizes: tuple[int, ...]) -> Propagation:
-    """The cheapest common layout of an elementwise operation.
+    """Find the cheapest common layout of an elementwise operation.
 
     Parameters
     ----------
     layouts : tuple of Layout
-        The operands' layouts, on one mesh, no fold pending.
+        The operands' layouts on one mesh, without pending folds.
     itemsizes : tuple of int
         Bytes per element of each operand.
 
@@ -143,7 +144,7 @@ def _cost(
 
 
 def _middle(layouts: Sequence[Layout]) -> Layout | None:
-    """The middle of distinct, slightly shifted views of one base; None for other layouts.
+    """Return the middle of distinct, slightly shifted views of one base; None for other layouts.
 
     If the elements of all operands have one size, no other layout moves fewer bytes.
     """
@@ -158,7 +159,7 @@ def _middle(layouts: Sequence[Layout]) -> Layout | None:
 
 
 def _is_slight(cut: Cut, other: Cut) -> bool:
-    """Whether two views of one base are shifted by at most half a block."""
+    """Return True if two views of one base are shifted by at most half a block."""
     shift = abs(cut.offset - other.offset)
     return cut.is_shift_of(other) and (
         not shift or (cut.bounds is None and 2 * shift * cut.parts <= cut.base)
@@ -166,7 +167,7 @@ def _is_slight(cut: Cut, other: Cut) -> bool:
 
 
 def _candidates(layouts: Sequence[Layout], shape: tuple[int, ...]) -> list[Layout]:
-    """Distinct layouts of the result, the preferred ones first."""
+    """Return distinct layouts of the result, in order of preference."""
     mesh_shape = layouts[0].mesh_shape
     placed = [layout for layout in dict.fromkeys(layouts) if not layout.is_replicated]
     if not placed:
@@ -193,7 +194,7 @@ def _free(others: dict[int, Placement], cuts: Sequence[Cut]) -> dict[int, Placem
 
 
 def _lift(layout: Layout, shape: tuple[int, ...]) -> list[Cut | None]:
-    """Cuts of an operand, by dimension of the result; None where it is whole or broadcast."""
+    """Return an operand's cuts by dimension of the result; None where it is whole or broadcast."""
     lifted: list[Cut | None] = [None] * (len(shape) - layout.ndim)
     for cut, extent in zip(layout.cuts, shape[len(lifted) :], strict=True):
         lifted.append(cut if cut.mesh_dims and cut.extent == extent else None)
@@ -206,7 +207,7 @@ def _merge(
     shape: tuple[int, ...],
     taken: set[int],
 ) -> list[Cut]:
-    """The cuts of one operand, completed by those of others along mesh dimensions still free."""
+    """Complete the cuts of one operand by cuts of others along mesh dimensions still free."""
     merged = list(first)
     taken = taken | {m for cut in first if cut for m in cut.mesh_dims}
     for other in others:
@@ -218,10 +219,11 @@ def _merge(
 
 
 def _centred(cuts: list[Cut], lifted: Sequence[Sequence[Cut | None]]) -> list[Cut]:
-    """Each cut, shifted to the middle of the operands' shifted views of the same base.
+    """Shift each cut to the middle of the operands' shifted views of the same base.
 
-    All offsets between the two middle ones move equally many rows. Of these the one that leaves
-    equal margins in the base is taken, since that is the interior that programs write to.
+    All offsets between the two middle offsets move equally many rows. Of these, the offset that
+    leaves equal margins in the base is chosen, because it gives the interior that programs write
+    to.
     """
     centred = cuts
     for dim, cut in enumerate(cuts):

@@ -1,4 +1,4 @@
-"""The plan of a reduction: its dimensions, the layout of the result, and the ranks that fold it."""
+"""Plan of a reduction: its dimensions, the layout of the result, and the ranks that fold."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -12,30 +12,30 @@ __all__ = ["ReductionPlan", "plan_reduction"]
 
 
 class ReductionPlan(NamedTuple):
-    """How an array of one layout is reduced.
+    """Plan that reduces an array of one layout.
 
     Attributes
     ----------
     axes : tuple of int
         The dimensions that are reduced.
     keepdims : bool
-        Whether they stay with extent 1.
+        True if the reduced dimensions stay with extent 1.
     dtype : dtype
         Data type of the result.
     layout : Layout
-        Layout of the result, once it is folded.
+        Layout of the result after the fold.
     mesh_dims : tuple of int
         Mesh dimensions along which the ranks have contributions to fold.
     direct : bool
-        Whether a reduction of the block and one fold are all it takes.
+        True if a reduction of the block and one fold are sufficient.
     rounds : bool
-        Whether the result depends on the order of operations.
+        True if the result depends on the order of operations.
     total : Fold or None
-        The fold that finishes a result without dimensions, if ranks have to fold it.
+        The fold that completes a result without dimensions, if ranks have to fold it.
 
     Notes
     -----
-    The last three depend on the operation; the engine that has planned the rest sets them.
+    The last three attributes depend on the operation. The engine that plans the rest sets them.
     """
 
     axes: tuple[int, ...]
@@ -48,22 +48,22 @@ class ReductionPlan(NamedTuple):
     total: Fold | None = None
 
     def leads(self, coords: Coords | None) -> bool:
-        """Whether a rank is the first of those whose contributions are folded."""
+        """Return True if a rank is the first of the ranks whose contributions are folded."""
         return coords is None or not any(coords[m] for m in self.mesh_dims)
 
 
 @lru_cache(maxsize=4096)
 def plan_reduction(layout: Layout, axis: Axes, keepdims: bool, dtype: DType) -> ReductionPlan:
-    """The plan of a reduction, for axes that have been checked.
+    """Plan a reduction for axes that have been checked.
 
     Parameters
     ----------
     layout : Layout
-        The operand's. Pending folds and lone coordinates are folded with the rest.
+        Layout of the operand. Pending folds and lone coordinates are folded with the rest.
     axis : int, tuple of int or None
         The dimensions to reduce; None for all.
     keepdims : bool
-        Whether they stay with extent 1.
+        True if the reduced dimensions stay with extent 1.
     dtype : dtype
         Data type of the result.
 

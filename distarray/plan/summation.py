@@ -1,12 +1,14 @@
-"""The trees by which sums are added up under ``config.reproducible``: who adds what to what.
+"""Trees in which sums are added under ``config.reproducible``, and each rank's pieces of them.
 
-A tree is a property of the number of summands alone, so that the bits of a sum do not depend on who
-holds which of them. Its nodes are ranges of indices. A rank's range is made of whole nodes, whose
-sums it computes, and at its two ends of parts of leaves, which it hands on as they are.
+A tree depends only on the number of summands, so that the bits of a sum do not depend on the ranks
+that hold the summands. The nodes of a tree are ranges of indices. A rank's range consists of whole
+nodes, whose sums the rank computes, and at both ends of partial leaves, whose summands the rank
+passes on unchanged.
 
-Three trees: that of NumPy's own pairwise sum along memory; one of chunks of rows for sums over
-dimensions that come before others, where NumPy adds one row after the other, which no two ranks
-can do at the same time; and one of the chunks whose products BLAS sums.
+There are three trees. The first is the tree of NumPy's own pairwise sum along memory. The second
+has chunks of rows, for sums over dimensions that come before others: NumPy adds one row after the
+other there, which two ranks cannot do at the same time. The third has the chunks whose products
+BLAS sums.
 """
 
 from collections.abc import Iterator
@@ -14,21 +16,23 @@ from typing import NamedTuple
 
 __all__ = ["CHUNK", "Piece", "Tree"]
 
-#: Rows that are added one after the other.
+#: Number of rows that are added one after the other.
 CHUNK = 64
-#: Numbers that NumPy's pairwise sum adds without dividing them again, and what it divides by.
+#: Largest number of values that NumPy's pairwise sum adds without dividing them, and the multiple
+#: at which it divides.
 _BLOCK, _LANES = 128, 8
 
 
 class Piece(NamedTuple):
-    """A range of summands: a node of the tree, or a part of one leaf.
+    """Range of summands: a node of the tree, or a part of one leaf.
 
     Attributes
     ----------
     start, stop : int
         The range.
     is_node : bool
-        Whether it is a node, whose sum is one value. Of a part of a leaf each summand is one.
+        True if it is a node, whose sum is one value. In a part of a leaf, each summand is one
+        value.
     """
 
     start: int
@@ -37,21 +41,21 @@ class Piece(NamedTuple):
 
     @property
     def values(self) -> int:
-        """How many values stand for it."""
+        """Number of values that represent the piece in a message."""
         return 1 if self.is_node else self.stop - self.start
 
 
 class Tree(NamedTuple):
-    """The tree of a sum.
+    """Tree of a sum.
 
     Attributes
     ----------
     length : int
         The number of summands.
     width : int
-        Of NumPy's pairwise sum: the real numbers in a summand, 1 or 2. Of chunks: 0.
+        For NumPy's pairwise sum: the real numbers in a summand, 1 or 2. For chunks: 0.
     chunk : int
-        The summands of a leaf, if these are chunks.
+        The number of summands of a leaf, if the leaves are chunks.
     """
 
     length: int
@@ -59,12 +63,12 @@ class Tree(NamedTuple):
     chunk: int = CHUNK
 
     def is_leaf(self, start: int, stop: int) -> bool:
-        """Whether a node is not divided."""
+        """Return True if a node is not divided."""
         count = stop - start
         return count * self.width <= _BLOCK if self.width else count <= self.chunk
 
     def middle(self, start: int, stop: int) -> int:
-        """Where a node that is no leaf is divided."""
+        """Return the index at which a node that is no leaf is divided."""
         count = stop - start
         if self.width:
             half = count * self.width // 2
@@ -73,7 +77,7 @@ class Tree(NamedTuple):
         return start + self.chunk * (1 << ((chunks - 1).bit_length() - 1))
 
     def pieces(self, start: int, stop: int) -> list[Piece]:
-        """The pieces that a range of summands consists of, in order: about 2 log2(length)."""
+        """Return the pieces of a range of summands, in order: about 2 log2(length) of them."""
         return list(self._pieces(0, self.length, start, stop)) if start < stop else []
 
     def _pieces(self, low: int, high: int, start: int, stop: int) -> Iterator[Piece]:

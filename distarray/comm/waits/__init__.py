@@ -1,7 +1,8 @@
-"""Ranks that wait for one another: noticed, explained, and ended if they wait in vain.
+"""Detection of ranks that wait for each other: report, and end of the job if they wait in vain.
 
-``watch`` is the thread in each process that notices how long it waits; ``stacks`` finds out what a
-process does. The ranks write that where others can read it: ``channel`` on one node, ``wire``
-between nodes, ``scope`` for both. ``verdict`` decides whether they wait in vain, and ``speaker``
-reports it, with the text of ``report_text``. ``last_words`` writes the last report of a process.
+``watch`` is the thread in each process that measures how long the process waits; ``stacks`` reads
+the activity of a process from its stacks. The ranks write their activity where other ranks can read
+it: ``channel`` on one node, ``wire`` between nodes, ``scope`` for both. ``verdict`` decides whether
+ranks wait in vain, and ``speaker`` reports it, with the text of ``report_text``. ``last_words``
+writes the final report of a process.
 """

@@ -1,7 +1,7 @@
-"""The channel between the ranks of a node without MPI: a file in memory with a slot for each.
+"""Channel between the ranks of a node without MPI: a file in memory with a slot for each rank.
 
-Each rank writes its own slot and reads all. A lock on one byte, which the kernel releases with the
-process, shows that a rank is alive.
+Each rank writes its own slot and reads all slots. A lock on one byte, which the kernel releases
+with the process, shows that a rank is alive.
 """
 
 import contextlib
@@ -23,22 +23,22 @@ __all__ = ["Channel", "open_channel"]
 
 #: Bytes of a slot; only bytes that are written take memory. The first slot belongs to all ranks.
 SLOT = 1 << 16
-#: Bytes that are read of a slot at first: a report without hundreds of communicators.
+#: Number of bytes of a slot that are read first: a report without hundreds of communicators.
 _FIRST = 1 << 13
-#: The most characters of each text of a report that is too long, the most lines of its path, and
-#: the most spans of ranks: a rank that needs more of them is taken to need all.
+#: Limits of a report that is too long: characters of each text, lines of its path, and spans of
+#: ranks. A rank that needs more spans is taken to need all ranks.
 _TEXT, _LINES, _SPANS = 1000, 20, 200
-#: Seconds without a sign of life after which a process may have been stopped.
+#: Seconds without a heartbeat after which a process may have been stopped.
 _QUIET = 1.0
-#: The time of the last sign of life, the rank's moves, and length and checksum of its report.
+#: Time of the last heartbeat, the rank's moves, and length and checksum of its report.
 _HEAD = struct.Struct("<dqII")
-#: The times at which ranks were asked last, and at which some rank was found to wait too long.
+#: Times at which ranks were last asked for reports, and a rank was last found to wait too long.
 _CALL = struct.Struct("<dd")
-#: The offset of the last words of ranks of other nodes, and the bytes of each.
+#: Offset of the final reports of ranks of other nodes, and the bytes of each.
 _FAREWELLS, _FAREWELL = 1 << 36, 512
-#: The offset of the locks, beyond all contents: the lock to report, and each rank's own.
+#: Offset of the locks, beyond all contents: the lock for reporting, and one lock per rank.
 _LOCKS = 1 << 40
-#: A record lock, as `fcntl` has it: kind, origin, start, length and process. Linux's.
+#: Record lock of `fcntl` on Linux: kind, origin, start, length and process.
 _LOCK = struct.Struct("@hhqqi")
 
 _now = time.monotonic
@@ -68,7 +68,7 @@ class Channel:
     # -- this rank's slot ------------------------------------------------------------------------
 
     def write(self, moves: int, report: dict[str, Any] | None) -> None:
-        """Write this rank's moves and a sign of life; with None its last report still holds."""
+        """Write this rank's moves and a heartbeat; with None its last report remains valid."""
         whole = self._packed(moves, report)
         with contextlib.suppress(OSError):  # such as: no memory left
             # The program may have closed descriptors that are not its own.
@@ -76,7 +76,7 @@ class Channel:
                 os.pwrite(self._file, whole, SLOT * (1 + self._index))
 
     def last_words(self, moves: int, report: dict[str, Any]) -> tuple[int, bytes, int]:
-        """The arguments of the write that `write` would do: descriptor, bytes and place."""
+        """Return the arguments of the write that `write` would do: descriptor, bytes and offset."""
         return self._file, self._packed(moves, report), SLOT * (1 + self._index)
 
     def _packed(self, moves: int, report: dict[str, Any] | None) -> bytes:
@@ -89,12 +89,12 @@ class Channel:
     # -- all slots -------------------------------------------------------------------------------
 
     def read(self) -> dict[int, dict[str, Any]]:
-        """The last report of each rank of the node, by rank.
+        """Return the last report of each rank of the node, by rank.
 
-        Each also has: `moves`, how often the rank has begun a conversation or a wait; `since_beat`,
-        the seconds since its last sign of life; `gone`, whether its process has ended; `stopped`,
-        whether a signal or a debugger has stopped it; `still`, whether the report is about its
-        current conversation.
+        Each report also has: `moves`, the number of communication calls and waits that the rank has
+        begun; `since_beat`, the seconds since its last heartbeat; `gone`, True if its process has
+        ended; `stopped`, True if a signal or a debugger has stopped it; `still`, True if the report
+        is about its current communication call.
         """
         return {rank: self._slot(index) for index, rank in enumerate(self.ranks)}
 
@@ -118,7 +118,7 @@ class Channel:
         return {"moves": -1, "since_beat": float("inf"), **self._life(index, 0.0)}
 
     def _life(self, index: int, beat: float) -> dict[str, bool]:
-        """Whether a rank's process has ended, and whether it is stopped."""
+        """Return whether a rank's process has ended (`gone`), and whether it is stopped."""
         if index == self._index:
             return {"gone": False, "stopped": False}
         gone = self._take(1 + index, fcntl.LOCK_SH)
@@ -126,7 +126,7 @@ class Channel:
         return {"gone": gone, "stopped": quiet and self._is_stopped(index)}
 
     def _is_stopped(self, index: int) -> bool:
-        """Whether the process that holds a rank's lock is stopped; False where that is unknown."""
+        """Return True if the process that holds a rank's lock is stopped; False if unknown."""
         wanted = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _LOCKS + 1 + index, 1, 0)
         try:
             *_, process = _LOCK.unpack(fcntl.fcntl(self._file, fcntl.F_GETLK, wanted))
@@ -136,7 +136,7 @@ class Channel:
         return state in "Tt"
 
     def _take(self, place: int, kind: int, keep: bool = False) -> bool:
-        """Whether a lock can be taken; it is released at once unless `keep`."""
+        """Return True if a lock can be taken; it is released at once unless `keep`."""
         try:
             fcntl.lockf(self._file, kind | fcntl.LOCK_NB, 1, _LOCKS + place)
         except OSError:
@@ -148,7 +148,7 @@ class Channel:
     # -- common to all ranks ---------------------------------------------------------------------
 
     def claim(self) -> bool:
-        """Whether this rank may report; no other rank may until `release`."""
+        """Return True if this rank may report; no other rank may report until `release`."""
         return self._take(0, fcntl.LOCK_EX, keep=True)
 
     def release(self) -> None:
@@ -156,12 +156,12 @@ class Channel:
         fcntl.lockf(self._file, fcntl.LOCK_UN, 1, _LOCKS)
 
     def ask(self, late: bool = False) -> None:
-        """Ask all ranks of the node to write what they do; `late`: some rank waits too long."""
+        """Ask all ranks of the node to write their activity; `late` if a rank waits too long."""
         overdue = self.asked()[1]
         os.pwrite(self._file, _CALL.pack(_now(), _now() if late else overdue), 0)
 
     def asked(self) -> tuple[float, float]:
-        """The times at which ranks were asked last, and some rank was found to wait too long."""
+        """Return the times of the last request for reports, and of the last overlong wait found."""
         data = os.pread(self._file, _CALL.size, 0)
         return _CALL.unpack(data) if len(data) == _CALL.size else (0.0, 0.0)
 
@@ -172,15 +172,15 @@ class Channel:
         return start, len(data)
 
     def kept(self, place: tuple[int, int]) -> bytes:
-        """Bytes that were appended."""
+        """Return bytes that :meth:`append` stored."""
         return os.pread(self._file, place[1], place[0])
 
     def keep_words(self, rank: int, words: bytes) -> None:
-        """Keep the last words of a rank of another node."""
+        """Store the final report of a rank of another node."""
         os.pwrite(self._file, words.ljust(_FAREWELL), _FAREWELLS + _FAREWELL * rank)
 
     def words_of(self, rank: int) -> bytes:
-        """The last words of a rank of another node; empty if there are none."""
+        """Return the final report of a rank of another node; empty if there is none."""
         return os.pread(self._file, _FAREWELL, _FAREWELLS + _FAREWELL * rank).strip(b"\0 ")
 
     def close(self) -> None:
@@ -194,10 +194,11 @@ def _inode(descriptor: int) -> tuple[int, int]:
 
 
 def _packed(report: dict[str, Any]) -> bytes:
-    """A report as bytes that fit the slot.
+    """Return a report as bytes that fit the slot.
 
-    Texts are cut, then its oldest conversations are left out, and then the numbers of all groups
-    but the first ones. What it says of the conversation that the rank waits in always remains.
+    Texts are cut. Then the oldest communication calls are left out, and then the numbers of all
+    groups except the first. The description of the communication call in which the rank waits
+    always remains.
     """
     data = json.dumps(report).encode()
     if len(data) <= SLOT - _HEAD.size:
@@ -225,14 +226,14 @@ def _cut(value: Any) -> Any:
 
 
 def open_channel(near: "MPI.Intracomm", rank: int) -> Channel | None:
-    """The channel of the ranks of a node; collective over them.
+    """Open the channel of the ranks of a node; collective over them.
 
     Parameters
     ----------
     near : mpi4py.MPI.Intracomm
         The ranks of the node.
     rank : int
-        This rank's number among all ranks that watch one another.
+        This rank's number among all ranks that watch each other.
 
     Returns
     -------

@@ -1,7 +1,8 @@
-"""Connections of those who ask: anybody, until they have proven to be of the job.
+"""Client connections to a rank's listening socket; only processes of the job get a response.
 
-All are served at the same time and none is waited for. Whoever has not asked a proven question
-within a second is sent away, and the oldest of too many first.
+All connections are served at the same time, and the server waits for none of them. A connection
+without an authenticated question within a second is closed. If there are too many connections, the
+oldest unauthenticated connection is closed first.
 """
 
 import os
@@ -15,9 +16,9 @@ from distarray.comm.waits.seals import HEAD, NONCE, SEAL, Seals
 
 __all__ = ["QUESTION", "Guests"]
 
-#: Seconds for a whole conversation, connections at the same time, and new ones at a time.
+#: Seconds for sending a response, connections at the same time, and new connections at a time.
 _STAY, _MOST, _AT_ONCE = 2.0, 128, 16
-#: Seconds until a question must have been proven, and the most bytes of one.
+#: Seconds until a question must be authenticated, and the largest number of bytes of one.
 _PROOF, QUESTION = 1.0, 64
 _now = time.monotonic
 
@@ -34,17 +35,17 @@ class _Guest:
 
 
 class Guests:
-    """The connections to one listening socket.
+    """Connections to one listening socket.
 
     Parameters
     ----------
     door : socket.socket
-        It does not block.
+        Listening socket, which does not block.
     seals : Seals
     answer : callable
-        Returns the answer to a proven question.
+        Returns the response to an authenticated question.
     poll : select.poll
-        Where connections are registered.
+        Poll object of the connections.
     """
 
     def __init__(
@@ -58,17 +59,17 @@ class Guests:
         self._here: dict[int, _Guest] = {}
 
     def let_in(self) -> int:
-        """Take new connections, and give each a number that its question must be about.
+        """Accept new connections, and send each a nonce that its question must include.
 
         Returns
         -------
         int
-            How many have come, or at least have been tried.
+            Number of connections that have been accepted, or at least attempted.
         """
         for count in range(_AT_ONCE):
             try:
                 line, _ = self._door.accept()
-            except OSError:  # there is no other; or no descriptor is left
+            except OSError:  # there is no other connection; or no descriptor is left
                 return max(1, count)
             line.setblocking(False)
             guest = self._here[line.fileno()] = _Guest(line)
@@ -81,9 +82,9 @@ class Guests:
         return _AT_ONCE
 
     def attend(self, file: int) -> None:
-        """Go on with the connection of this descriptor."""
+        """Continue with the connection of this descriptor."""
         guest = self._here.get(file)
-        if guest is None:  # sent away meanwhile
+        if guest is None:  # closed meanwhile
             return
         try:
             if guest.answer is None:
@@ -98,7 +99,7 @@ class Guests:
             self._send_away(file)
 
     def _listen(self, guest: _Guest, file: int) -> None:
-        """Hear more of the question; prepare the answer once it is whole and proven."""
+        """Receive more of the question; prepare the response once it is whole and proven."""
         whole = NONCE + HEAD + QUESTION + SEAL
         data = guest.line.recv(whole + 1)
         guest.heard += data
@@ -118,13 +119,13 @@ class Guests:
         self._poll.modify(file, select.POLLOUT)
 
     def expire(self) -> None:
-        """Send those away who have been here too long."""
+        """Close connections that have been open too long."""
         now = _now()
         for file in [file for file, guest in self._here.items() if now > guest.until]:
             self._send_away(file)
 
     def close(self) -> None:
-        """Send all away."""
+        """Close all connections."""
         for file in list(self._here):
             self._send_away(file)
 

@@ -1,6 +1,6 @@
-"""The last words of a process, written after the handlers of `atexit` and before MPI ends.
+"""Final report of a process, written after the handlers of `atexit` and before MPI ends.
 
-MPI ends after the interpreter, and may wait for the other ranks until then. The words are written
+MPI ends after the interpreter, and may wait for the other ranks until then. The report is written
 when the interpreter clears this module; therefore none of its functions runs in a thread.
 """
 
@@ -12,14 +12,14 @@ __all__ = ["LastWords", "leave_words"]
 
 
 class LastWords:
-    """Words that are written when the interpreter deletes its modules.
+    """Bytes that are written when the interpreter deletes its modules.
 
     Parameters
     ----------
     words : list of (int, bytes, int)
-        Descriptor, bytes, and their place in the file.
+        Descriptor, bytes, and their offset in the file.
     doors : list of int
-        Descriptors to close then.
+        Descriptors that are then closed.
     """
 
     def __init__(self, words: list[tuple[int, bytes, int]], doors: list[int]) -> None:
@@ -48,6 +48,6 @@ _last: LastWords | None = None
 
 
 def leave_words(words: list[tuple[int, bytes, int]], doors: list[int]) -> None:
-    """Write words and close descriptors at the very end of the process."""
+    """Write bytes and close descriptors at the very end of the process."""
     global _last
     _last = LastWords(words, doors)

@@ -1,4 +1,4 @@
-"""The text of a report on ranks that wait for one another."""
+"""Text of a report on ranks that wait for each other."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,9 +13,9 @@ from distarray.comm.waits.verdict import (
 
 __all__ = ["activities", "full_report", "summary"]
 
-#: The most groups of ranks, and of their last conversations, that are listed.
+#: Largest number of groups of ranks, and of their last communication calls, that are listed.
 _MOST, _LAST = 8, 4
-#: What one rank does, or several, that cannot say it themselves.
+#: Activities of one rank, or of several, that cannot report themselves.
 _MUTE = {
     "silent": ("does not answer", "do not answer"),
     "stopped": tuple(
@@ -26,14 +26,14 @@ Names = Callable[[Report], int]
 
 
 def summary(reports: Mapping[int, Report], name: Names = lambda report: report.rank) -> str:
-    """One line: "3 of 4 ranks wait in np.sum at solver.py:40; rank 2 is in np.sort at ...".
+    """Summarize in one line: "3 of 4 ranks wait in np.sum at solver.py:40; rank 2 is in ...".
 
     Parameters
     ----------
     reports : mapping of int to Report
-        Of all ranks.
+        Reports of all ranks.
     name : callable
-        Gives the number that the text uses for a rank.
+        Returns the number that the text uses for a rank.
     """
     groups = grouped(reports)
     twice = _twins(groups)
@@ -51,7 +51,7 @@ def summary(reports: Mapping[int, Report], name: Names = lambda report: report.r
 
 
 def activities(reports: Mapping[int, Report], name: Names = lambda report: report.rank) -> str:
-    """The activities of some ranks, in one line."""
+    """Return the activities of some ranks, in one line."""
     groups = grouped(reports)[:_MOST]
     return "; ".join(
         [f"{ranks_in_words(map(name, g))} {_does(g[0], len(g), _where(g[0]))}" for g in groups]
@@ -61,14 +61,14 @@ def activities(reports: Mapping[int, Report], name: Names = lambda report: repor
 def full_report(
     reports: Mapping[int, Report], ends: bool | None, name: Names = lambda report: report.rank
 ) -> str:
-    """The summary, each group of ranks, their first difference, and what happens now.
+    """Return the summary, each group of ranks, their first difference, and the consequence.
 
     Parameters
     ----------
     reports, name
         As for :func:`summary`.
     ends : bool or None
-        Whether the job is ended; None if it is not certain that ranks wait in vain.
+        True if the job is ended; None if it is not certain that ranks wait in vain.
     """
     lines = [summary(reports, name)]
     groups = grouped(reports)
@@ -94,7 +94,7 @@ _ENDS = {
 
 
 def _signals(reports: Mapping[int, Report], name: Names) -> list[str]:
-    """Lines for the signals that the program has handled, at another place on each rank."""
+    """Return lines for the signals that the program has handled, at other lines on each rank."""
     by_text: dict[str, list[int]] = {}
     for report in reports.values():
         if report.handled:
@@ -110,7 +110,7 @@ def _signals(reports: Mapping[int, Report], name: Names) -> list[str]:
 
 
 def _does(report: Report, count: int, where: str) -> str:
-    """The activity of `count` ranks, as a verb and its complement."""
+    """Return the activity of `count` ranks, as a verb and its complement."""
     be, have = ("is", "has") if count == 1 else ("are", "have")
     if report.doing == "waits":
         return f"{be} in {where}"
@@ -149,7 +149,7 @@ def _head(report: Report) -> tuple[str, str]:
 
 
 def _twins(groups: Sequence[Sequence[Report]]) -> set[tuple[str, str]]:
-    """Call and line of groups that wait in the same place: their text needs more detail."""
+    """Return call and line of groups that wait in the same place, which need more detail."""
     heads = [_head(group[0]) for group in groups if group[0].doing == "waits"]
     return {head for head in heads if heads.count(head) > 1}
 
@@ -169,7 +169,7 @@ def _details(group: Sequence[Report], name: Names) -> list[str]:
 
 
 def _steps(entries: Sequence[Entry]) -> list[str]:
-    """The last calls, the latest first; repeated ones once, with a count."""
+    """Return the last calls, the latest first; repeated calls once, with a count."""
     found: list[tuple[str, int]] = []
     for entry in reversed(entries):
         text = f"{entry.call} at {entry.line}"

@@ -1,4 +1,4 @@
-"""Scopes: the ranks of a communicator that watch one another, on one node or on several."""
+"""Scopes: the ranks of a communicator that watch each other, on one node or on several."""
 
 import json
 import os
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Among", "Scope", "entry_of", "make_scope"]
 
-#: Conversations among only some ranks of a group; they are compared by their purpose: shapes,
+#: Communication calls of only some ranks of a group; they are compared by their purpose: shapes,
 #: layouts and ranks.
 _CHECKED = frozenset({"begin_exchange", "exchange", "subset"})
-#: How many other nodes get a rank's last words: the lowest ones, since the lowest rank reports.
+#: Number of other nodes that get a rank's final report: the lowest, since the lowest rank reports.
 _TOLD = 8
-#: How many other nodes are looked at to find the address by which this one is reached.
+#: Number of other nodes that are tried to find the address by which this node is reached.
 _NEIGHBOURS = 16
 _now = time.monotonic
 
 
 class Among(NamedTuple):
-    """Some of the ranks that watch one another.
+    """Some of the ranks that watch each other.
 
     Attributes
     ----------
     scope : Scope
     key : str
-        Equal on these ranks, and different for any other set of ranks.
+        Key that is equal on these ranks, and different for any other set of ranks.
     members : tuple of int
-        Their numbers in the scope.
+        Numbers of these ranks in the scope.
     """
 
     scope: "Scope"
@@ -50,13 +50,13 @@ class Among(NamedTuple):
     members: tuple[int, ...]
 
     def part(self, ranks: Sequence[int]) -> "Among":
-        """Some of these ranks, given by their indices in `members`."""
+        """Return some of these ranks, given by their indices in `members`."""
         members = tuple([self.members[rank] for rank in ranks])
         return Among(self.scope, f"{self.key}.{zlib.crc32(repr(members).encode()):x}", members)
 
 
 class Scope:
-    """The ranks of a communicator; made by :func:`make_scope`.
+    """Ranks of a communicator that watch each other; made by :func:`make_scope`.
 
     Attributes
     ----------
@@ -65,9 +65,9 @@ class Scope:
     rank : int
         This rank's number in the scope.
     channel : Channel
-        To the ranks of this node.
+        Channel to the ranks of this node.
     wire : Wire or None
-        To other nodes, if there are any.
+        Connections to other nodes, if there are any.
     """
 
     def __init__(self, labels: tuple[int, ...], rank: int, channel: Channel) -> None:
@@ -76,7 +76,7 @@ class Scope:
         self.channel = channel
         self.wire: Wire | None = None
         self._nodes: tuple[int, int] = (0, 0)
-        #: The groups made of the program's communicators, as long as they live.
+        #: Groups made of the program's communicators, as long as they exist.
         self._roots: WeakSet[MPIGroup] = WeakSet()
         self._changing = Lock()
         self._known: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -84,9 +84,9 @@ class Scope:
     # -- its ranks and nodes ---------------------------------------------------------------------
 
     def among(self, labels: Sequence[int], kind: str = "") -> Among | None:
-        """The ranks of a communicator, if all are in the scope; the same on all of them.
+        """Return the ranks of a communicator, if all are in the scope; the same on all of them.
 
-        Call it once for each communicator, in the same order on all its ranks.
+        Call this method once for each communicator, in the same order on all its ranks.
         """
         place = {label: number for number, label in enumerate(self.labels)}
         if not all(label in place and label >= 0 for label in labels):
@@ -96,40 +96,40 @@ class Scope:
         return Among(self, f"{kind}{number}.{zlib.crc32(repr(members).encode()):x}", members)
 
     def keep_nodes(self, nodes: Sequence[Node], place: tuple[int, int] | None) -> tuple[int, int]:
-        """Keep the addresses of all nodes, once on each node."""
+        """Store the addresses of all nodes, once on each node."""
         if place is None:
             place = self.channel.append(json.dumps(nodes).encode())
         self._nodes = place
         return place
 
     def keep(self, group: "MPIGroup") -> None:
-        """Count the conversations of a group made of one of the program's communicators."""
+        """Count the communication calls of a group made of one of the program's communicators."""
         with self._changing:
             self._roots.add(group)
 
     def roots(self) -> list["MPIGroup"]:
-        """The groups to keep that are alive."""
+        """Return the groups passed to `keep` that still exist."""
         with self._changing:
             return list(self._roots)
 
     def other_nodes(self) -> list[Node]:
-        """All nodes but this one, in order of their lowest ranks."""
+        """Return all nodes except this one, in order of their lowest ranks."""
         if self.wire is None:
             return []
         nodes = [Node(*entry) for entry in json.loads(self.channel.kept(self._nodes))]
         return [node for node in nodes if node.ranks[0] not in self.channel.ranks]
 
-    # -- what its ranks do -----------------------------------------------------------------------
+    # -- activities of its ranks -----------------------------------------------------------------
 
     def ask(self, late: bool = False) -> None:
-        """Ask all ranks to write what they do."""
+        """Ask all ranks to write their activity."""
         self.channel.ask(late)
         for node in self.other_nodes():
             assert self.wire is not None
             self.wire.ask(node, "late" if late else "ask")
 
     def reports(self, stale: float) -> dict[int, Report]:
-        """The reports of all ranks on what they do.
+        """Return the reports of all ranks on their activity.
 
         A rank that has written nothing for `stale` seconds is reported as silent.
         """
@@ -146,7 +146,7 @@ class Scope:
         return found
 
     def _last_of(self, rank: int) -> Report:
-        """The report of a rank on a node that no longer answers."""
+        """Return the report of a rank on a node that no longer responds."""
         with suppress(ValueError):
             call, path, last = json.loads(self.channel.words_of(rank))
             recent = () if last is None else (Entry(*last),)
@@ -154,7 +154,7 @@ class Scope:
         return Report(rank, "gone")
 
     def take_leave(self, call: str, path: Sequence[str], last: Entry | None) -> None:
-        """Send this rank's last words to other nodes: later nobody here may be left to answer."""
+        """Send this rank's final report to other nodes: later no rank here may respond."""
         words = f"{self.rank} {json.dumps((call, path, last))}".encode()
         if len(words) > WORDS:
             words = f"{self.rank} {json.dumps((call[:60], path, None))}".encode()
@@ -163,23 +163,23 @@ class Scope:
             self.wire.send(node, words)
 
     def heed(self, words: bytes) -> None:
-        """Keep the last words of a rank of another node."""
+        """Store the final report of a rank of another node."""
         rank, _, text = words.partition(b" ")
         self.channel.keep_words(int(rank), text)
 
     def here(self, stale: float) -> dict[int, Report]:
-        """The reports of the ranks of this node."""
+        """Return the reports of the ranks of this node."""
         slots = self.channel.read()
         return {rank: _report(rank, words, stale, self) for rank, words in slots.items()}
 
     def answer(self, question: str) -> dict[Any, Any]:
-        """The answer to another node's question: what the ranks here do."""
+        """Return the response to another node's question: the reports of the ranks here."""
         if question in ("ask", "late"):
             self.channel.ask(question == "late")
         return self.channel.read()
 
     def lower_waits(self, stale: float) -> bool:
-        """Whether a lower rank waits on another node; if so, that one is asked to report."""
+        """Return True if a lower rank waits on another node; then ask that node to report."""
         for node in self.other_nodes():
             assert self.wire is not None
             if node.ranks[0] < self.rank:
@@ -201,7 +201,7 @@ class Scope:
 
 
 def _report(rank: int, words: dict[str, Any], stale: float, scope: Scope) -> Report:
-    """A report of what a rank has written."""
+    """Convert the data that a rank has written to a report."""
     moves = words["moves"]
     fields: dict[str, Any] = {key: words[key] for key in ("call", "arguments") if key in words}
     if "recent" in words:
@@ -236,7 +236,7 @@ def _report(rank: int, words: dict[str, Any], stale: float, scope: Scope) -> Rep
 
 
 def entry_of(call: Call, scope: Scope) -> Entry | None:
-    """A conversation as the entry of a report; None if its group is not in the scope."""
+    """Convert a communication call to a report entry; None if its group is not in the scope."""
     among = call.group.among
     if among is None or among.scope is not scope:
         return None
@@ -248,7 +248,7 @@ def entry_of(call: Call, scope: Scope) -> Entry | None:
 
 
 def make_scope(comm: "MPI.Intracomm", labels: tuple[int, ...], watching: bool) -> Scope | None:
-    """Let the ranks of a communicator watch one another; collective.
+    """Let the ranks of a communicator watch each other; collective.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def make_scope(comm: "MPI.Intracomm", labels: tuple[int, ...], watching: bool) -
     labels : tuple of int
         The names of its ranks.
     watching : bool
-        Whether this rank takes part; all must.
+        True if this rank takes part; all ranks must take part.
 
     Returns
     -------
@@ -283,14 +283,14 @@ def make_scope(comm: "MPI.Intracomm", labels: tuple[int, ...], watching: bool) -
 
 
 def _near(comm: "MPI.Intracomm") -> "MPI.Intracomm":
-    """The ranks on this node."""
+    """Return the communicator of the ranks on this node."""
     from mpi4py import MPI
 
     return cast("MPI.Intracomm", comm.Split_type(MPI.COMM_TYPE_SHARED))
 
 
 def _connect(scope: Scope, comm: "MPI.Intracomm", near: "MPI.Intracomm") -> None:
-    """Exchange the addresses of all nodes, and listen at this node's towards the others."""
+    """Exchange the addresses of all nodes, and listen at this node's address towards the others."""
     from mpi4py import MPI
 
     leaders = comm.Split(0 if near.Get_rank() == 0 else MPI.UNDEFINED)

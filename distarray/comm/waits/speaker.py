@@ -1,4 +1,4 @@
-"""The speaker of a process, which writes what the process does and reports overlong waits."""
+"""Reporter of a process, which writes the activity of the process and reports overlong waits."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -16,35 +16,36 @@ from distarray.config import config
 __all__ = ["Exit", "Speaker", "State", "pause"]
 
 _now = time.monotonic
-#: How often a rank looks within the limit, and the fewest and most seconds between looks.
+#: Number of checks within the limit, and the least and most seconds between checks.
 _LOOKS, _LEAST, _MOST = 8, 0.02, 0.5
-#: After this many looks every rank has written what it does; it goes on for twice as many.
+#: Number of pauses between checks after which every rank has written its activity; ranks that are
+#: asked write for twice as many.
 _ROUND = 2.5
-#: Looks, plus seconds, after which a process without a sign of life counts as silent.
+#: Number of pauses, plus seconds, after which a process without a heartbeat counts as silent.
 _STALE, _BUSY = 4, 1.0
-#: Seconds in which others can answer what they do.
+#: Seconds in which other ranks can report their activity.
 _PATIENCE = 3.0
 #: Seconds: the limit under `config.check` for ranks that certainly wait in vain, and the shortest
-#: time between two questions to the others.
+#: time between two requests to the other ranks.
 _AT_ONCE, _SELDOM = 1.0, 10.0
 
 
 class Exit(NamedTuple):
-    """The end of this process's program: the call that ended it, and the lines."""
+    """End of this process's program: the call that ended it, and the lines."""
 
     call: str = ""
     path: tuple[str, ...] = ()
 
 
 class State(NamedTuple):
-    """The progress of this process.
+    """Progress of this process.
 
     Attributes
     ----------
     moves : int
-        How often it has begun a conversation or a wait.
+        Number of communication calls and waits that it has begun.
     since : float
-        When it did so last.
+        Time at which the last of them began.
     """
 
     moves: int
@@ -52,7 +53,7 @@ class State(NamedTuple):
 
 
 class Speaker:
-    """This process among those of a scope.
+    """Reporter of this process within a scope.
 
     Parameters
     ----------
@@ -67,12 +68,12 @@ class Speaker:
         self._next = 0.0
 
     def tell(self, state: State) -> Look | None:
-        """Write that this process is alive, and also what it does if it takes long or is asked.
+        """Write a heartbeat, and the activity of this process if it takes long or is asked.
 
         Returns
         -------
         Look or None
-            What it does, if that was written.
+            The activity, if it was written.
         """
         with self._lock:
             asked = _now() - self.scope.channel.asked()[0] < 2 * _ROUND * pause()
@@ -84,7 +85,7 @@ class Speaker:
             return look
 
     def last_words(self, state: State, end: Exit) -> tuple[int, bytes, int]:
-        """The words to write when the program has ended: descriptor, bytes and place."""
+        """Send the final report; return descriptor, bytes and offset to write it on this node."""
         with self._lock:
             words = self._words(Look("left", end.call, path=end.path), state)
             recent = words["recent"]
@@ -92,13 +93,13 @@ class Speaker:
             return self.scope.channel.last_words(state.moves, words)
 
     def attend(self, state: State, rest: Callable[[float], bool]) -> None:
-        """Write what this process does; if it is the one to report and ranks wait too long, report.
+        """Write this process's activity; if it has to report and ranks wait too long, report.
 
         Parameters
         ----------
         state : State
         rest : callable
-            Lets seconds pass; returns False if the thread is to end.
+            Waits for some seconds; returns False if the thread has to end.
         """
         look = self.tell(state)
         if look is None or look.doing != "waits" or _now() < self._next:
@@ -116,7 +117,7 @@ class Speaker:
             self.scope.channel.release()
 
     def others(self) -> str:
-        """The reports of the other ranks, once all have answered or some seconds have passed."""
+        """Return the other ranks' reports, once all have responded or some seconds have passed."""
         until = _now() + _PATIENCE
         while True:
             self.scope.ask()
@@ -130,7 +131,7 @@ class Speaker:
     # -- this process ----------------------------------------------------------------------------
 
     def _words(self, look: Look, state: State) -> dict[str, Any]:
-        """The report of this process, for the others to read."""
+        """Return the report of this process, for other ranks to read."""
         entry, needs = None, None
         doing = look.doing
         among = None if look.begun is None else look.begun.group.among
@@ -164,10 +165,10 @@ class Speaker:
             "handled": signals.in_words(),
         }
 
-    # -- all of them -----------------------------------------------------------------------------
+    # -- all processes ---------------------------------------------------------------------------
 
     def _is_late(self) -> bool:
-        """Whether some rank has waited too long, and this one is the lowest of its node to wait."""
+        """Return True if a rank waits too long, and this rank is the node's lowest that waits."""
         waiting = [r for r in self.scope.here(_stale()).values() if r.doing == "waits"]
         if self.scope.rank != min([report.rank for report in waiting], default=-1):
             return False
@@ -175,9 +176,9 @@ class Speaker:
         return overdue or max([report.age for report in waiting]) >= _limit()
 
     def _all(self, state: State, rest: Callable[[float], bool]) -> dict[int, Report] | None:
-        """The reports of all ranks, asked twice: a rank that moved in between does not wait.
+        """Return the reports of all ranks, asked twice: a rank that moved in between does not wait.
 
-        None if this thread has to end before the second question.
+        Return None if this thread has to end before the second request.
         """
         self.scope.ask(late=True)
         before = self.scope.reports(_stale())
@@ -193,7 +194,7 @@ class Speaker:
         return found
 
     def _conclude(self, reports: Mapping[int, Report]) -> None:
-        """Report waits that are too long, unless reported already; end the job if in vain."""
+        """Report overlong waits, unless already reported; end the job if they are in vain."""
         certain = hopeless(reports, _limit(), config.wait_limit)
         waiting = [report for report in reports.values() if report.doing == "waits"]
         what = certain, tuple([(report.rank, report.moves) for report in waiting])
@@ -213,16 +214,16 @@ class Speaker:
 
 
 def pause() -> float:
-    """Seconds between two looks."""
+    """Return the seconds between two checks."""
     return min(_MOST, max(_LEAST, _limit() / _LOOKS)) if config.wait_limit > 0 else _MOST
 
 
 def _limit() -> float:
-    """Seconds after which a wait is too long."""
+    """Return the seconds after which a wait is too long."""
     limit: float = config.wait_limit
     return min(limit, _AT_ONCE) if config.check else limit
 
 
 def _stale() -> float:
-    """Seconds without a sign of life after which a process counts as silent."""
+    """Return the seconds without a heartbeat after which a process counts as silent."""
     return _STALE * pause() + _BUSY

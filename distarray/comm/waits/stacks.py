@@ -1,10 +1,10 @@
-"""A look at what a thread of this process does, read from its stack by another thread.
+"""Activity of a thread of this process, read from its stack by another thread.
 
 So the program itself records nothing for it. A thread that waits in MPI is in a function of a
-module with ``WAITS_FOR_RANKS = True``; an operation has called that function, and the user the
-operation. `SHOWN_AS`, in a module or in a package around it, says how users call its functions: the
-prefix that they write before the name, or None if the function stands in for one of the user's, and
-the line of the program names it.
+module with ``WAITS_FOR_RANKS = True``. An operation has called that function, and the user has
+called the operation. `SHOWN_AS`, in a module or in a package around it, is the prefix that users
+write before the names of its functions. It is None if a function replaces one of the user's
+functions, which the line of the program names.
 """
 
 import sys
@@ -22,15 +22,15 @@ from distarray.comm.waits.verdict import AFTER_STATEMENT
 
 __all__ = ["Look", "look"]
 
-#: The function in which a rank under the runner waits for the others at the end of its program.
+#: Function in which a rank under the runner waits for the other ranks at the end of its program.
 _AT_THE_END = "all_arrive"
-#: Variables in which functions that stand in for another one keep it.
+#: Variables in which wrapper functions keep the wrapped function.
 _STAND_INS = ("numpy_function", "ufunc", "func", "function", "method")
-_MOST = 240  # characters of arguments
+_MOST = 240  # largest number of characters of arguments
 
 
 class Look(NamedTuple):
-    """The activity of a process, as read from its stack.
+    """Activity of a process, as read from its stack.
 
     Attributes
     ----------
@@ -42,13 +42,13 @@ class Look(NamedTuple):
     path : tuple of str
         The user's lines, the innermost first.
     begun : Call or None
-        The conversation that it waits in.
+        The communication call in which the process waits.
     peers : tuple of int or None
-        The ranks of the group that take part; None for all.
+        The ranks of the group that take part; None for all ranks.
     size : int
-        Bytes of the conversation.
+        Bytes of the communication call.
     aside : bool
-        Whether a thread other than the main one waits, so that the main one may go on.
+        True if a thread other than the main thread waits, so that the main thread may go on.
     """
 
     doing: str
@@ -62,10 +62,10 @@ class Look(NamedTuple):
 
 
 def look() -> Look:
-    """A look at the main thread, or at another one that waits if the main one does not.
+    """Read the activity of the main thread, or of another thread that waits if main does not.
 
     Autograd's threads have no user line, and work for the main thread. A thread that itself waits
-    for ranks must not call this.
+    for ranks must not call this function.
     """
     frames = current_frames()
     main: FrameType | None = frames.pop(threading.main_thread().ident or 0, None)
@@ -80,9 +80,9 @@ def look() -> Look:
 
 
 def _waiting(frame: FrameType, main: FrameType | None) -> Look:
-    """The message that a thread waits for, the library's call, and the user's line.
+    """Return the communication call in which a thread waits, the user's call, and the user's lines.
 
-    `frame` is the innermost frame; the others are found outwards from it.
+    `frame` is the innermost frame; the other frames are found outwards from it.
     """
     if frame.f_code.co_name == _AT_THE_END:
         return Look("left")
@@ -99,7 +99,7 @@ def _waiting(frame: FrameType, main: FrameType | None) -> Look:
 
 
 def _conversation(frame: FrameType) -> tuple[Call | None, tuple[int, ...] | None, int]:
-    """The conversation that a frame is part of, its peers and its bytes."""
+    """Return the communication call that a frame belongs to, its peers and its bytes."""
     if frame.f_globals.get("__name__") == pending.__name__:
         begun = getattr(frame.f_locals.get("self"), "call", None)
         return None if begun is None else Call(*begun), None, 0
@@ -124,7 +124,7 @@ def _peers(name: str, values: dict[str, Any]) -> tuple[int, ...] | None:
 
 
 def _size(values: dict[str, Any]) -> int:
-    """The bytes of the arrays that were passed to a method of a group."""
+    """Return the bytes of the arrays that were passed to a method of a group."""
     pairs = [*values.get("sends", ()), *values.get("receives", ())]
     blocks = [view for _, view in pairs]
     blocks += [values.get("block"), values.get("view"), *(values.get("blocks") or ())]
@@ -132,7 +132,7 @@ def _size(values: dict[str, Any]) -> int:
 
 
 def _call(entry: FrameType) -> tuple[str, str]:
-    """The function that the user has called, and its arguments."""
+    """Return the function that the user has called, and its arguments."""
     values, code = entry.f_locals, entry.f_code
     module = str(entry.f_globals.get("__name__", ""))
     if code.co_name == "__array_function__":
@@ -154,7 +154,7 @@ def _call(entry: FrameType) -> tuple[str, str]:
 
 
 def _stood_for(values: dict[str, Any], otherwise: str) -> str:
-    """The name of the function that a local wrapper stands in for."""
+    """Return the name of the function that a local wrapper replaces."""
     found = [values[key] for key in _STAND_INS if callable(values.get(key))]
     if not found:
         return otherwise
@@ -169,7 +169,7 @@ def _of_torch(name: str, values: dict[str, Any]) -> str:
 
 
 def _shown_as(module: str) -> str | None:
-    """What users write before the names of a module's functions; see the top of this file."""
+    """Return the prefix that users write before the names of a module's functions."""
     if module.partition(".")[0] == "numpy":
         return "np."
     while module:
@@ -182,7 +182,7 @@ def _shown_as(module: str) -> str | None:
 
 
 def _of_ours(name: str, module: str, shown_as: str) -> str:
-    """The name by which a user knows a function of the library."""
+    """Return the name by which a user knows a function of the library."""
     owner, _, last = name.rpartition(".")
     if owner:  # methods of arrays are in several base classes
         return f"DistArray.{last}" if module.startswith("distarray.array.") else name

@@ -1,9 +1,9 @@
-"""The verdict on ranks that wait for one another: whether they wait in vain, from their reports.
+"""Decision on ranks that wait for each other: whether they wait in vain, from their reports.
 
 Ranks may wait long for a good reason: for a rank that computes, reads, or is stopped in a debugger,
-or for much data on a slow network. A rank certainly waits in vain for one that has gone past the
-conversation without taking part in it; or that has not reached it, and has left or waits in vain
-itself.
+or for much data on a slow network. A rank certainly waits in vain for a rank that has gone past the
+communication call without taking part in it. It also waits in vain for a rank that has not reached
+the call, and has left or waits in vain itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,20 +23,20 @@ __all__ = [
     "spans",
 ]
 
-#: Bytes per second of a slow network: data that has had less time for its size may still come.
+#: Bytes per second of a slow network: data that has had less time for its size may still arrive.
 SLOWEST = 1 << 22
-#: The conversation at the end of a notebook's statement, which is none of the program's.
+#: Communication call at the end of a notebook's statement, which the program does not make.
 AFTER_STATEMENT = "any_failed"
-#: Conversations in which a rank may be busy with a file system.
+#: Communication calls in which a rank may be busy with a file system.
 ON_DISK = frozenset({"opened", "_write_all", "_close"})
-#: If nothing else shows that ranks wait in vain, they must be at rest for this many limits.
+#: Number of limits for which ranks must be at rest if nothing else shows that they wait in vain.
 LONG = 3.0
 #: Start, stop and step, as of a range.
 Span = tuple[int, int, int]
 
 
 def spans(ranks: Iterable[int]) -> tuple[Span, ...]:
-    """Ranks as a few arithmetic progressions; along mesh dimensions one or two are enough."""
+    """Return ranks as a few arithmetic progressions; one or two suffice along mesh dimensions."""
     found: list[list[int]] = []
     for rank in sorted(set(ranks)):
         step = rank - (found[-1][1] - 1) if found else 0
@@ -53,20 +53,20 @@ def _ranks(needs: tuple[Span, ...]) -> tuple[int, ...]:
 
 
 class Entry(NamedTuple):
-    """A conversation, as a rank remembers it.
+    """Communication call, as a rank remembers it.
 
     Attributes
     ----------
     group : str
-        The key of its group; equal on all ranks.
+        Key of the call's group; equal on all ranks.
     number : int
-        How many conversations the whole group has had, this one included.
+        Number of communication calls of the whole group so far, including this call.
     together : bool
-        Whether this one is of the whole group.
+        True if this call is of the whole group.
     kind, call, line : str
         The method of the group; the function that the user has called, and the user's line.
     what : str
-        The shape, or the layouts, which must be equal on all ranks; empty if there is none.
+        Shape or layouts, which must be equal on all ranks; empty if there is none.
     """
 
     group: str
@@ -79,38 +79,38 @@ class Entry(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The report of a rank on its activity.
+    """Report of a rank on its activity.
 
     Attributes
     ----------
     rank : int
     doing : str
-        "waits", "computes", "left" (the program has ended), "gone" (the process has), "stopped"
-        (by a signal or a debugger), "silent" (it does not answer), "goes on" (it talks with other
-        ranks).
+        "waits", "computes", "left" (the program has ended), "gone" (the process has ended),
+        "stopped" (by a signal or a debugger), "silent" (it does not respond), "goes on" (it
+        communicates with other ranks).
     age : float
-        Seconds since it began that.
+        Seconds since this activity began.
     call, arguments, path
-        The function that the user called, its arguments, and the user's lines, the innermost
-        first; if a rank computes, `call` is the expression there.
+        The function that the user called, its arguments, and the user's lines, the innermost first.
+        If a rank computes, `call` is the expression on the line.
     entry : Entry or None
-        The conversation that it waits in.
+        The communication call in which the rank waits.
     needs : tuple of (int, int, int)
-        The ranks that take part in it, as :func:`spans`.
+        The ranks that take part in that call, as :func:`spans`.
     size : int
-        Its bytes.
+        Bytes of that call.
     aside : bool
-        Whether a thread other than the main one waits.
+        True if a thread other than the main thread waits.
     counts : mapping of str to int
-        How many conversations its groups have had, by their keys.
+        Number of communication calls of the rank's groups, by their keys.
     recent : tuple of Entry
-        Its last conversations, the oldest first.
+        The rank's last communication calls, the oldest first.
     whole : bool
-        Whether `recent` has all of its conversations.
+        True if `recent` has all of the rank's communication calls.
     moves : int
-        Changes whenever the rank begins a conversation or a wait.
+        Counter that changes whenever the rank begins a communication call or a wait.
     handled : str
-        The signal that the program has handled last, and where it was then.
+        The last signal that the program has handled, and the line at which it arrived.
     """
 
     rank: int
@@ -141,16 +141,16 @@ Reports = Mapping[int, Report]
 
 
 def hopeless(reports: Reports, limit: float, rest: float | None = None) -> bool:
-    """Whether some ranks wait for ever.
+    """Return True if some ranks wait for ever.
 
     Parameters
     ----------
     reports : mapping of int to Report
-        Of all ranks, by rank. Those that wait have not moved between two looks.
+        Reports of all ranks, by rank. Ranks that wait have not moved between two checks.
     limit : float
         Seconds after which a wait is too long.
     rest : float, optional
-        The same, if no rank moves and nothing else is certain; `limit` by default.
+        The same limit if no rank moves and nothing else is certain; `limit` by default.
     """
     waiting = [r for r in reports.values() if r.doing == "waits" and not r.aside]
     if max([report.age for report in waiting], default=0.0) < limit:
@@ -162,12 +162,12 @@ def hopeless(reports: Reports, limit: float, rest: float | None = None) -> bool:
 
 
 def _in_vain(waiting: list[Report], reports: Reports, over: set[int]) -> set[int]:
-    """The ranks that wait for one that will not come.
+    """Return the ranks that wait for a rank that will not come.
 
-    Ranks of the set count as ranks that will not come: it is the largest such set.
+    Ranks of the set count as ranks that will not come: the result is the largest such set.
     """
     numbers: dict[Any, int] = {}
-    kinds = {  # of thousands of ranks most have done the same
+    kinds = {  # most of thousands of ranks have done the same
         rank: numbers.setdefault((r.entry, tuple(r.counts.items()), r.recent), len(numbers))
         for rank, r in reports.items()
     }
@@ -182,7 +182,7 @@ def _in_vain(waiting: list[Report], reports: Reports, over: set[int]) -> set[int
 def _not_in_vain(
     held: set[int], standing: set[int], kinds: Mapping[int, int], reports: Reports
 ) -> set[int]:
-    """The ranks whose awaited ranks may all still come; `standing` ranks do not go on."""
+    """Return the ranks whose awaited ranks may all still come; `standing` ranks do not go on."""
     answers: dict[Any, bool] = {}
     for rank in held:
         key = kinds[rank], reports[rank].needs
@@ -196,10 +196,10 @@ def _not_in_vain(
 
 
 def _will_not_come(report: Report, other: Report, stands: bool) -> bool:
-    """Whether the other rank will certainly not take part in a rank's conversation.
+    """Return True if the other rank will certainly not take part in a rank's communication call.
 
-    `stands`: it does not go on. It counts as having taken part in conversations that it no longer
-    remembers.
+    The last argument is True if the other rank does not go on. It counts as having taken part in
+    communication calls that it no longer remembers.
     """
     entry = report.entry
     if entry is None or entry.group not in other.counts:
@@ -214,10 +214,10 @@ def _will_not_come(report: Report, other: Report, stands: bool) -> bool:
 
 
 def _sends_nothing(report: Report, entry: Entry, other: Report, stands: bool, behind: int) -> bool:
-    """`_will_not_come`, for a conversation among only some ranks of a group.
+    """Return `_will_not_come` for a communication call of only some ranks of a group.
 
-    Between two conversations of the whole group, such conversations are counted by kind and
-    purpose: if the rank has begun more of them, the other one has not taken part in the last.
+    Between two calls of the whole group, such calls are counted by kind and purpose: if the rank
+    has begun more of them, the other rank has not taken part in the last.
     """
     if behind > 0:
         return stands
@@ -231,15 +231,15 @@ def _sends_nothing(report: Report, entry: Entry, other: Report, stands: bool, be
 
 
 def _at(report: Report, entry: Entry) -> list[Entry]:
-    """A rank's conversations between the same two conversations of the whole group as an entry."""
+    """Return a rank's calls between the same two calls of the whole group as an entry."""
     return [e for e in report.recent if (e.group, e.number) == (entry.group, entry.number)]
 
 
 def _at_rest(waiting: list[Report], reports: Reports, over: set[int], limit: float) -> bool:
-    """Whether some ranks have been at rest for long enough, in different calls.
+    """Return True if some ranks have been at rest for long enough, in different calls.
 
     All ranks that they wait for, directly or not, wait in other calls or have left. Data may still
-    be on its way at first, but not after a longer time.
+    be in transit at first, but not after a longer time.
     """
     held = {r.rank for r in waiting if r.entry is None or r.entry.kind not in ON_DISK}
     held -= _under_way(waiting, reports)
@@ -255,7 +255,7 @@ def _at_rest(waiting: list[Report], reports: Reports, over: set[int], limit: flo
 
 
 def _under_way(waiting: list[Report], reports: Reports) -> set[int]:
-    """The ranks in conversations that all their ranks have reached: these only take time."""
+    """Return the ranks in calls that all their ranks have reached: these only take time."""
     found, answers = set(), {}
     for report in waiting:
         key = report.place, report.needs
@@ -270,7 +270,7 @@ def _under_way(waiting: list[Report], reports: Reports) -> set[int]:
 
 
 def grouped(reports: Reports) -> list[list[Report]]:
-    """The ranks in groups that do the same: first those that wait, and the largest groups first."""
+    """Group ranks with the same activity: groups that wait come first, then larger groups."""
     groups: dict[Any, list[Report]] = {}
     for _, report in sorted(reports.items()):
         entry = report.entry
@@ -281,9 +281,9 @@ def grouped(reports: Reports) -> list[list[Report]]:
 
 
 def first_difference(reports: Reports) -> tuple[int, dict[str, list[int]]] | None:
-    """The first conversation that differs between ranks: its number, and the ranks by call.
+    """Return the first communication call that differs between ranks: number, and ranks by call.
 
-    Only conversations of all ranks of a group count. Ranks often diverge long before they wait.
+    Only calls of all ranks of a group count. Ranks often diverge long before they wait.
     """
     books: dict[tuple[str, int], dict[str, list[int]]] = {}
     for rank, report in sorted(reports.items()):

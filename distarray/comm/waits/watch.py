@@ -1,9 +1,9 @@
-"""The watch: a thread of each process that notices when the process waits too long for others.
+"""Watch: a thread of each process that notices when the process waits too long for other ranks.
 
-Several times within `config.wait_limit` it checks whether the process is still in the same
-conversation; if so, it writes where, for the other ranks to read. The lowest of the ranks that wait
-too long reports what all ranks do, and ends the job if they wait in vain. The thread sends nothing
-by MPI, since the communicator may be stuck.
+Several times within `config.wait_limit` the thread checks whether the process is still in the same
+communication call. If so, it writes the line of the program, for the other ranks to read. The
+lowest of the ranks that wait too long reports the activity of all ranks, and ends the job if they
+wait in vain. The thread sends nothing by MPI, since the communicator may be stuck.
 """
 
 import atexit
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 __all__ = ["Among", "another_line", "before_meeting", "elsewhere", "join"]
 
 _now = time.monotonic
-#: After this many seconds without a look the process must have been stopped: it has not waited.
+#: Seconds without a check after which the process must have been stopped: it has not waited.
 _GAP = 5.0
 _watch: "_Watch | None" = None
 
 
 class _Watch:
-    """The watching thread of this process."""
+    """Watching thread of this process."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.speakers: list[Speaker] = []
@@ -73,11 +73,11 @@ class _Watch:
 
     @property
     def watches(self) -> bool:
-        """Whether the thread runs."""
+        """True if the thread runs."""
         return self._thread is not None
 
     def met(self) -> None:
-        """Note that the ranks have met, even if they cannot read what the others do."""
+        """Record that the ranks' first collective is over, even if they cannot read reports."""
         self._first = None
 
     def add(self, scope: Scope) -> None:
@@ -96,7 +96,7 @@ class _Watch:
         self.speakers.clear()
 
     def leave(self) -> None:
-        """Arrange to write, when the interpreter ends, that the program has ended."""
+        """Arrange that a report on the program's end is written when the interpreter ends."""
         call, line, moves = hooks.last_exit
         end = Exit(call, (line,)) if moves == calls.moves() else Exit()
         state = State(calls.moves(), _now())
@@ -104,7 +104,7 @@ class _Watch:
         leave_words(words, [wire.door for wire in self._wires()])
 
     def _run(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the main thread's
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # left to the main thread
         while self._rest(pause()):
             try:
                 if config.wait_limit > 0:
@@ -115,7 +115,7 @@ class _Watch:
                 return
 
     def _rest(self, seconds: float) -> bool:
-        """Let time pass; return whether to go on."""
+        """Wait for some seconds; return True if the thread has to go on."""
         return not self._stop.wait(seconds)
 
     def _look(self) -> None:
@@ -130,7 +130,7 @@ class _Watch:
         self._seen = _now()
 
     def _look_alone(self, still: float) -> None:
-        """Look while the ranks have not met yet, and cannot read what the others do."""
+        """Check before the ranks' first collective, when they cannot read each other's reports."""
         assert self._first is not None
         look = stacks.look()
         rank, size = self._first
@@ -147,7 +147,7 @@ class _Watch:
 
 
 def before_meeting(comm: "MPI.Intracomm") -> None:
-    """Watch this process from before it meets others for the first time; and note each meeting.
+    """Watch this process before it first communicates with other ranks, and record each wait.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def join(group: "MPIGroup") -> None:
 
     Cost
     ----
-    A few small collectives, unless its ranks watch one another already in a larger set.
+    A few small collectives, unless the ranks already watch each other in a larger set.
     """
     if group.size == 1:
         return
@@ -188,13 +188,13 @@ def join(group: "MPIGroup") -> None:
 
 
 def another_line() -> Among | None:
-    """The ranks of the world, for a communicator of the runner; all call it in the same order."""
+    """Return the world's ranks, for a communicator of the runner; all call in the same order."""
     scope = _watch.speakers[0].scope if _watch is not None and _watch.speakers else None
     return None if scope is None else scope.among(scope.labels, "line ")
 
 
 def elsewhere(error: BaseException) -> str:
-    """The activities of the other ranks, for an MPI error, which names only one rank."""
+    """Describe the activities of the other ranks, for an MPI error, which names only one rank."""
     by_mpi = type(error).__module__.startswith("mpi4py")
     if not by_mpi or _watch is None or not _watch.speakers:
         return ""

@@ -1,10 +1,10 @@
-"""The wire between nodes: questions over TCP about what their ranks do, and answers.
+"""Connections between nodes: questions over TCP about the activity of their ranks.
 
-Each rank listens at its node's address towards the other nodes, and answers for all ranks of its
-node; the first answer is taken. A closed port shows that its process has ended, or will not answer
-again; before that it has sent its last words to the first nodes, in a datagram that nobody waits
-for. All messages are sealed with a secret of the job. Strangers are not answered, and cannot delay
-it: see :mod:`distarray.comm.waits.guests`.
+Each rank listens at its node's address towards the other nodes, and responds for all ranks of its
+node; the first response is taken. A closed port shows that its process has ended, or will not
+respond again. Before that the process has sent its final report to the first nodes, in a datagram
+that no rank waits for. All messages are sealed with a secret of the job. Other processes get no
+response, and cannot delay responses: see :mod:`distarray.comm.waits.guests`.
 """
 
 import contextlib
@@ -25,23 +25,23 @@ from distarray.comm.waits.seals import HEAD, NONCE, SEAL, Seals
 
 __all__ = ["WORDS", "Node", "Wire", "listener"]
 
-#: Seconds to wait for a connection, for an answer's beginning (ranks that are busy in Python answer
-#: late), and for all of it.
+#: Seconds to wait for a connection, for a response's beginning (ranks that are busy in Python
+#: respond late), and for the whole response.
 _CONNECT, _ANSWER, _WHOLE = 0.5, 1.0, 3.0
-#: How many unanswered ports make a node unreachable.
+#: Number of ports without a response that make a node unreachable.
 _DEAF = 4
-#: Seconds between checks whether the answering thread is to end, and how many events it attends to
-#: in a tenth of a second: whoever floods it must not take the program's time.
+#: Seconds between checks whether the responding thread has to end, and the number of events that it
+#: handles in a tenth of a second: a flood of events must not take the program's time.
 _PAUSE, _BREATH, _EVENTS = 0.2, 0.1, 200
-#: Datagrams that are read at a time.
+#: Number of datagrams that are read at a time.
 _AT_ONCE = 16
-#: The most bytes of last words.
+#: Largest number of bytes of a final report.
 WORDS = 512
 _now = time.monotonic
 
 
 class Node(NamedTuple):
-    """The address of a node towards the others, and a port of each of its ranks.
+    """Address of a node towards the other nodes, and a port of each of its ranks.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Node(NamedTuple):
 
 
 class Wire:
-    """This rank's end of the wire.
+    """This rank's sockets for questions between nodes.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ class Wire:
     secret : bytes
         The job's secret.
     answer : callable
-        Returns the answer to a question.
+        Returns the response to a question.
     heed : callable
-        Takes the last words of a rank of another node.
+        Takes the final report of a rank of another node.
     """
 
     def __init__(
@@ -88,25 +88,25 @@ class Wire:
 
     @property
     def door(self) -> int:
-        """The descriptor to close when this process will not answer any more."""
+        """Descriptor to close when this process will not respond any more."""
         return self._door.fileno()
 
     def start(self) -> None:
-        """Answer questions in a thread of its own, so that two ranks can ask each other."""
+        """Respond to questions in a separate thread, so that two ranks can ask each other."""
         self._stopping = False
         thread = threading.Thread(target=self._run, name="distarray-wire", daemon=True)
-        if thread_start.try_start(thread) is None:  # else other ranks of the node answer
+        if thread_start.try_start(thread) is None:  # else other ranks of the node respond
             self._thread = thread
 
     def stop(self) -> None:
-        """Stop answering, until `start`."""
+        """Stop responding, until `start`."""
         if self._thread is not None:
             self._stopping = True
             self._thread.join()
             self._thread = None
 
     def _run(self) -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # the main thread's
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # left to the main thread
         poll = select.poll()
         poll.register(self._door, select.POLLIN)
         poll.register(self._ear, select.POLLIN)
@@ -124,7 +124,7 @@ class Wire:
                 if file not in (door, ear):
                     events += 1
                     guests.attend(file)
-                elif event & select.POLLNVAL:  # the program has closed what is not its own
+                elif event & select.POLLNVAL:  # the program has closed this descriptor
                     return
                 else:
                     events += guests.let_in() if file == door else self._hear()
@@ -138,7 +138,7 @@ class Wire:
         return json.dumps(self._answer(question.decode())).encode()
 
     def _hear(self) -> int:
-        """Take last words that have come; return how many datagrams were looked at."""
+        """Receive final reports that have arrived; return how many datagrams were read."""
         for count in range(_AT_ONCE):
             try:
                 data = self._ear.recv(SEAL + WORDS + 1)
@@ -150,14 +150,14 @@ class Wire:
         return _AT_ONCE
 
     def send(self, node: Node, words: bytes) -> None:
-        """Send last words to a node; nobody waits for them, and they may be lost."""
+        """Send a final report to a node; no rank waits for it, and it may be lost."""
         if node.ports:
             with contextlib.suppress(OSError):
                 data = self._seals.seal(b"last" + words) + words
                 self._ear.sendto(data, (node.address, node.ports[0]))
 
     def ask(self, node: Node, question: str) -> dict[str, Any] | None:
-        """A node's answer; None if no rank answers, empty if all its ranks have ended."""
+        """Return a node's response; None if no rank responds, empty if all its ranks have ended."""
         closed = deaf = 0
         for port in node.ports if node.address != self._own else ():
             if deaf == _DEAF:
@@ -185,13 +185,13 @@ class Wire:
             return found
 
     def close(self) -> None:
-        """Stop answering for good."""
+        """Stop responding for good."""
         self._door.close()
         self._ear.close()
 
 
 def listener(address: str) -> socket.socket:
-    """A listening socket at one address of this host."""
+    """Return a listening socket at one address of this host."""
     door = socket.socket(_family(address))
     try:
         door.bind((address, 0))
@@ -208,7 +208,7 @@ def _family(address: str) -> socket.AddressFamily:
 
 
 def _ear(door: socket.socket) -> socket.socket:
-    """A socket for datagrams at the door's address; if its port is taken, it receives none."""
+    """Return a datagram socket at the listening address; if its port is taken, it gets none."""
     ear = socket.socket(door.family, socket.SOCK_DGRAM)
     ear.setblocking(False)
     with contextlib.suppress(OSError):
@@ -217,7 +217,7 @@ def _ear(door: socket.socket) -> socket.socket:
 
 
 def _exactly(line: socket.socket, count: int, until: float) -> bytes:
-    """So many bytes, received until a point in time."""
+    """Receive `count` bytes until a point in time."""
     data = bytearray()
     while len(data) < count:
         line.settimeout(max(0.001, until - _now()))
