@@ -1,4 +1,4 @@
-"""The distributed array, the registry of operations, and how arrays are made and moved."""
+"""Distributed array, registry of operations, and constructors and redistribution of arrays."""
 
 from distarray.array.core import DistArray, single, wrap
 from distarray.array.creation import (

@@ -1,7 +1,8 @@
-"""Arrays of the parent in a forked child, which is a world of one rank.
+"""Adoption of the parent's arrays by a forked child process, which is a world of one rank.
 
-Arrays that are whole on the parent become the child's own when they are first used: the child
-already has their memory. The other blocks of a cut array are in processes that do not answer.
+Arrays that are whole on the parent become the child's own at their first use: the child already
+has their memory. The other blocks of a cut array are in processes that do not communicate with the
+child.
 """
 
 import os
@@ -20,12 +21,12 @@ _adopting = [False]
 
 
 def adopting() -> bool:
-    """Whether this process may have arrays of its parent."""
+    """Return True if this process may use arrays of its parent."""
     return _adopting[0]
 
 
 def adopt(values: Iterable[Any]) -> None:
-    """Take the whole arrays among arguments into this process's mesh, in place.
+    """Move the whole arrays among the arguments to this process's mesh, in place.
 
     Raises
     ------
@@ -50,7 +51,7 @@ def adopt(values: Iterable[Any]) -> None:
 def _in_forked_child() -> None:
     if is_child():
         _adopting[0] = True
-        config.check = True  # so that every call gets to `verify`, which then adopts
+        config.check = True  # so that every call reaches `verify`, which then adopts
 
 
 os.register_at_fork(after_in_child=_in_forked_child)

@@ -1,4 +1,4 @@
-"""Calls of ufuncs on arrays that lie alike, which go straight to the blocks."""
+"""Fast paths of ufuncs that call NumPy on the blocks of arrays of the same layout."""
 
 from typing import Any
 
@@ -15,19 +15,19 @@ from distarray.typing import Array
 
 __all__ = ["ELEMENTWISE", "SCALARS", "call_at_once", "call_into"]
 
-#: Types of numbers among operands.
+#: Types of numbers accepted as operands.
 SCALARS = frozenset(
     {int, float, complex, bool, np.bool_, np.complex64, np.complex128}
     | {np.dtype(code).type for code in np.typecodes["AllInteger"] + "efd"}
 )
-#: NumPy's own ufuncs that give one element for each; not powers, of which some are refused.
+#: NumPy's elementwise ufuncs with one result; not `power`, which raises for some operands.
 ELEMENTWISE = frozenset(
     [f for f in vars(np).values() if isinstance(f, np.ufunc) and (f.signature, f.nout) == (None, 1)]
 ) - {np.power}
 
 
 def call_at_once(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
-    """The call of a ufunc without the ladder: on blocks of arrays that lie alike, or are small.
+    """Call a ufunc without the dispatcher, on blocks of arrays of one layout or small arrays.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def call_at_once(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
     Returns
     -------
     DistArray, scalar or NotImplemented
-        That if not every rank has all of the inputs.
+        NotImplemented if not every rank has all of the inputs.
     """
     layout = x.layout
     if not layout.is_whole or ufunc not in ELEMENTWISE or error_state() is not usual[0]:
@@ -49,7 +49,7 @@ def call_at_once(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
     except TypeError:
         if isinstance(x.block, np.ndarray):
             raise
-        return NotImplemented  # CuPy has no such ufunc, or loop: the long way finds NumPy's
+        return NotImplemented  # CuPy lacks this ufunc or loop: the dispatcher calls NumPy's
 
 
 def _of_whole(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
@@ -70,19 +70,19 @@ def _of_whole(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
 
 
 def call_into(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...], out: tuple[Any, ...]) -> Any:
-    """As :func:`call_at_once`, for a call into an array that lies as its operands do.
+    """Call a ufunc with an output array of the operands' layout, without the dispatcher.
 
     Parameters
     ----------
     ufunc, x, inputs
-        As there.
+        As in :func:`call_at_once`.
     out : tuple
-        The array, as the argument `out` comes from NumPy.
+        The output array, in the form in which NumPy passes `out`.
 
     Returns
     -------
     DistArray or NotImplemented
-        The array.
+        The output array.
     """
     layout = x.layout
     if ufunc not in ELEMENTWISE or ufunc in DETOURS or error_state() is not usual[0]:
@@ -101,19 +101,19 @@ def call_into(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...], out: tuple[Any,
 
 
 def _is_open(block: Array) -> bool:
-    """Whether a block can be written to without more ado."""
+    """Return True if a block is a writable NumPy array, which needs no further check."""
     return type(block) is np.ndarray and block.flags.writeable
 
 
 def _blocks_like(x: Base, values: tuple[Any, ...]) -> list[Any] | None:
-    """The blocks of arrays that lie as `x` does, among numbers; None if there are other values."""
+    """Return numbers, and the blocks of arrays with the layout of `x`; None for other values."""
     layout, mesh, own = x.layout, x.mesh, type(x)
     found = []
     for value in values:
         kind = type(value)
         if kind is own and value.layout is layout and value.mesh is mesh:
             found.append(value.block)
-            if value.block.dtype.hasobject:  # one rank alone may fail
+            if value.block.dtype.hasobject:  # the call may fail on a single rank
                 return None
         elif kind in SCALARS:
             found.append(value)
@@ -123,9 +123,9 @@ def _blocks_like(x: Base, values: tuple[Any, ...]) -> list[Any] | None:
 
 
 def _number(value: Any) -> Any:
-    """A number; NumPy's own for the array that NumPy makes of it in comparisons. None of others.
+    """Return a number, unwrapped from the 0-d array that NumPy makes of it in comparisons.
 
-    Devices take no array of the host.
+    Return None for other values. Devices accept no array of the host.
     """
     kind = type(value)
     if kind in SCALARS:

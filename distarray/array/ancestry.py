@@ -1,7 +1,8 @@
-"""The arrays that an array is a view of: the chain of their storages, and how to go down it.
+"""Chain of storages from a view up to its base, and replay of view makers along that chain.
 
-No rank has the whole memory of a cut array. But an address space of its size costs nothing, and the
-functions that made views make them of that as well, so that NumPy itself says where they lie.
+No rank stores the whole memory of a cut array. But reserving address space of that size costs
+nothing. The functions that made the views are applied again to an array over this address space.
+NumPy then computes the address, the shape and the strides of each view.
 """
 
 import mmap
@@ -21,18 +22,18 @@ from distarray.typing import Array, DType
 __all__ = ["above", "address_space", "made_of", "shorten", "whole"]
 
 _new = object.__new__
-#: Pages of the address space that nobody writes to need no memory, however many there are.
+#: Flags for pages that are never written to, so that the kernel reserves no memory for them.
 _UNRESERVED = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
 
 
 def above(storage: Storage) -> Storage | None:
-    """The storage of the array that an array was made of."""
+    """Return the storage of the array that the given array was made from, or None."""
     link = storage.source.link
     return link.storage if storage.parent is None and link is not None else storage.parent
 
 
 def address_space(shape: tuple[int, ...], dtype: DType) -> Array:
-    """An array in C order, of no memory; it cannot be written to."""
+    """Return a read-only array in C order over reserved address space that uses no memory."""
     count = prod(shape)
     if not count * dtype.itemsize or dtype.hasobject:
         return np.empty(shape, dtype)
@@ -42,7 +43,7 @@ def address_space(shape: tuple[int, ...], dtype: DType) -> Array:
 
 @lru_cache(maxsize=64)
 def _alone(mesh_shape: tuple[int, ...]) -> Any:
-    """What makers of views ask of a mesh; its ranks have everything."""
+    """Return the substitute mesh that makers of views need; its one rank holds all elements."""
     return SimpleNamespace(
         shape=mesh_shape,
         ndim=len(mesh_shape),
@@ -55,7 +56,7 @@ def _alone(mesh_shape: tuple[int, ...]) -> Any:
 
 
 def whole(space: Array, mesh: DeviceMesh) -> Any:
-    """An array that every rank has, over an address space."""
+    """Return a replicated array over an address space."""
     found = _new(Base.plain_type)
     found.block, found.mesh = space, _alone(mesh.shape)
     found.layout = Layout.replicated(space.shape, mesh.shape)
@@ -63,20 +64,20 @@ def whole(space: Array, mesh: DeviceMesh) -> Any:
 
 
 def made_of(storage: Storage, made: dict[int, Any]) -> Any:
-    """A view made once more, of another array in place of one that it was made of.
+    """Make a view again, with another array in place of one of its ancestors.
 
     Parameters
     ----------
     storage : Storage
-        Of the view.
+        The storage of the view.
     made : dict
-        The arrays that take the place of others, by the identity of the others' storages. What is
-        made between is entered.
+        The substitute arrays, by the identity of the storages that they replace. The intermediate
+        arrays are added.
 
     Returns
     -------
     array or None
-        None if it cannot be made.
+        None if the view cannot be made.
     """
     chain = [storage]
     while id(chain[-1]) not in made:
@@ -97,9 +98,10 @@ def _next(below: Storage, found: Any) -> Any:
 
 
 def shorten(x: Base) -> None:
-    """Leave out of the chain what leads back to where it was, as ``x = x.T`` does in a loop.
+    """Remove cycles from the chain of parents, as ``x = x.T`` in a loop creates.
 
-    A view that lies where an array that it was made of lies has the same parent as that.
+    If an ancestor has the same address, shape, strides and data type as this view, the view takes
+    over the ancestor's parent and maker.
     """
     own = x._storage
     chain = [own]

@@ -1,4 +1,4 @@
-"""Copying a value into an array: ``x[...] = value``, broadcast and cast as NumPy does."""
+"""Assignment to an array, ``x[...] = value``, broadcast and cast as in NumPy."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,7 @@ def assign(target: Base, value: Any) -> None:
     target : DistArray
         Changed in place.
     value : array_like
-        If it is not distributed, it counts as equal on every rank.
+        If it is not distributed, it is assumed to be equal on every rank.
 
     Raises
     ------
@@ -40,8 +40,8 @@ def assign(target: Base, value: Any) -> None:
 
     Cost
     ----
-    Nothing is sent for values that every rank has. A DistArray is brought to the layout of the
-    target, also from another mesh.
+    Nothing is sent for a value that every rank has. A DistArray is redistributed to the layout of
+    the target, also from another mesh.
     """
     with writing(target):
         _assign(target, _bare(value, target.mesh))
@@ -53,7 +53,7 @@ def _assign(target: Base, value: Any) -> None:
         _assign_objects(target, value)
         return
     value = _of_one_kind(value, target.dtype)
-    _check_records(value, target.dtype)  # NumPy checks that first
+    _check_records(value, target.dtype)  # NumPy makes this check first
     shape = value.layout.shape if isinstance(value, Base) else np.shape(value)
     if isinstance(value, (list, tuple)) and len(shape) > target.ndim:
         np.empty((1,) * target.ndim, target.dtype)[...] = value  # NumPy's error: too deep a list
@@ -74,14 +74,14 @@ def _assign(target: Base, value: Any) -> None:
 
 
 def _of_one_kind(value: Any, dtype: np.dtype[Any]) -> Any:
-    """The value as an array if its shape depends on the data type: of records, of characters."""
+    """Convert a value to an array if its shape depends on the data type: records, characters."""
     is_record = dtype.names is not None and isinstance(value, (tuple, list))
     is_text = dtype.char == "c" and isinstance(value, (str, bytes))
     return np.array(value, dtype) if is_record or is_text else value
 
 
 def _assign_objects(target: Base, value: Any) -> None:
-    """Copy a value that every rank has; NumPy needs all of it: a list may be one element."""
+    """Copy a value that every rank has; NumPy needs all of it, since a list may be one element."""
     layout = target.layout
     if layout.is_whole:
         target.block[...] = value
@@ -93,9 +93,9 @@ def _assign_objects(target: Base, value: Any) -> None:
 
 
 def _bare(value: Any, mesh: DeviceMesh) -> Any:
-    """A value, but for the scalar that a 0-d result stands for, and what ``__array__`` gives."""
+    """Replace a 0-d result by its scalar, and an object with ``__array__`` by its array."""
     if hasattr(type(value), "__array__") and not isinstance(value, _ARRAYS):
-        given = value.__array__()  # asked by NumPy, it may not give one of ours
+        given = value.__array__()  # NumPy would accept no DistArray from ``__array__``
         return given if isinstance(given, _ARRAYS) else value
     if isinstance(value, Base) and isinstance(value.block, np.generic) and value.mesh is mesh:
         return value.plain().block
@@ -103,7 +103,7 @@ def _bare(value: Any, mesh: DeviceMesh) -> Any:
 
 
 def brought(value: "DistArray", mesh: DeviceMesh) -> "DistArray":
-    """A distributed value on the mesh of its target; cut evenly there unless small."""
+    """Move a distributed value to a mesh; cut along its longest dimension there unless small."""
     if value.mesh is mesh:
         return value
     if value.nbytes < config.replicate_below:
@@ -129,7 +129,7 @@ def _assign_distributed(target: Base, value: Any) -> None:
 
 
 def as_number(constant: Any, dtype: np.dtype[Any] | None) -> Any:
-    """The number for a constant such as ``numpy.ma.masked``, by the conversion that NumPy calls."""
+    """Convert a constant such as ``numpy.ma.masked`` to a number, with NumPy's conversion."""
     kind = "f" if dtype is None else dtype.kind
     if kind == "O":
         return constant
@@ -137,10 +137,10 @@ def as_number(constant: Any, dtype: np.dtype[Any] | None) -> Any:
 
 
 def one_element(value: Any, dtype: np.dtype[Any], whole: bool = False) -> Any:
-    """A value for a single element, converted by NumPy; for objects a list is one element, too.
+    """Convert a value for a single element, with NumPy; for objects a list is one element, too.
 
-    In a `whole` array of objects a distributed array can be an element as well: all ranks have all
-    objects, and use them together.
+    In a `whole` array of objects an element can also be a distributed array: every rank has every
+    object, and all ranks use an object together.
 
     Raises
     ------
@@ -150,27 +150,28 @@ def one_element(value: Any, dtype: np.dtype[Any], whole: bool = False) -> Any:
     if isinstance(value, Base):
         if whole and dtype.kind == "O" and not is_number(value):
             cell = np.empty((), dtype)
-            cell[()] = value if value.layout.shape else value.plain().block  # NumPy knows these
+            # NumPy recognizes the block of a 0-d array.
+            cell[()] = value if value.layout.shape else value.plain().block
             return cell
         if value.layout.shape:
             np.empty((), dtype)[()] = np.zeros(value.layout.shape, value.block.dtype)
         return value
     cell = np.empty((), dtype)
     cell[()] = value
-    return cell if dtype.hasobject else cell[()]  # from the host a device takes only scalars
+    return cell if dtype.hasobject else cell[()]  # a device accepts only scalars from the host
 
 
 def _check_records(value: Any, dtype: np.dtype[Any]) -> None:
-    """Raise what NumPy raises for records that cannot become elements of a data type."""
+    """Raise NumPy's error for records that cannot be cast to a data type."""
     kind = getattr(value, "dtype", None)
     if isinstance(kind, np.dtype) and kind.kind == "V":
         np.zeros(1, kind).astype(dtype)
 
 
 def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A value that can be cast to a data type; raises on all ranks if NumPy would.
+    """Return a value that can be cast to a data type; raise on all ranks if NumPy would raise.
 
-    Otherwise only ranks that hold elements of the target would notice.
+    Otherwise only ranks that hold elements of the target would raise.
     """
     _check_records(value, dtype)
     if not isinstance(getattr(value, "dtype", None), np.dtype):
@@ -183,14 +184,14 @@ def fitted(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _may_be_refused(kind: str, other: str) -> bool:
-    """Whether elements decide if they can be cast: texts to numbers, dates to shorter texts."""
+    """Return True if casts may fail for single elements: text to numbers, dates to shorter text."""
     return (kind in "SUO" and other not in "SUO") or (kind in "mM" and other in "SU")
 
 
 def _own_part(target: Base, value: ArrayLike) -> Any:
-    """The part of a replicated value that a rank needs, once the value is broadcast."""
+    """Return the section of a replicated, broadcast value that this rank assigns to its block."""
     if isinstance(value, np.ndarray) and not value.ndim:
-        return value.astype(target.dtype)[()]  # from the host a device takes only scalars
+        return value.astype(target.dtype)[()]  # a device accepts only scalars from the host
     if isinstance(value, np.generic):
         np.empty((), target.dtype)[()] = value  # raises on all ranks if it cannot be cast
     if not np.ndim(value):
@@ -208,7 +209,7 @@ def _own_part(target: Base, value: ArrayLike) -> Any:
 
 
 def _fits(shape: Sequence[int], target: Sequence[int]) -> bool:
-    """Whether a value of `shape` broadcasts into `target`; surplus leading 1's are dropped."""
+    """Return True if `shape` broadcasts into `target`; surplus leading 1's are dropped."""
     surplus = len(shape) - len(target)
     if surplus > 0:
         if any(extent != 1 for extent in shape[:surplus]):

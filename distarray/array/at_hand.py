@@ -1,9 +1,9 @@
-"""NumPy's own functions, called at once on small arrays that every rank has whole.
+"""Fast paths that call NumPy's own functions on small arrays that every rank has whole.
 
-They do the same on every rank, and nothing has to be sent. So if all operands are small and
-replicated, NumPy computes with the blocks, and the other rungs of the
-:mod:`ladder <distarray.array.ladder>` are skipped: a loop over small arrays then takes little more
-than NumPy's time.
+Every rank computes the same result, and nothing is sent. If all operands are small and replicated,
+NumPy computes with the blocks, and the other steps of the
+:mod:`dispatcher <distarray.array.ladder>` are skipped: a loop over small arrays then takes little
+more than NumPy's time.
 """
 
 import operator
@@ -44,7 +44,7 @@ _array = np.ndarray
 _scalar = np.generic
 _replicated = Layout.replicated
 _CODES = np.typecodes["All"]
-#: Type codes of elements that NumPy returns as its scalars; not float16, whose sorts have a fault.
+#: Type codes of elements that NumPy returns as its scalars; not float16, whose sorts have a bug.
 ELEMENTS = frozenset(_CODES) - set("eVO")
 #: Types of arguments that are passed to NumPy unchanged.
 PLAIN = frozenset(
@@ -56,21 +56,21 @@ _SINGLE = PLAIN - {np.ndarray}
 _INTEGERS = frozenset({int, np.int64})
 _SEQUENCES = frozenset({tuple, list})
 _NONE: Mapping[str, Any] = {}
-#: Parameters that NumPy's functions do not have, or not in every version of NumPy.
+#: Parameters that NumPy's functions lack, at least in some versions of NumPy.
 OURS = frozenset({"mesh", "placements", "device", "like", "ndmax"})
 _METHOD = type(np.ndarray.sum)
-#: Elements of a result that is small whatever its type; and the most elements that operands which
-#: broadcast may give: more would waste time and memory before the result is found to be too large.
+#: Number of elements of a result that is small whatever its type; and the limit for broadcast
+#: results: a larger one would waste time and memory before it is found to be too large.
 MOST, _VAST = 1 << 14, 1 << 22
 #: NumPy's number of the first type with wider elements, or without numbers. Half precision has a
-#: higher one, too, but is no type of loops over small arrays.
+#: higher number, too, but loops over small arrays do not use that type.
 _WIDE_TYPE = np.dtype(np.clongdouble).num
 _METHODS = frozenset({"reduce", "accumulate", "outer"})
-#: NumPy's own ufuncs of two operands, but for those whose folds it may get wrong.
+#: NumPy's own ufuncs of two operands, except those whose folds may be wrong in NumPy.
 _FOLDING = frozenset(
     [f for f in vars(np).values() if isinstance(f, np.ufunc) and (f.nin, f.signature) == (2, None)]
 ) - set(FAULTS[Fault.FOLD].ufuncs)
-#: As `Settings.cut_from`.
+#: The limits of `Settings.cut_from`, in bytes.
 Limits = tuple[int, int]
 
 
@@ -80,7 +80,7 @@ def answer(
     kwargs: Mapping[str, Any],
     whole: bool = False,
 ) -> Any:
-    """NumPy's result for small whole operands; NotImplemented if there are other operands.
+    """Compute NumPy's result for small whole operands; return NotImplemented for other operands.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def answer(
     args, kwargs
         The arguments, with distributed arrays among them.
     whole : bool
-        Whether operands may also be cut along mesh dimensions of size 1.
+        True if operands may also be cut along mesh dimensions of size 1.
     """
     settings = in_force()
     limits = settings.cut_from
@@ -113,7 +113,7 @@ def answer(
 
 
 def answer_for_two(act: Callable[..., Any], x: Base, y: Base) -> Any:
-    """As :func:`answer`, for two arrays."""
+    """Call a NumPy function on two arrays, as :func:`answer`."""
     blocks = _two_blocks(x, y)
     if blocks is None:
         return NotImplemented
@@ -140,7 +140,7 @@ def answer_for_one(
     kwargs: Mapping[str, Any] = _NONE,
     whole: bool = False,
 ) -> Any:
-    """As :func:`answer`, for one array and arguments that are no arrays."""
+    """Call a NumPy function on one array and arguments without arrays, as :func:`answer`."""
     settings = in_force()
     limits = settings.cut_from
     block = None if settings.reproducible else _block(x, limits, whole)
@@ -162,7 +162,7 @@ def answer_for_one(
 
 
 def _are_single(values: Iterable[Any]) -> bool:
-    """Whether arguments are no arrays, nor hold any."""
+    """Return True if no argument is an array or contains one."""
     for value in values:
         kind = type(value)
         if kind not in _SINGLE and not (kind is tuple and _INTEGERS.issuperset(map(type, value))):
@@ -173,9 +173,9 @@ def _are_single(values: Iterable[Any]) -> bool:
 def _bare(
     values: Iterable[Any], models: list[Any], limits: Limits, whole: bool = False
 ) -> list[Any] | None:
-    """Arguments with blocks in place of distributed arrays, which are added to `models`.
+    """Replace distributed arrays among the arguments by blocks, and append them to `models`.
 
-    None if an argument is not small and whole.
+    Return None if an argument is not small and whole.
     """
     given = []
     for value in values:
@@ -201,9 +201,9 @@ def _bare(
 
 
 def _block(x: Base, limits: Limits, whole: bool) -> Any:
-    """The block of an array that is small, and that every rank has whole; None for others.
+    """Return the block of a small array that every rank has whole; None for other arrays.
 
-    It is an array of NumPy's, so that the array is on no device.
+    The block is a NumPy array, so the array is not on a device.
     """
     block = own_block(x)
     if block is None:
@@ -222,10 +222,10 @@ def _block(x: Base, limits: Limits, whole: bool) -> Any:
 
 
 def _two_blocks(x: Base, y: Base) -> tuple[Array, Array] | None:
-    """As :func:`_block`, for two arrays that every rank has whole: both blocks or None.
+    """Return the blocks of two small arrays that every rank has whole, or None.
 
-    Each question is written out, and the cheapest way to answer it taken, as there are loops that
-    do little else.
+    Every condition is written out in its cheapest form, as some loops do little else than call this
+    function.
     """
     mesh = x.mesh
     if mesh is not y.mesh or mesh.coords is None:
@@ -240,7 +240,7 @@ def _two_blocks(x: Base, y: Base) -> tuple[Array, Array] | None:
 
 
 def _are_small(a: Array, b: Array, settings: Settings) -> bool:
-    """Whether NumPy can compute with two blocks, of any types."""
+    """Return True if NumPy can compute with two blocks, of any data types."""
     limits = settings.cut_from
     return (
         not settings.reproducible
@@ -252,7 +252,7 @@ def _are_small(a: Array, b: Array, settings: Settings) -> bool:
 
 
 def _takes(act: Callable[..., Any], given: list[Any], limits: Limits) -> bool:
-    """Whether NumPy can be called: its methods need an array, and the result must fit in memory."""
+    """Check that NumPy can be called: methods need an array, and the result must fit in memory."""
     if act in WRITERS:
         return True
     if type(act) is _METHOD and type(given[0]) is not _array:
@@ -266,7 +266,7 @@ def _takes(act: Callable[..., Any], given: list[Any], limits: Limits) -> bool:
 
 
 def _fits(act: Callable[..., Any], given: list[Any], most: int, limits: Limits) -> bool:
-    """Whether a result of at most so many elements is not made in vain: too large to stay whole."""
+    """Return False if a result of at most `most` elements would exceed the replication limit."""
     if isinstance(act, np.ufunc) or act in SPREADING:
         arrays = [value for value in given if type(value) is _array]
         width = max([array.itemsize for array in arrays])
@@ -277,7 +277,7 @@ def _fits(act: Callable[..., Any], given: list[Any], most: int, limits: Limits) 
 
 @lru_cache(maxsize=1024)
 def _grown_size(shapes: tuple[Shape, ...]) -> int:
-    """The elements of what shapes broadcast to; 0 if it is no larger than one of them."""
+    """Count the elements of the broadcast shape; 0 if no larger than the largest of `shapes`."""
     try:
         size = prod(broadcast_shapes(*shapes))
     except ValueError:
@@ -286,7 +286,7 @@ def _grown_size(shapes: tuple[Shape, ...]) -> int:
 
 
 def _itself(found: Array, given: list[Any], models: list[Any]) -> Any:
-    """The operand that the result is, such as `out`; None if the result is a new array."""
+    """Return the operand that is the result itself, such as `out`; None for a new array."""
     for value in given:
         if value is found:
             return next((x for x in models if x.block is found), found)
@@ -294,9 +294,9 @@ def _itself(found: Array, given: list[Any], models: list[Any]) -> Any:
 
 
 def _laid_out(found: Array, model: Base, limits: Limits) -> Any:
-    """A NumPy array as a distributed one; NotImplemented if it is too large to stay whole.
+    """Wrap a NumPy array as a distributed array; NotImplemented if too large to stay whole.
 
-    Python's objects always stay whole.
+    Arrays of Python objects always stay whole.
     """
     if found.nbytes >= limits[found.ndim > 1] and not found.dtype.hasobject:
         return NotImplemented
@@ -313,7 +313,7 @@ def _laid_out(found: Array, model: Base, limits: Limits) -> Any:
 
 
 def given_out(found: Any, model: Base, limits: Limits) -> Any:
-    """NumPy's result with distributed arrays in place of NumPy's; or NotImplemented, as above."""
+    """Wrap arrays in NumPy's result as distributed ones; NotImplemented if one is too large."""
     if type(found) is _array:
         return _laid_out(found, model, limits)
     if isinstance(found, (tuple, list)):
@@ -327,7 +327,7 @@ def given_out(found: Any, model: Base, limits: Limits) -> Any:
 
 
 def answer_to_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
-    """As :func:`answer`, for a ufunc whose result is not much larger than its operands."""
+    """Call a ufunc on small arrays, as :func:`answer`, unless the result is much larger."""
     if len(inputs) == 1:
         return answer_for_one(ufunc, inputs[0], whole=True)
     if len(inputs) == 2:
@@ -338,7 +338,7 @@ def answer_to_ufunc(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
 
 
 def answer_to_two(ufunc: np.ufunc, x: Base, y: Base) -> Any:
-    """As :func:`answer_to_ufunc`, for two arrays."""
+    """Call a ufunc on two arrays, as :func:`answer_to_ufunc`."""
     if ufunc.signature is not None:
         return answer_to_product(ufunc, x, y)
     first, second = own_layout(x), own_layout(y)
@@ -349,7 +349,7 @@ def answer_to_two(ufunc: np.ufunc, x: Base, y: Base) -> Any:
 
 
 def answer_to_product(ufunc: np.ufunc, x: Base, y: Base) -> Any:
-    """As :func:`answer_to_ufunc`, for ``x @ y`` and its kin, of vectors and matrices."""
+    """Compute ``x @ y`` or a related product of vectors and matrices; else NotImplemented."""
     layout = whole_product(x.layout, y.layout)
     blocks = None if layout is None or layout.size > MOST else _two_blocks(x, y)
     if blocks is None:
@@ -359,7 +359,7 @@ def answer_to_product(ufunc: np.ufunc, x: Base, y: Base) -> Any:
 
 
 def _of_blocks(act: Callable[..., Any], x: Base, y: Base) -> Any:
-    """What NumPy gives for the blocks of two small whole arrays; else NotImplemented."""
+    """Call NumPy on the blocks of two small whole arrays; else return NotImplemented."""
     blocks = _two_blocks(x, y)
     if blocks is None:
         return NotImplemented
@@ -369,7 +369,7 @@ def _of_blocks(act: Callable[..., Any], x: Base, y: Base) -> Any:
 def answer_to_method(
     ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:
-    """As :func:`answer`, for a method of a ufunc that gives a new array."""
+    """Call a ufunc's method that returns a new array, as :func:`answer`."""
     if method not in _METHODS or ufunc not in _FOLDING or "out" in kwargs:
         return NotImplemented
     if method != "outer":
@@ -388,14 +388,14 @@ def _outer(ufunc: np.ufunc) -> Callable[..., Any]:
 
 
 def answer_to_key(x: Base, key: Any) -> Any:
-    """As :func:`answer`, for elements that an array of small arrays selects."""
+    """Index a small array by a small array; else return NotImplemented."""
     if x.layout.replicas is None or not isinstance(key, Base) or key.layout.replicas is None:
         return NotImplemented
     return _of_blocks(operator.getitem, x, key)
 
 
 def set_at_mask(x: Base, mask: Any, value: Any) -> bool:
-    """Set elements of a small array where a small mask is true to one number; False for others."""
+    """Set elements of a small array under a small mask to a number; else return False."""
     if not isinstance(mask, Base) or x.layout.replicas is None or mask.layout.replicas is None:
         return False
     blocks = _two_blocks(x, mask)
@@ -406,7 +406,7 @@ def set_at_mask(x: Base, mask: Any, value: Any) -> bool:
 
 
 def _grows(a: Shape, b: Shape, limits: Limits) -> bool:
-    """Whether shapes broadcast to one larger than both, which may be too large to stay whole."""
+    """Return True if the broadcast exceeds both shapes, and may be too large to replicate."""
     if a == b or a[len(a) - len(b) :] == b or b[len(b) - len(a) :] == a:
         return False
     return WIDEST * _grown_size((a, b)) >= limits[1]

@@ -1,4 +1,4 @@
-"""The base of a distributed array: its state, and the methods that other modules use."""
+"""Base class of distributed arrays: the state, and the methods that other modules use."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -36,18 +36,18 @@ __all__ = [
 
 
 class Base:
-    """The state of a distributed array, and what :class:`DistArray` adds that other modules call.
+    """State of a distributed array, and declarations of methods that :class:`DistArray` adds.
 
-    It is a plain class, since every path checks for it, and for an abstract class such checks cost
-    several times as much. Others only read the state: the array itself changes it.
+    It is a plain class: every code path checks for it, and an abstract class makes such checks
+    several times slower. Outside of :mod:`distarray.array`, modules normally only read the state.
 
     Attributes
     ----------
     block : array or numpy.generic
-        This rank's block as stored: an array, or NumPy's scalar for the 0-d result of an
-        operation. :meth:`DistArray.to_local` always gives an array.
+        This rank's block as stored: an array, or NumPy's scalar for the 0-d result of an operation.
+        :meth:`DistArray.to_local` always returns an array.
     layout : Layout
-        Where every element is.
+        The placement of every element.
     mesh : DeviceMesh
         The ranks that hold the array.
     """
@@ -66,58 +66,61 @@ class Base:
     block: Any
     layout: Layout
     mesh: DeviceMesh
-    #: The class of results, whatever the operands' class: :class:`DistArray`, which sets this.
+    #: Class of results, whatever the operands' class: :class:`DistArray`, which sets this.
     plain_type: ClassVar[Any]
-    #: Whether the elements are all that it has: then it is a buffer of them.
+    #: True if the array consists of nothing but elements, so that it can be a buffer of them.
     has_buffer: ClassVar[bool] = True
-    #: Whether it is of a program's own class; see :mod:`distarray.array.subclasses`.
+    #: True for instances of a program's own class; see :mod:`distarray.array.subclasses`.
     is_dressed: ClassVar[bool] = False
-    #: Whether NumPy's conversions to numbers say what is written for it, and not its elements.
+    #: True for a constant such as ``numpy.ma.masked``: NumPy's conversions to numbers call its
+    #: class's methods and do not read the elements.
     is_constant: ClassVar[bool] = False
-    #: The block, if the array was made with blocks in C order on all ranks; unset if that is not
-    #: known. See :mod:`distarray.array.storage`.
+    #: The block, if it is known that all ranks made their blocks in C order; False if blocks may be
+    #: stored in different orders; unset otherwise. See :mod:`distarray.array.storage`.
     _natural: Any
-    #: Blocks whose addresses have been given out; they live as long as the array. Often unset.
+    #: Blocks whose addresses were exposed; they live as long as the array. Often unset.
     _lent: list[Any]
 
-    #: What is kept of an array of which loops read elements; see :mod:`distarray.array.mirrors`.
-    #: Often unset.
+    #: Mirror: the replicated read cache for element access in loops; see
+    #: :mod:`~distarray.array.mirrors`. Often unset.
     _mirror: Any
 
-    #: Its :class:`~distarray.array.memory.Storage`, if it shares memory, or may. Often unset.
+    #: Storage (:class:`~distarray.array.memory.Storage`) of an array that shares memory, or may.
+    #: Often unset.
     _storage: Any
 
-    #: Carries out pending folds and replicates what lives at one coordinate, in place.
+    #: Method that carries out pending folds and replicates an array at one coordinate, in place.
     settle: Callable[[], None]
-    #: The array with that done: itself, or a copy if it lives at one coordinate, since it may then
-    #: be a view of another array and has to stay where it is.
+    #: Method that returns the settled array: the array itself, or a copy if it is at one
+    #: coordinate. An array at one coordinate may be a view of another array, so it must stay there.
     plain: Callable[[], Any]
-    #: An array laid out as this one, with another block.
+    #: Method that returns an array of the same layout with another block.
     like: Callable[[Any], Any]
-    #: The same for the result of an operation: a 0-d one becomes a number.
+    #: Method that returns the result of an operation, given its block, in this layout; a 0-d result
+    #: becomes a number.
     computed: Callable[[Any], Any]
-    #: The 0-d result of an operation as NumPy's scalar.
+    #: Method that returns the 0-d result of an operation as NumPy's scalar.
     number: Callable[[], Any]
-    #: This rank's block as an array, not copied.
+    #: Method that returns this rank's block as an array, not copied.
     to_local: Callable[[], Array]
-    #: The global array as a NumPy array on every rank.
+    #: Method that returns the global array as a NumPy array on every rank.
     full: Callable[[], Array]
-    #: An array over the same memory, perhaps with another data type.
+    #: Method that returns an array over the same memory, perhaps with another data type.
     view: Callable[..., Any]
-    #: The view that entries of :mod:`distarray.layout.views` describe.
+    #: Method that returns the view that entries of :mod:`distarray.layout.views` describe.
     sliced: Callable[[Any], Any]
 
-    if not TYPE_CHECKING:  # else attributes would not be checked
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            if name in _STORED:  # which are not in their slots
+            if name in _STORED:  # the slot is empty
                 storage = _storage_slot.__get__(self)
                 return storage.block_of(self) if name == "block" else storage.layout_of(self)
             find = type(self).__getattribute__
             if find is not object.__getattribute__:
-                return find(self, name)  # of a program's class: again, with its text
+                return find(self, name)  # a program's class: again, for its error text
             own = getattr(type(self), name, None)
-            if isinstance(own, property):  # which has raised AttributeError: again, with its text
+            if isinstance(own, property):  # has raised AttributeError: again, for its text
                 return own.__get__(self)
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(text, name=name, obj=self)
@@ -131,7 +134,7 @@ class Base:
 
     @shape.setter
     def shape(self, shape: ShapeLike) -> None:
-        """Give the same memory another shape; refused if elements would change rank."""
+        """Reshape the array over the same memory; raise if elements would change rank."""
         np.empty(0).shape = 0  # warns if NumPy does
         try:
             found: Any = np.reshape(cast("Any", self), shape, copy=False)
@@ -186,15 +189,15 @@ class Base:
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for operations, or they for its block."""
+        """True if the array waits for deferred operations, or deferred operations for its block."""
         storage = storage_of(self)
         return storage is not None and storage.late is not None
 
     @property
     def _beginning(self) -> dict[str, Any]:
-        """Where the first element is, in the words of ``__array_interface__["data"]``.
+        """Location of the first element, in the format of ``__array_interface__["data"]``.
 
-        Two arrays have the same on all ranks, or on none.
+        If two arrays have equal values on one rank, they have equal values on all ranks.
         """
         if self.layout.is_whole:
             block = self.block
@@ -213,7 +216,7 @@ _storage_slot: Any = Base.__dict__["_storage"]
 
 
 def raw_block(x: Base) -> Any:
-    """This rank's block as it is, perhaps with old elements; sends nothing."""
+    """Return this rank's current block, perhaps with stale elements; no communication."""
     if type(x) is not x.plain_type:
         return x.block
     block = own_block(x)
@@ -223,7 +226,10 @@ def raw_block(x: Base) -> Any:
 
 
 def _getter(slot: Any) -> Callable[[Base], Any]:
-    """The value of a slot, or None; without :meth:`Base.__getattr__`, which would cost time."""
+    """Return a function that gets the value of a slot, or None if the slot is empty.
+
+    It bypasses :meth:`Base.__getattr__`, which would cost time.
+    """
     if hasattr(used, "getter"):
         quick: Callable[[Base], Any] = used.getter(slot)
         return quick
@@ -248,7 +254,7 @@ storage_of, mirror_of, natural_of, lent_of, own_block, own_layout = map(
 
 
 def readable(x: Base) -> Any:
-    """An array to be read: for an excerpt a whole array of the elements that this rank keeps."""
+    """Return an array for reading: a replicated array of cached elements for a valid excerpt."""
     if own_layout(x) is None:
         storage = storage_of(x)
         if storage is not None:
@@ -257,7 +263,7 @@ def readable(x: Base) -> Any:
 
 
 def all_readable(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """As :func:`readable` for the arrays among arguments; the same tuple without excerpts."""
+    """Replace excerpts among arguments as :func:`readable`; without any return the same tuple."""
     for value in values:
         is_kept = isinstance(value, Base) and own_layout(value) is None
         if is_kept and readable(value) is not value:
@@ -276,12 +282,12 @@ def become(x: Base, other: Base) -> None:
         _block_slot.__delete__(x)
     if storage is not None:
         storage.source.enter(x)
-        if storage.base is x:  # which is the array of its memory, as before
+        if storage.base is x:  # `x` is the base of the memory, as before
             storage.base = None
 
 
 def _resized(x: Base, layout: Layout) -> bool:
-    """Give the block that an array alone refers to another shape; False if it is not such a block.
+    """Reshape the block in place if only this array refers to it; return False otherwise.
 
     Then the array still owns its memory, as in NumPy.
     """
@@ -328,7 +334,7 @@ def keep_owned(block: Any) -> None:
 
 
 def _count_alone() -> int:
-    """The references to a block that :func:`_resized` sees if its array alone has it."""
+    """Return the count that :func:`_resized` sees if only its array refers to the block."""
     x: Any = object.__new__(Base)
     x.block = np.empty(1)
     block = x.block
@@ -339,7 +345,7 @@ _ALONE = _count_alone()
 
 
 def operands_in(values: Iterable[Any]) -> Iterator[Base]:
-    """The distributed arrays among arguments and in lists among them."""
+    """Yield the distributed arrays among arguments and in nested lists and tuples."""
     for value in values:
         if isinstance(value, Base):
             yield value
@@ -348,19 +354,19 @@ def operands_in(values: Iterable[Any]) -> Iterator[Base]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a 0-d array that stands for a scalar: its block is a scalar."""
+    """Return True if a value is a 0-d array that represents a scalar: its block is a scalar."""
     is_single = isinstance(value, Base) and not value.layout.shape
     return is_single and isinstance(value.block, np.generic)
 
 
 def sequence_like(model: Any, items: Sequence[Any]) -> Any:
-    """Items in a list or tuple of the type of another one; a named tuple takes them one by one."""
+    """Put items into a list or tuple of the type of `model`, which may be a named tuple."""
     return type(model)(*items) if hasattr(model, "_fields") else type(model)(items)
 
 
 @lru_cache(maxsize=256)
 def is_subclass(kind: Hashable) -> bool:
-    """Whether a type is a program's own kind of NumPy array, which results must have, too."""
+    """Return True for a program's own subclass of NumPy arrays, which results must have, too."""
     plain = (np.ndarray, np.memmap)
     return isinstance(kind, type) and issubclass(kind, np.ndarray) and kind not in plain
 

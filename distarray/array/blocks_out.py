@@ -1,10 +1,10 @@
-"""Blocks that the program has, of memory that several materializations have.
+"""Blocks that are exposed to the program, if their memory has several materializations.
 
-A block that was handed out may be written to at any time. So its materialization has the newest
-elements for ever after: others are brought up to date at each use, and what is written to them is
-copied back at once. But one rank alone may ask for its block. Where the program's code has names of
-what hands out blocks, or once `refresh` was called, the ranks therefore ask one another before each
-use of such memory, until they know of one.
+The program may write to an exposed block at any time. So, once exposed, this materialization always
+counts as the newest: other materializations are brought up to date at each use, and writes to them
+are copied back at once. But one rank alone may ask for its block. If the program's code uses names
+that expose blocks, or `refresh` was called, the ranks therefore vote before each use of such
+memory, until they know of an exposed block.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ if TYPE_CHECKING:
 
 __all__ = ["Uses", "is_old", "live_arrays", "prune", "refreshed", "unshare"]
 
-#: No number of a materialization is as high.
+#: Number above that of any materialization.
 _NONE = 1 << 40
-#: Modules whose functions read a block once a call, without a step of the ladder.
+#: Modules whose functions read a block once per call and bypass the dispatcher.
 _AT_ONCE = frozenset(
     {f"distarray.array.{name}" for name in ("alike", "items", "operators", "temporaries")}
 )
-#: Of how many materializations, the last ones, ranks ask one another whether they are needed.
+#: Number of most recent materializations for which the ranks vote whether they are still needed.
 _LAST = 64
-#: Bytes of a memory that are copied between its materializations without a word.
+#: Bytes that are copied between the materializations of a memory without a warning.
 QUIET = 1 << 16
-#: The lines of the program, by rank, that have been told of refreshes.
+#: Lines of the program, by thread, that were already warned of refreshes.
 _told: set[tuple[int, str, int]] = set()
 
 
 class Uses:
-    """Who uses a memory from outside, and how often it was used.
+    """State of a memory's use by the program: exposed blocks, and counts of writes and refreshes.
 
     Attributes
     ----------
     asks : bool
-        Whether a rank may be handed a block without the others' knowing.
+        True if a block of a rank may be exposed without the other ranks' knowledge.
     begun : bool
-        Whether it has been prepared for one materialization more.
+        True if the memory is prepared for one more materialization.
     pinned : Materialization or None
-        The one that the program may write to now.
+        The materialization that the program may write to now.
     lasting : Materialization or None
-        The one of which the program is known, on all ranks, to have a block.
+        The materialization with an exposed block, if all ranks know of the block.
     seen : int
-        The calls that had passed when the ranks last asked.
+        The number of calls at the time of the ranks' last vote.
     opened : int
-        How many of its arrays are being written to.
+        Number of its arrays that are being written to.
     writes, refreshes : int
-        How often it was written to, and copied from one materialization to another.
+        Number of writes, and of copies from one materialization to another.
     copied : int
-        Bytes that were copied so.
+        Bytes of these copies.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class Uses:
         self.opened = self.writes = self.refreshes = self.copied = 0
 
     def agree(self, memory: Memory, group: Group) -> None:
-        """Find out whose blocks are out, and let them have the newest elements; collective."""
+        """Find out by a vote whose block is exposed, and mark it as the newest; collective."""
         if self.opened or not (self.asks or self.pinned is not None):
             return
         number = passed.number - passed.exports
@@ -97,10 +97,11 @@ class Uses:
             memory.newest[:] = [self.pinned]
 
     def begin(self, source: Materialization, group: Group) -> None:
-        """Agree on who asks, before a memory has one materialization more; collective.
+        """Vote before a memory gets one more materialization; collective.
 
-        And on which of the last materializations no rank needs any more. Whether this rank's block
-        of `source` is out is known by then.
+        The ranks agree whether blocks may be exposed, and which of the last materializations no
+        rank needs any more. The caller has already determined whether this rank's block of `source`
+        is exposed.
         """
         self.begun = True
         memory = source.memory
@@ -118,7 +119,7 @@ class Uses:
 
 
 def _is_at_once() -> bool:
-    """Whether the function that reads a block is one that reads it once a call."""
+    """Return True if the function that reads a block does so once per call."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__")
@@ -134,7 +135,7 @@ _MECHANISM = frozenset(
 
 
 def _pinned(memory: Memory, group: Group) -> Materialization | None:
-    """The materialization of which some rank has handed out a block, if there is one."""
+    """Return the materialization with a block that some rank has exposed, or None."""
     mine = [found.number for found in memory.materializations if found.is_out]
     vote = np.array([max(mine, default=-1), -min(mine, default=_NONE)])
     high, low = group.allreduce(vote, Fold.MAX, "blocks that are handed out").tolist()
@@ -150,7 +151,7 @@ def _pinned(memory: Memory, group: Group) -> Materialization | None:
 
 
 def is_old(x: Base) -> bool:
-    """Whether an array's block may be without what was written through another alias; local."""
+    """Return True if an array's block may lack writes through another alias; no communication."""
     storage = storage_of(x)
     if storage is None or storage.block is None:
         return False
@@ -162,23 +163,24 @@ def is_old(x: Base) -> bool:
 
 
 def live_arrays(source: Materialization) -> list[Any]:
-    """The arrays over a materialization that the program still has, or might have."""
+    """Return the arrays over a materialization that the program still has, or might have."""
     found = {id(x): x for x in [known() for known in source.arrays] if x is not None}.values()
     return [x for x in found if getattr(storage_of(x), "source", None) is source]
 
 
 def prune(memory: Memory) -> None:
-    """Drop materializations without living arrays that can make no difference to any rank.
+    """Drop materializations without live arrays if dropping them makes no difference to any rank.
 
-    That are those which no other one is linked through, if what they have is elsewhere, too. Ranks
-    may find so at different times: no array reads them, and no path leads through them.
+    A materialization is dropped only if no other one is linked through it and its elements are also
+    elsewhere. The ranks may drop it at different times: no array reads it, and no path of links
+    passes through it.
     """
     if not memory.uses.asks and memory.uses.pinned is None:
         _drop(memory, {found.number for found in memory.materializations if not live_arrays(found)})
 
 
 def _drop(memory: Memory, dead: set[int]) -> None:
-    """Drop materializations of some numbers if nothing depends on them."""
+    """Drop the materializations with the given numbers if nothing depends on them."""
     newest, kept = memory.newest, memory.materializations
     for found in kept[:]:
         if found.link is None or found.is_out or found.number not in dead:
@@ -193,9 +195,10 @@ def _drop(memory: Memory, dead: set[int]) -> None:
 
 
 def unshare(storage: Storage) -> None:
-    """Give up all materializations but one if only that has living arrays on any rank; collective.
+    """Drop all other materializations of a memory if no rank needs them; collective.
 
-    The ranks ask one another after the first write to a memory, the second, the fourth and so on.
+    A rank needs a materialization that has live arrays or an exposed block. The ranks vote after
+    the first write to a memory, the second, the fourth and so on.
     """
     source = storage.source
     uses, others = (
@@ -218,7 +221,7 @@ def unshare(storage: Storage) -> None:
 
 
 def refreshed(source: Materialization, target: Materialization) -> None:
-    """Note that a materialization is to be copied to another one; tell the program if it costs."""
+    """Record a copy from one materialization to another, and warn the program if it is costly."""
     uses = target.memory.uses
     linked = target if target.link is not None and target.link.storage.source is source else source
     nbytes = 0 if linked.link is None else linked.link.top.nbytes
@@ -232,7 +235,7 @@ def refreshed(source: Materialization, target: Materialization) -> None:
 
 
 def _tell(size: str, how: str) -> None:
-    """Warn at the program's line, once."""
+    """Warn at the program's line, once per line."""
     frame = program_frame(sys._getframe(1))
     line = passed.number >> 40, frame.f_code.co_filename, frame.f_lineno
     if line not in _told:

@@ -1,9 +1,9 @@
-"""The buffer protocol: `memoryview`, `hashlib`, `bytearray` and files take arrays as NumPy's.
+"""Buffer protocol: `memoryview`, `hashlib`, `bytearray` and files accept arrays as NumPy's.
 
-From Python 3.12 on a class supports the protocol by its method ``__buffer__``. Before that only C
-could provide it, so here the slot of the class is filled with a function of ours. It cannot say why
-it refuses: Python then raises a SystemError. NumPy asks for a buffer first, and calls ``__array__``
-only if that is refused.
+From Python 3.12 on a class supports the protocol by its method ``__buffer__``. In earlier versions
+only C can provide the protocol, so this module sets the slot of the class to a function of this
+library. The function cannot give a reason when it refuses: Python then raises a SystemError. NumPy
+requests a buffer first, and calls ``__array__`` only if the request fails.
 """
 
 import ctypes
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 
 __all__ = ["export", "give_buffer", "view_of"]
 
-#: Kinds of data types that a buffer describes completely.
+#: Kinds of data types that the format of a buffer describes completely.
 _KINDS = "?biufcSU"
 #: The flag that requests the format of the elements.
 _FORMAT = 4
-#: The flags by which NumPy asks for ``ndarray(buffer=x)``: it releases the buffer at once, and
-#: keeps `x` for the memory.
+#: The flags with which NumPy requests the buffer of `x` for ``ndarray(buffer=x)``: it releases the
+#: buffer at once, and keeps `x` alive for the memory.
 _ANY_CONTIGUOUS = 0x98
 #: Offset of the pointer to the buffer functions in a class of CPython 3.11, in words.
 _TP_AS_BUFFER = 20
-#: Keeps alive the functions that classes' slots point to: C holds no reference to them.
+#: References to the functions in the slots of classes: C holds no reference to them.
 _kept: list[Any] = []
 _WORD = ctypes.sizeof(ctypes.c_void_p)
 _RELEASE = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def _release_nothing(x: int, view: int) -> None:
-    """Fills the slot for the release of a buffer; there is nothing to do.
+    """Fill the slot for the release of a buffer; there is nothing to release.
 
     If the slot is empty, `numpy.frombuffer` keeps the object and not the buffer, and a gathered
     copy would be freed while it is read.
@@ -44,9 +44,9 @@ def _release_nothing(x: int, view: int) -> None:
 
 
 def export(x: "DistArray", flags: int) -> Array:
-    """The NumPy array whose buffer a distributed array exports; collective if that is cut.
+    """Return the NumPy array whose buffer a distributed array exports; collective if it is cut.
 
-    Who does not ask for the elements' format, by its flags, knows what the bytes are.
+    A caller whose flags do not request the elements' format knows the format of the bytes.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def export(x: "DistArray", flags: int) -> Array:
 
 
 def view_of(values: Array) -> memoryview:
-    """The memory of an array; its bytes if NumPy cannot describe its elements, such as dates."""
+    """Return the memory of an array; as bytes if NumPy cannot describe its elements (dates)."""
     try:
         return memoryview(values)  # type: ignore[arg-type]
     except ValueError:
@@ -76,7 +76,7 @@ def view_of(values: Array) -> memoryview:
 
 
 def give_buffer(cls: type) -> None:
-    """Give a class the protocol if its method ``__buffer__`` does not."""
+    """Add the buffer protocol to a class if Python ignores its method ``__buffer__``."""
     if sys.version_info >= (3, 12) or sys.implementation.name != "cpython":
         return
     kind = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_int)
@@ -92,7 +92,7 @@ def give_buffer(cls: type) -> None:
     _kept.append(slots)
     place = id(cls) + _TP_AS_BUFFER * _WORD
     functions = ctypes.c_void_p.from_address(place).value
-    # A class made in Python contains the functions; otherwise this is another build of CPython.
+    # A class made in Python contains the functions; otherwise this build of CPython differs.
     if functions and 0 < functions - id(cls) < sys.getsizeof(cls):
         for slot, place in zip(slots, (functions, functions + _WORD), strict=True):
             ctypes.c_void_p.from_address(place).value = ctypes.cast(slot, ctypes.c_void_p).value

@@ -1,4 +1,4 @@
-"""Casting an array to another data type, without a copy where NumPy makes none."""
+"""Casts of an array to another data type, without a copy where NumPy makes none."""
 
 from typing import Any
 
@@ -14,9 +14,9 @@ from distarray.comm.agree import agree
 
 __all__ = ["cast"]
 
-#: Orders that deferred operations keep anyway.
+#: Memory orders that deferred operations preserve in any case.
 _ORDERS = frozenset("KCA")
-#: Kinds of numbers that can be cast to one another with no loss but of digits.
+#: Kinds of numbers whose casts to one another lose only digits.
 _CASTS = frozenset("biuf")
 
 
@@ -27,7 +27,7 @@ def _needs_no_copy(x: Base, dtype: np.dtype[Any], order: str) -> bool:
 
 
 def cast(x: Base, dtype: np.dtype[Any], order: str, casting: str, copy: bool) -> Any:
-    """An array as another data type; see :meth:`~distarray.array.methods.Methods.astype`."""
+    """Cast an array to another data type; see :meth:`~distarray.array.methods.Methods.astype`."""
     own = x.dtype
     kind = own.kind
     later = _put_off(x, own, dtype, order, casting)
@@ -51,7 +51,7 @@ def cast(x: Base, dtype: np.dtype[Any], order: str, casting: str, copy: bool) ->
 
 
 def _put_off(x: Base, own: np.dtype[Any], dtype: np.dtype[Any], order: str, casting: Any) -> Any:
-    """The array of a deferred cast of numbers; None if the cast has to be done at once."""
+    """Defer a cast of numbers and return its array; None if the cast must be done at once."""
     if x.layout.size < LARGE or own == dtype or order not in _ORDERS:
         return None
     if not _CASTS.issuperset((own.kind, dtype.kind)) or not np.can_cast(own, dtype, casting):
@@ -60,7 +60,7 @@ def _put_off(x: Base, own: np.dtype[Any], dtype: np.dtype[Any], order: str, cast
 
 
 def _reads_text(kind: str, wanted: str) -> bool:
-    """Whether a cast can fail at single elements: text that is no number, or a date too long."""
+    """Return True if a cast may fail for elements: text without a number, a date too long."""
     if kind in "SUO":
         return wanted not in "SUO"
     return kind in "mM" and wanted in "SU"

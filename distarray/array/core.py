@@ -1,4 +1,4 @@
-"""The distributed array: a block, a layout and a mesh."""
+"""Distributed array: a block, a layout and a mesh."""
 
 import operator
 from collections.abc import Callable, Collection, Hashable, Sequence
@@ -39,20 +39,20 @@ _new = object.__new__
 
 # Scalars first: the == of Operators removes the hash.
 class DistArray(Scalars, Items, Operators, Methods):
-    """One global array, of which every rank of a mesh holds a block.
+    """Global array, of which every rank of a mesh holds a block.
 
     Make one with :func:`distarray.distribute`, :meth:`from_local` or the functions of
-    :mod:`distarray.numpy`; it then behaves as a :class:`numpy.ndarray` does. Attributes never
-    communicate. Methods may, and then every rank of the mesh must call them.
+    :mod:`distarray.numpy`; it then behaves as a :class:`numpy.ndarray`. Attributes never
+    communicate. Methods may communicate, and then every rank of the mesh must call them.
 
     Attributes
     ----------
     layout : Layout
-        Where every element is.
+        The placement of every element.
     mesh : DeviceMesh
         The ranks that hold the array.
     block : array or numpy.generic
-        This rank's block as stored; :meth:`to_local` gives it as an array.
+        This rank's block as stored; :meth:`to_local` returns it as an array.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class DistArray(Scalars, Items, Operators, Methods):
             *,
             check: bool = True,
         ) -> "DistArray":
-            """As :func:`distarray.from_local`."""
+            """Make an array from this rank's block, as :func:`distarray.from_local`."""
             ...
 
     def __init__(self) -> None:
@@ -86,21 +86,21 @@ class DistArray(Scalars, Items, Operators, Methods):
             "placements) or a function of distarray.numpy"
         )
 
-    # -- what it is: free, never communicates ------------------------------------------------
+    # -- attributes: free, never communicate -------------------------------------------------
 
     @property
     def device_mesh(self) -> DeviceMesh:
-        """The mesh, under DTensor's name."""
+        """Mesh, under DTensor's name."""
         return self.mesh
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """The placement of the array along each mesh dimension."""
+        """Placement of the array along each mesh dimension."""
         return self.layout.placements
 
     @property
     def device(self) -> str:
-        """Where this rank's block is: "cpu" or "cuda:N"."""
+        """Device of this rank's block: "cpu" or "cuda:N"."""
         return self.mesh.device
 
     @device.setter
@@ -110,22 +110,22 @@ class DistArray(Scalars, Items, Operators, Methods):
     # -- local blocks ------------------------------------------------------------------------
 
     def to_local(self) -> Array:
-        """This rank's block, not copied: writing to it writes to the array.
+        """Return this rank's block, not copied: writing to the block writes to the array.
 
-        If a fold is pending, the block is this rank's contribution. Does not communicate; an old
-        block of memory that is shared is refused, and :meth:`refresh` brings it up to date.
+        If a fold is pending, the block is this rank's contribution. Does not communicate. A stale
+        block of shared memory raises an error; :meth:`refresh` updates it.
         """
         block = lend(self) if not self.layout.is_whole and block_for_caller() else self.block
         return cast(Array, self.mesh.asarray(block) if isinstance(block, np.generic) else block)
 
-    # -- for those who write operations --------------------------------------------------------
+    # -- for authors of operations -------------------------------------------------------------
 
     def like(self, block: Array) -> "DistArray":
-        """An array laid out like this one, with another block; checks nothing."""
+        """Return an array with the layout of this one and another block; checks nothing."""
         return wrap(block, self.layout, self.mesh)
 
     def computed(self, block: Array) -> Any:
-        """As :meth:`like`, for the result of an operation: a 0-d result becomes a number."""
+        """Return the result of an operation, as :meth:`like`; a 0-d result becomes a number."""
         layout = self.layout
         if not layout.shape:
             result = self.like(single(block, layout, self.mesh))
@@ -137,9 +137,9 @@ class DistArray(Scalars, Items, Operators, Methods):
         return result
 
     def number(self) -> Any:
-        """The 0-d result of an operation as NumPy's scalar, or as the Python object that it holds.
+        """Return the 0-d result of an operation as NumPy's scalar, or the Python object in it.
 
-        A rank outside of the mesh does not know it, and keeps the array.
+        A rank outside of the mesh does not know the number, and returns the array.
 
         Cost
         ----
@@ -152,7 +152,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         return scalar if isinstance(scalar, np.generic) else scalar[()]
 
     def settle(self) -> None:
-        """Carry out pending folds and replicate what lives at one coordinate, in place; collective.
+        """Carry out pending folds and replicate blocks of single coordinates, in place; collective.
 
         Cost
         ----
@@ -170,10 +170,10 @@ class DistArray(Scalars, Items, Operators, Methods):
             self.block.flags.writeable = False
 
     def plain(self) -> "DistArray":
-        """The array without pending folds, and on all coordinates; collective.
+        """Return the array without pending folds, and on all coordinates; collective.
 
-        It is the array itself, settled; or a copy if the array lives at one coordinate, since it
-        may then be a view of another array and has to stay where it is.
+        The result is the array itself, settled. If the array is stored at one coordinate, the
+        result is a copy: the array may be a view of another array and has to stay where it is.
         """
         if self.layout.is_plain:
             return self
@@ -191,13 +191,13 @@ class DistArray(Scalars, Items, Operators, Methods):
         mesh: DeviceMesh | Sequence[Placement] | Placement | None = None,
         placements: Sequence[Placement] | Placement | None = None,
     ) -> "DistArray":
-        """The same array with other placements, in one step; collective.
+        """Return the array with other placements, in one step; collective.
 
         Parameters
         ----------
         mesh : DeviceMesh, optional
-            The mesh to place it on: the array's own by default, or another over ranks that
-            share a communicator with it.
+            The mesh of the result: the array's own by default, or another over ranks that share a
+            communicator with it.
         placements : sequence of Placement, optional
             One per mesh dimension; all `Replicate()` by default. A pending fold can only stay
             along its mesh dimension.
@@ -221,7 +221,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         return cast(DistArray, call(DistArray.redistribute, self, mesh, placements))
 
     def explain(self, placements: Sequence[Placement] | Placement) -> Explanation:
-        """What ``redistribute(placements=placements)`` would send and take; nothing is sent.
+        """Predict messages and time of ``redistribute(placements=placements)``; nothing is sent.
 
         Parameters
         ----------
@@ -231,12 +231,12 @@ class DistArray(Scalars, Items, Operators, Methods):
         Returns
         -------
         Explanation
-            To be printed, or looked at in a notebook.
+            To be printed, or displayed in a notebook.
         """
         return explained(self, placements)
 
     def full(self) -> np.ndarray[Any, Any]:
-        """The global array as a new NumPy array on every rank; collective."""
+        """Return the global array as a new NumPy array on every rank; collective."""
         x = readable(self)
         verify(DistArray.full, (x,), {})
         return cast("np.ndarray[Any, Any]", movement.gathered(x.block, x.layout, x.mesh))
@@ -244,7 +244,9 @@ class DistArray(Scalars, Items, Operators, Methods):
     full_tensor = full
 
     def gather(self, root: int = 0) -> np.ndarray[Any, Any] | None:
-        """The global array as a NumPy array on rank `root` of the mesh, None elsewhere; collective.
+        """Return the global array as a NumPy array on rank `root` of the mesh, None elsewhere.
+
+        Collective.
 
         Parameters
         ----------
@@ -274,7 +276,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         self, func: Callable[..., Any], types: Collection[type], args: Args, kwargs: Kwargs
     ) -> Any:
         if type(args) is tuple:
-            found = at_once(func, args, kwargs)  # accepts only our types and NumPy's
+            found = at_once(func, args, kwargs)  # accepts only DistArray and NumPy types
             if found is not NotImplemented:
                 return found
         given: Any = (args, kwargs)
@@ -351,7 +353,7 @@ class DistArray(Scalars, Items, Operators, Methods):
         return object.__sizeof__(self) + getsizeof(raw_block(self))
 
     def to_tensor(self) -> Any:
-        """The :class:`distarray.torch.DistTensor` over the same memory, without gradient.
+        """Return the :class:`distarray.torch.DistTensor` over the same memory, without gradient.
 
         Raises
         ------
@@ -384,12 +386,12 @@ class DistArray(Scalars, Items, Operators, Methods):
         return printing.array_html(self)
 
     def summary(self) -> str:
-        """One line about the array: shape, data type and placements; never communicates."""
+        """Return one line with shape, data type and placements; never communicates."""
         return printing.summary(self)
 
 
 def _by_ladder(ufunc: Any, method: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call of a ufunc that goes the long way; NotImplemented if another type is to answer."""
+    """Call a ufunc through the dispatcher; NotImplemented if another type implements the call."""
     if not isinstance(ufunc, np.ufunc):
         np.empty(0).__array_ufunc__(ufunc, method, *inputs)  # raises NumPy's error
     if ufunc.signature is not None and any(map(_takes_ufuncs, map(type, inputs))):
@@ -409,7 +411,7 @@ buffer.give_buffer(DistArray)
 
 @lru_cache(maxsize=256)
 def _takes_ufuncs(kind: Hashable) -> bool:
-    """Whether a type implements ufuncs itself, and is no array that we compute with."""
+    """Return True if a type implements ufuncs, and this library does not compute with it."""
     override = getattr(kind, "__array_ufunc__", None)
     known = (None, np.ndarray.__array_ufunc__, DistArray.__array_ufunc__)
     return override not in known and not hasattr(kind, "__cuda_array_interface__")
@@ -419,20 +421,20 @@ Base.plain_type = DistArray
 
 
 def wrap(block: Array | np.generic, layout: Layout, mesh: DeviceMesh) -> DistArray:
-    """A DistArray of a block that is known to fit its layout; checks nothing."""
+    """Make a DistArray of a block that is known to fit its layout; checks nothing."""
     self: DistArray = object.__new__(DistArray)
     self.block, self.layout, self.mesh = block, layout, mesh
     return self
 
 
 def single(value: Array, layout: Layout, mesh: DeviceMesh) -> Any:
-    """The 0-d result of an operation as a scalar of the same type on all ranks.
+    """Return the 0-d result of an operation as a scalar of the same type on all ranks.
 
     The type of a string scalar includes its length, which only the rank that has the string knows.
 
     Cost
     ----
-    One broadcast of a string that is at one coordinate; else none.
+    One broadcast of a string that is stored at one coordinate; else none.
     """
     scalar = mesh.scalar(value)
     if layout.ats and isinstance(scalar, (np.str_, np.bytes_)) and mesh.coords is not None:

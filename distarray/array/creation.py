@@ -1,4 +1,4 @@
-"""Making distributed arrays, from arrays or empty, and converting operands."""
+"""Construction of distributed arrays, from arrays or empty, and conversion of operands."""
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -36,19 +36,19 @@ __all__ = [
     "to_layout",
 ]
 
-#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+#: Prefix under which users call these functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "np."
 
 Placements = Sequence[Placement] | Placement
 
 
 def default_layout(shape: Sequence[int], itemsize: int, mesh: DeviceMesh) -> Layout:
-    """The layout of a new array for which no placements are given.
+    """Return the default layout of a new array.
 
-    Small arrays (below `config.replicate_below` bytes, twice as many if they have two or more
-    dimensions) are replicated, and so are those of `itemsize` 0, by which callers mean Python's
-    objects. Others are cut along their first dimension, or along the longest one if the first is
-    too short to give every rank a part.
+    Small arrays (below `config.replicate_below` bytes, four times as many if they have two or
+    more dimensions) are replicated. So are arrays of `itemsize` 0, which callers pass for Python's
+    objects. Others are cut along their first dimension, or along the longest dimension if the first
+    is too short to give every rank a block.
     """
     return _default_layout(tuple(shape), itemsize, mesh.shape, config.settings.cut_from)
 
@@ -56,9 +56,9 @@ def default_layout(shape: Sequence[int], itemsize: int, mesh: DeviceMesh) -> Lay
 def grown_layout(
     shape: Sequence[int], itemsize: int, mesh: DeviceMesh, operands: Iterable[Any]
 ) -> Layout:
-    """The layout of what operands that every rank has broadcast to, which takes no message.
+    """Return the layout of the broadcast of replicated operands (no communication).
 
-    It is replicated unless it is larger than each of them: then it is laid out as a new array.
+    It is replicated unless the result is larger than each operand: then it is the default layout.
     """
     nbytes = itemsize * prod(shape)
     if all(x.nbytes < nbytes for x in operands):
@@ -77,14 +77,14 @@ def _default_layout(
 
 
 def empty(layout: Layout, dtype: DTypeLike, mesh: DeviceMesh) -> DistArray:
-    """An uninitialized array of a layout."""
+    """Make an uninitialized array of a layout."""
     return wrap(mesh.xp.empty(layout.local_shape(mesh.coords), dtype), layout, mesh)
 
 
 def from_section(
     fill: Callable[[tuple[slice, ...]], Any], layout: Layout, mesh: DeviceMesh
 ) -> DistArray:
-    """An array whose blocks the ranks make themselves: `fill(section)` gives the block.
+    """Make an array whose blocks the ranks compute themselves: `fill(section)` returns the block.
 
     The section is this rank's box of the global index space as slices.
     """
@@ -93,7 +93,7 @@ def from_section(
 
 
 def common_mesh(*operands: ArrayLike | slice | tuple[Any, ...] | None) -> DeviceMesh:
-    """The one mesh of all distributed arrays among the operands; without any, the default mesh.
+    """Return the common mesh of all distributed operands; the default mesh if there are none.
 
     Raises
     ------
@@ -119,7 +119,7 @@ def common_mesh(*operands: ArrayLike | slice | tuple[Any, ...] | None) -> Device
 def as_distarray(
     x: ArrayLike, mesh: DeviceMesh | None = None, dtype: DTypeLike = None
 ) -> DistArray:
-    """An operand as a distributed array; lists, NumPy arrays and scalars count as replicated.
+    """Convert an operand to a distributed array; other array-likes are assumed replicated.
 
     Does not communicate.
     """
@@ -140,7 +140,7 @@ def as_distarray(
 
 
 def given_by(x: Any) -> DistArray | None:
-    """The array that an object of a program's own class gives by ``__array__``, if it is ours."""
+    """Return the result of the ``__array__`` of a program's own class, if it is a DistArray."""
     if isinstance(x, (DistArray, np.ndarray, np.generic, type)) or not hasattr(x, "__array__"):
         return None
     found = x.__array__()
@@ -148,14 +148,14 @@ def given_by(x: Any) -> DistArray | None:
 
 
 def _at_hand(x: DistArray, mesh: DeviceMesh) -> DistArray:
-    """A replicated array of the program, for a function that this rank runs by itself."""
+    """Rewrap a replicated array of the program, for a function that this rank runs alone."""
     if mesh is own_mesh() and x.layout.is_replicated:
         return _replicated(x.block, mesh)
     return x
 
 
 def _replicated(block: Any, mesh: DeviceMesh) -> DistArray:
-    """An array that every rank of the mesh holds; ranks outside hold nothing of it."""
+    """Make an array that every rank of the mesh holds; other ranks hold no elements."""
     layout = Layout.replicated(block.shape, mesh.shape)
     if mesh.coords is None and block.shape:
         block = block[(slice(0),) * block.ndim]
@@ -163,10 +163,10 @@ def _replicated(block: Any, mesh: DeviceMesh) -> DistArray:
 
 
 def to_layout(x: DistArray, layout: Layout) -> DistArray:
-    """`x` in another layout of its shape on its mesh.
+    """Return `x` in another layout of its shape on its mesh.
 
-    If no rank has to receive anything, it shares memory with `x` on all ranks, otherwise on none.
-    Collective unless the layout is the array's own or the array is replicated.
+    If no rank has to receive anything, the result shares memory with `x` on all ranks, otherwise on
+    none. Collective unless the layout is the array's own or the array is replicated.
     """
     if x.layout is layout:
         return x
@@ -189,15 +189,15 @@ def distribute(
     Parameters
     ----------
     x : array_like or DistArray
-        The global array. With `src=r` only rank r's is read, and other ranks may pass None.
+        The global array. With `src=r` only rank r's array is read, and other ranks may pass None.
         A DistArray is redistributed.
     mesh : DeviceMesh, optional
         The default mesh, all ranks in one dimension, if not given.
     placements : sequence of Placement, optional
-        One per mesh dimension. By default large arrays are cut along one dimension and small ones
-        replicated.
+        One per mesh dimension. By default large arrays are cut along one dimension and small arrays
+        are replicated.
     src : int or None
-        Rank of the mesh that sends its values to the others. None says that every rank already
+        Rank of the mesh that sends its values to the others. None means that every rank already
         holds the same `x`; then nothing is sent.
 
     Returns
@@ -208,7 +208,7 @@ def distribute(
     Raises
     ------
     LayoutError
-        If the placements do not fit, or ask for a pending fold.
+        If the placements do not fit, or request a pending fold.
 
     Cost
     ----
@@ -250,13 +250,13 @@ def distribute(
 
 
 def _is_fortran(block: Array) -> bool:
-    """Whether an array is in Fortran order in memory, but not in C order."""
+    """Return True if an array is in Fortran order in memory, but not in C order."""
     flags = getattr(block, "flags", None)
     return flags is not None and bool(flags.f_contiguous and not flags.c_contiguous)
 
 
 def _from_root(x: ArrayLike, mesh: DeviceMesh, src: int) -> tuple[Any, tuple[int, ...], Any, bool]:
-    """The root's array (None elsewhere), shape, dtype and order; its error is raised everywhere."""
+    """Return the root's array (else None), shape, dtype, order; raise its error on every rank."""
     if mesh.coords is None:
         if x is None:
             raise LayoutError(
@@ -288,19 +288,19 @@ def _from_root(x: ArrayLike, mesh: DeviceMesh, src: int) -> tuple[Any, tuple[int
 def placed_layout(
     shape: Sequence[int], dtype: DType, mesh: DeviceMesh, placements: Placements | None
 ) -> Layout:
-    """The canonical layout that placements ask for; the default one if there are none.
+    """Return the canonical layout of the requested placements; the default layout without any.
 
     Raises
     ------
     LayoutError
-        If the placements do not fit, ask for a pending fold, or cut an array of Python objects.
+        If the placements do not fit, request a pending fold, or cut an array of Python objects.
     """
     if dtype.itemsize * prod(shape) > sys.maxsize:
-        np.empty(shape, dtype)  # NumPy's error, which a rank's part might not raise
-    if config.settings.check:  # making the text costs more than all that follows
+        np.empty(shape, dtype)  # NumPy's error, which one block might not raise
+    if config.settings.check:  # making the text costs more than the rest of this function
         verify_text(f"a new array {dtype} {tuple(shape)} {placements or ''}", mesh)
     if placements is None:
-        size = 0 if dtype.hasobject else dtype.itemsize  # objects stay where they are
+        size = 0 if dtype.hasobject else dtype.itemsize  # objects are not sent
         return default_layout(shape, size, mesh)
     layout = Layout.chunked(shape, mesh.shape, listed(placements, mesh))
     if dtype.hasobject and not layout.is_replicated:
@@ -317,21 +317,21 @@ def placed_layout(
 
 
 def listed(placements: Placements, mesh: DeviceMesh) -> list[Placement]:
-    """Placements as a list; a single placement may be given without one."""
+    """Return placements as a list; a single placement may be given without one."""
     return [placements] if isinstance(placements, Placement) else list(placements)
 
 
 def reversed_dims(x: DistArray) -> DistArray:
-    """The array with its dimensions reversed, which turns C order into Fortran order.
+    """Return the array with reversed dimensions, which turns C order into Fortran order.
 
-    It is not known for a view: one of the two is used from then on.
+    The result is not registered as a view: callers use only one of the two arrays afterwards.
     """
     axes = tuple(reversed(range(x.ndim)))
     return wrap(x.block.transpose(axes), x.layout.transpose(axes), x.mesh) if axes else x
 
 
 def _copied(x: DistArray, layout: Layout, fortran: bool = False) -> DistArray:
-    """`x` in another layout, with memory of its own, in C order, or in Fortran order if asked."""
+    """Copy `x` to another layout with memory of its own, in C order, or Fortran order if asked."""
     if fortran:
         axes = tuple(reversed(range(x.ndim)))
         return reversed_dims(_copied(reversed_dims(x), layout.transpose(axes)))
@@ -371,10 +371,10 @@ def _keep_partial(x: DistArray, layout: Layout) -> DistArray:
 
 
 def _across(x: DistArray, layout: Layout, mesh: DeviceMesh) -> DistArray:
-    """The exchange between two meshes, over the ranks of both."""
+    """Send an array to another mesh, in an exchange over the ranks of both meshes."""
     group, src_ranks, dst_ranks = x.mesh.joined(mesh)
     block, xp = x.to_local(), mesh.xp
-    if x.mesh.device_type != mesh.device_type:  # both ends of a message are on one kind of device
+    if x.mesh.device_type != mesh.device_type:  # both ends of a message need one kind of device
         block, xp = x.mesh.to_host(block), np
     target = xp.empty(layout.local_shape(mesh.coords), x.dtype)
     if group is None:

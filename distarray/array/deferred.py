@@ -1,19 +1,20 @@
-"""Operations put off, and run together when somebody asks for a block.
+"""Deferred (lazy) elementwise operations, which run together when a block is needed.
 
-An elementwise operation on large blocks gives an array that knows its operation instead of its
-block. Its operands wait as well: they know their block, but who asks for it may write to it, so
-that the operations that have yet to read it run first. Whoever asks, by ``x.block``, gets the
-block (:mod:`~distarray.array.waiting`); nothing else in the library has to know.
+An elementwise operation on large blocks returns an array that stores the operation instead of its
+block. The operands wait as well. They have their blocks, but code that asks for such a block may
+write to it, so the operations that have yet to read it run first. Access to ``x.block`` runs the
+pending operations and returns the block (:mod:`~distarray.array.waiting`). The rest of the library
+needs no knowledge of deferred operations.
 
-An operand's memory may be reached by other ways than the arrays that are known here. Where it may,
-nothing is put off (:mod:`~distarray.array.leaves`). Views of an array wait with it.
+If the memory of an operand may be reached other than through known arrays, nothing is deferred
+(:mod:`~distarray.array.leaves`). Views of an operand wait with it.
 
-What other ranks have of an operand is asked for when the operation is called, and waited for when
-the elements that need it are all that is left to compute.
+Elements of an operand that other ranks own are requested when the operation is called. This rank
+waits for them only after it has computed everything that does not need them.
 
-``x[key] = value`` takes what `value` waits for straight to the elements of `x`.
+``x[key] = value`` computes a deferred `value` directly into the elements of `x`.
 
-What runs is one :class:`~distarray.array.programs.Program`, on tiles that stay in cache
+A :class:`~distarray.array.programs.Program` runs the operations, on tiles that stay in cache
 (:mod:`distarray.array.tiled`).
 """
 
@@ -59,18 +60,18 @@ from distarray.typing import ArrayLike, Shape
 
 __all__ = ["early", "is_late", "put_off", "put_off_in", "put_off_or_done", "read", "replaced"]
 
-#: Bytes of a block from which on operations are put off. Below, what it costs to put one off is
-#: more than chains of a few operations gain.
+#: Minimum bytes of a block for deferred operations. For smaller blocks, deferring costs more than
+#: it saves in chains of a few operations.
 LEAST = 1 << 22
-#: The same in functions that the program has decorated with `fuse`.
+#: Minimum bytes of a block in functions that the program has decorated with `fuse`.
 _EARLY = 1 << 20
-#: Bytes of the widest elements of which operations are put off.
+#: Bytes of the widest elements whose operations are deferred.
 _WIDEST = 16
-#: Operations that one array may wait for.
+#: Maximum number of operations that one array may wait for.
 MOST = 48
 
 
-# -- putting off ---------------------------------------------------------------------------------
+# -- deferring -----------------------------------------------------------------------------------
 
 
 _is_early: ContextVar[bool] = ContextVar("distarray_early", default=False)
@@ -78,7 +79,7 @@ _is_early: ContextVar[bool] = ContextVar("distarray_early", default=False)
 
 @contextmanager
 def early() -> Iterator[None]:
-    """Put off operations on smaller blocks."""
+    """Defer operations on smaller blocks, too, within a context."""
     token = _is_early.set(True)
     try:
         yield
@@ -91,7 +92,7 @@ def _least() -> int:
 
 
 def put_off(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
-    """The array of an operation that is put off; None if it has to be done at once."""
+    """Return the array of a deferred operation; None if the operation must run at once."""
     act = acting(function)
     if act is None or len(inputs) != act.nin or error_state() is not usual[0]:
         return None
@@ -108,19 +109,21 @@ def put_off(function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
 def put_off_or_done(
     model: Any, ufunc: np.ufunc, operands: tuple[Any, Any], counts: tuple[int, int]
 ) -> Any:
-    """``ufunc(x, y)`` for large operands of one layout: put off, or done now.
+    """Compute ``ufunc(x, y)`` for large operands of one layout: deferred, or at once.
 
-    Now means into a block that nobody else will ever see, if there is one. To be called by an
-    operator's method itself: the frame beyond it is the program's.
+    If it runs at once, it reuses the block of a temporary operand if there is one. Only an
+    operator's method may call this function: the caller of that method must be the program's frame.
 
     Parameters
     ----------
     model : DistArray
         One of the operands.
     ufunc : ufunc
+        The operator's ufunc.
     operands : tuple of DistArray or scalar
+        Both operands.
     counts : tuple of int
-        ``sys.getrefcount`` of either, as the operator's method sees it; 0 for a scalar.
+        ``sys.getrefcount`` of each operand, as the operator's method sees it; 0 for a scalar.
     """
     later = put_off(ufunc, operands)
     return model.computed(temporaries.done(ufunc, *operands, counts)) if later is None else later
@@ -141,7 +144,7 @@ def _put_off(
 
 
 def replaced(ufunc: np.ufunc, x: Base, other: ArrayLike) -> bool:
-    """Put off an operator in place, of an array that waits; False if it has to be done at once."""
+    """Defer an in-place operator of an array that waits; return False if it must run at once."""
     if passed.watched:
         stale_copies.tell(x)
     kept = held(x)
@@ -159,9 +162,9 @@ def replaced(ufunc: np.ufunc, x: Base, other: ArrayLike) -> bool:
 
 
 def is_late(function: Callable[..., Any], operands: Sequence[Any], layout: Layout) -> bool:
-    """Whether a call can be put off whose operands are to be brought to a layout.
+    """Return True if a call can be deferred whose operands are redistributed to a layout first.
 
-    If not all ranks find so, they still send one another the same.
+    If only some ranks return True, all ranks still send the same messages.
     """
     act = acting(function)
     if act is None or len(operands) != act.nin or error_state() is not usual[0]:
@@ -177,7 +180,10 @@ def is_late(function: Callable[..., Any], operands: Sequence[Any], layout: Layou
 def put_off_in(
     function: Callable[..., Any], operands: Sequence[Any], parts: Sequence[Any], layout: Layout
 ) -> Any:
-    """As :func:`put_off`, given the operands' parts in a layout: themselves where they lie so."""
+    """Defer an operation as :func:`put_off`, given this rank's blocks of the operands in a layout.
+
+    If an operand already has this layout, its entry of `parts` is the operand itself.
+    """
     leaves = [_leaf(x, part) for x, part in zip(operands, parts, strict=True)]
     model = next(x for x in operands if isinstance(x, Base))
     shape = layout.local_shape(model.mesh.coords)
@@ -189,7 +195,7 @@ def put_off_in(
 
 
 def _leaf(x: Any, part: Any) -> Any:
-    """What an operation reads of an operand: a leaf, the array itself, or a number."""
+    """Return the object that an operation reads of an operand: a leaf, the array, or a number."""
     if part is x:
         return x
     if type(part) is Pieces or part.nbytes >= _least():
@@ -198,16 +204,16 @@ def _leaf(x: Any, part: Any) -> Any:
 
 
 def _stays(x: Base | complex, leaf: object) -> bool:
-    """Whether what an operation reads of an operand cannot be written to unseen."""
+    """Return True if the elements that an operation reads of an operand cannot change unnoticed."""
     if not isinstance(x, Base):
         return True
     if type(leaf) is Leaf and not leaf.memory.arrays:
-        return True  # a copy
+        return True  # a private copy
     return _waits(x)
 
 
 def _model(inputs: Sequence[Any]) -> Any:
-    """One of the operands, which all lie alike on hosts; None if they do not."""
+    """Return one operand if all arrays are on hosts with one layout and mesh; else None."""
     model: Any = None
     for x in inputs:
         if isinstance(x, Base):
@@ -223,14 +229,21 @@ def _model(inputs: Sequence[Any]) -> Any:
 
 
 def _lies_well(mesh: DeviceMesh, layout: Layout) -> bool:
-    """Whether an array may be large, has dimensions, and every element in one place of a host."""
+    """Return True if operations on a layout can be deferred.
+
+    The array must have dimensions, be on hosts, and be large enough if its elements had `_WIDEST`
+    bytes. It must have no pending folds, and not be at a single coordinate.
+    """
     if layout.size * _WIDEST < _least() or mesh.device_type != "cpu":
         return False
     return bool(layout.shape) and not layout.partials and not layout.ats
 
 
 def _operands(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-    """What an operation reads; None if something may be written to unseen, or is not large."""
+    """Return the leaves, operations and numbers that an operation reads, or None.
+
+    The result is None if an array is small, or if its elements may change unnoticed.
+    """
     arrays = [x for x in inputs if isinstance(x, Base)]
     for x in arrays:
         if type(held(x)) is Operation and held(x).size >= MOST:
@@ -241,7 +254,7 @@ def _operands(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
 
 
 def _waits(x: Base) -> bool:
-    """Whether operations can wait for the block of an array, which then waits with its views."""
+    """Return True if operations can wait for the block of an array; its views then wait as well."""
     if x.waits:
         return True
     memory = memory_of(x) if _is_fit(x) else None
@@ -257,7 +270,7 @@ def _waits(x: Base) -> bool:
 
 
 def _is_fit(x: Base) -> bool:
-    """Whether a block is large, of numbers, and in the order in which results are made."""
+    """Return True if a block is large, numeric, and in the order in which results are made."""
     block = held(x)
     if type(block) is not np.ndarray or block.nbytes < _least() or block.dtype.kind not in KINDS:
         return False
@@ -268,11 +281,11 @@ def _is_fit(x: Base) -> bool:
 
 
 def _shape(operands: Sequence[Any]) -> Shape:
-    """The shape of the blocks among operands."""
+    """Return the shape of the blocks among operands."""
     of = {Leaf: lambda x: x.block.shape, Operation: lambda x: x.shape}
     return next(of[type(x)](x) for x in operands if type(x) in of)
 
 
 def read(x: Base) -> Any:
-    """The block of an array, to be read: what waits for reading it goes on waiting."""
+    """Return the block of an array for reading only; operations that also read it stay deferred."""
     return x.block if is_shared(x) or type(held(x)) is Operation else block_of(x)

@@ -1,7 +1,7 @@
 """Sorts of blocks on a device, in NumPy's order.
 
-CuPy's sorts of one line put complex numbers with NaN where NumPy puts them, those of several lines
-anywhere among the others.
+CuPy places complex numbers with NaN as NumPy does in sorts of a single line. In sorts of several
+lines it places them anywhere among the other numbers.
 """
 
 import numpy as np
@@ -13,27 +13,27 @@ __all__ = ["in_order", "is_misplaced", "order_of"]
 
 
 def is_misplaced(block: Array) -> bool:
-    """Whether a block is one whose lines CuPy does not sort as NumPy does."""
+    """Return True if CuPy sorts the lines of a block otherwise than NumPy."""
     several = block.ndim > 1 and block.dtype.kind == "c" and devices.on_device(block)
     return several and bool(np.isnan(block).any())
 
 
 def in_order(block: Array, axis: int) -> Array:
-    """A copy sorted along an axis; equal elements stay in their order."""
+    """Return a copy sorted along an axis; the sort is stable."""
     if is_misplaced(block):
         return np.take_along_axis(block, _order_by_parts(block, axis), axis)
     return np.sort(block, axis=axis, kind="stable")
 
 
 def order_of(block: Array, axis: int) -> Array:
-    """The indices that sort a block along an axis; equal elements stay in their order."""
+    """Return the indices that sort a block along an axis; the sort is stable."""
     if is_misplaced(block):
         return _order_by_parts(block, axis)
     return np.argsort(block, axis=axis, kind="stable")
 
 
 def _order_by_parts(block: Array, axis: int) -> Array:
-    """The order of complex numbers: by which parts are NaN, by the real and the imaginary part."""
+    """Return the order of complex numbers: by NaN parts, then real part, then imaginary part."""
     lost = np.isnan(block.real) * 2 + np.isnan(block.imag)
     order = np.argsort(block.imag, axis=axis, kind="stable")
     for key in (block.real, lost):

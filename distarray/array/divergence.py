@@ -1,8 +1,8 @@
-"""The check, under `config.check`, that all ranks make the same call.
+"""Check, under `config.check`, that all ranks make the same call.
 
-Before each call the ranks exchange descriptions of it, in one small allgather. If a rank calls
-something else, or passes other shapes, placements or scalars, all ranks raise an error, instead of
-a hang or a wrong answer.
+Before each call the ranks exchange descriptions of the call, in one small allgather. If a rank
+calls another function, or passes other shapes, placements or scalars, all ranks raise an error.
+Without the check the program would hang or compute wrong results.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ __all__ = ["verify", "verify_among", "verify_equal", "verify_text"]
 
 
 def verify(function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]) -> None:
-    """Raise on every rank if they are not about to make the same call; see `config.check`.
+    """Raise on every rank if the ranks are about to make different calls; see `config.check`.
 
     Raises
     ------
@@ -57,7 +57,8 @@ def verify_text(text: str, mesh: DeviceMesh) -> None:
 def verify_among(group: Group, text: str) -> None:
     """Raise on every rank of a group if their descriptions of the call, or settings, differ.
 
-    A thread that may not communicate does not check: it can do what needs no other rank.
+    A thread that may not communicate does not check: it can only run operations that need no other
+    rank.
     """
     if not group.answers:
         return
@@ -83,7 +84,7 @@ def verify_equal(group: Group, block: Array, text: str) -> None:
     block : numpy.ndarray
         This rank's values, in host memory.
     text : str
-        What they are, for the message.
+        Description of the values, for the message.
     """
     found = crc32(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)
     verify_among(group, f"{text} of shape {block.shape} and checksum {found:08x}")

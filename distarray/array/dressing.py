@@ -1,7 +1,7 @@
-"""Arrays of a program's own classes, taken off and put on.
+"""Conversion between arrays of a program's own classes and plain distributed arrays.
 
-An array of such a class (:mod:`~distarray.array.subclasses`) has a plain one, with which all of the
-library computes: :func:`bare` gives it, and :func:`dressed` puts the class on a result, as NumPy
+An array of such a class (:mod:`~distarray.array.subclasses`) contains a plain array, with which the
+library computes: :func:`bare` returns it, and :func:`dressed` wraps a result in the class, as NumPy
 does for subclasses of its arrays.
 """
 
@@ -36,35 +36,36 @@ __all__ = [
     "wrapped",
 ]
 
-#: The ufunc of a result, its arguments, and which of its results that is.
+#: The ufunc of a result, its arguments, and the index of the result among the ufunc's results.
 Context = tuple[Any, ...] | None
-#: Arguments of calls, or one of them.
+#: Arguments of calls, or a single argument.
 Value = Key | Args | Kwargs
 _new = object.__new__
-#: The class that programs call `ndarray`: an array viewed as this one is plain. Set by its module.
+#: The class that programs call `ndarray`: a view as this class is a plain array. Set by the module
+#: of that class.
 plain_kind: list[Any] = [np.ndarray]
-#: Makes a plain array of NumPy's; set with it.
+#: Function that converts a NumPy array to a plain array; set together with `plain_kind`.
 plain_array: list[Callable[[Any], Any]] = [distribute]
-#: NumPy's own classes, and what makes one of a class of ours of their arrays.
+#: NumPy's own classes, and functions that convert their arrays to a class of this library.
 taken_as: dict[type, Callable[[Any], Any]] = {}
 
 
 def is_dressed(value: Value) -> bool:
-    """Whether a value is a distributed array of a program's class."""
+    """Return True if a value is a distributed array of a program's class."""
     return isinstance(value, Base) and value.is_dressed
 
 
 def is_class(value: DTypeLike) -> bool:
-    """Whether a value is a class of arrays; NumPy's scalar types are not."""
+    """Return True if a value is a class of arrays; NumPy's scalar types are not."""
     if not isinstance(value, type) or issubclass(value, np.generic):
         return False
     return value is plain_kind[0] or hasattr(value, "__array_ufunc__")
 
 
 def bare(value: Value) -> Any:
-    """The plain array of one of a program's class; another value itself.
+    """Return the plain array of an array of a program's class; other values unchanged.
 
-    A constant goes with arrays of all meshes, and has one on the usual mesh.
+    A constant can be combined with arrays of all meshes; its plain array is on the default mesh.
     """
     if not isinstance(value, Base) or not value.is_dressed:
         return value
@@ -74,7 +75,7 @@ def bare(value: Value) -> Any:
 
 
 def bare_all(value: Value) -> Any:
-    """As :func:`bare`, for what is in tuples, lists and dictionaries, too."""
+    """Replace arrays by plain arrays as :func:`bare`, also in tuples, lists and dictionaries."""
     kind: Any = type(value)
     given: Any = value
     if kind is tuple or kind is list:
@@ -86,7 +87,7 @@ def bare_all(value: Value) -> Any:
 
 
 def listed(value: ArrayLike, dtype: np.dtype[Any] | None = None) -> Any:
-    """As :func:`bare_all`, for lists of which an array of a data type is made."""
+    """Replace arrays as :func:`bare_all`, in lists that become an array of a data type."""
     kind: Any = type(value)
     given: Any = value
     if kind is tuple or kind is list:
@@ -96,14 +97,14 @@ def listed(value: ArrayLike, dtype: np.dtype[Any] | None = None) -> Any:
 
 
 def dressed(x: ArrayLike, kind: type[Any], model: ArrayLike | None) -> Any:
-    """An array of a program's class over a plain array.
+    """Make an array of a program's class over a plain array.
 
     Parameters
     ----------
     x : DistArray
     kind : type
     model : array or None
-        What ``__array_finalize__`` gets: the array that this one was made of.
+        Argument of ``__array_finalize__``: the array from which this one was made.
     """
     made: Any = _new(kind)
     made._distributed = x
@@ -113,7 +114,7 @@ def dressed(x: ArrayLike, kind: type[Any], model: ArrayLike | None) -> Any:
 
 
 def finished(self: ArrayLike, found: ArrayLike) -> Any:
-    """A result with the class of an array, if it is an array."""
+    """Wrap a result in the class of `self`, if the result is an array."""
     own: Any = self
     if not isinstance(found, DistArray) or not is_dressed(own):
         return found
@@ -121,15 +122,15 @@ def finished(self: ArrayLike, found: ArrayLike) -> Any:
 
 
 def taken(value: ArrayLike) -> Any:
-    """An array of a class of NumPy's own as one of ours, if there is such a class."""
+    """Convert an array of a NumPy class to the corresponding class of this library, if any."""
     make = taken_as.get(type(value))
     return value if make is None else make(value)
 
 
 def first_of(values: Iterable[Any]) -> Any:
-    """The array that decides about the class of a result; None if all are plain.
+    """Return the array that determines the class of a result; None if all arrays are plain.
 
-    It is the one with the highest ``__array_priority__``, of those the first.
+    It is the array with the highest ``__array_priority__``, and the first of several such arrays.
     """
     chosen, highest = None, 0.0
     for value in values:
@@ -142,7 +143,7 @@ def first_of(values: Iterable[Any]) -> Any:
 
 
 def wrapped(model: ArrayLike | None, found: ArrayLike | None, context: Context = None) -> Any:
-    """A result as the ``__array_wrap__`` of an array gives it.
+    """Return the result of an array's ``__array_wrap__`` for a result.
 
     Parameters
     ----------
@@ -150,7 +151,7 @@ def wrapped(model: ArrayLike | None, found: ArrayLike | None, context: Context =
         None if all operands are plain.
     found : DistArray, scalar or None
     context : tuple, optional
-        The ufunc, its arguments, and which of its results this is.
+        The ufunc, its arguments, and the index of this result among its results.
     """
     if model is None or found is None:
         return found
@@ -168,7 +169,7 @@ def wrapped(model: ArrayLike | None, found: ArrayLike | None, context: Context =
 
 
 def cell(value: ArrayLike, model: ArrayLike | None = None) -> DistArray:
-    """A scalar as a plain array without dimensions, on the mesh of an array or on the usual one."""
+    """Wrap a scalar as a plain 0-d array, on the mesh of an array or on the default mesh."""
     block: Any = value
     if not isinstance(value, np.ndarray):
         block = np.empty((), getattr(value, "dtype", object))

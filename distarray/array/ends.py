@@ -1,6 +1,6 @@
-"""Where expressions end whose operations are put off: at an assignment to elements, or at a fold.
+"""Sinks of deferred expressions: assignments to elements, and reductions.
 
-Neither makes a block of the result.
+Neither of them allocates a block for the result of the expression.
 """
 
 from math import prod
@@ -23,29 +23,30 @@ from distarray.typing import Array, DTypeLike, Key
 
 __all__ = ["assigned", "fold", "is_element", "written"]
 
-#: A result of at most this cost is computed anew for each fold, so many times, and not kept.
+#: An expression of at most cost `_COST` is recomputed for each of up to `_FOLDS` reductions. After
+#: that, or at a higher cost, its result is stored.
 _COST, _FOLDS = 6, 3
 
-# -- assigning -----------------------------------------------------------------------------------
+# -- assignments ---------------------------------------------------------------------------------
 
 
 def assigned(x: Base, key: Key, count: int, value: Base) -> bool:
-    """Take what an array waits for to the elements of another; False if that cannot be done here.
+    """Compute the deferred operations of `value` directly into elements of `x`, if possible.
 
-    The array must be a temporary, whose block is never made then: `count` is its reference count,
-    as a method sees it.
+    The array `value` must be a temporary, since its block is never allocated. `count` is its
+    reference count, as the method sees it. The result is False if the caller has yet to assign.
     """
     entries = None if is_shared(x) else basic_entries(plain_key(key), x.layout.shape)
     if entries is None or error_state() is not usual[0] or is_element(x, key, entries):
         return False
     view = x.sliced(entries)
     if value.layout is view.layout and _is_same(block_of(view), block_of(value)):
-        return True  # `x[key] += y` ends so
+        return True  # the last step of `x[key] += y`
     return 0 < count <= temporaries.ASSIGNED and written(view, value)
 
 
 def _is_same(a: Array, b: Array) -> bool:
-    """Whether two blocks are the same elements in the same memory."""
+    """Return True if two blocks have the same elements in the same memory."""
     if type(a) is not np.ndarray or type(b) is not np.ndarray or a.base is not b.base:
         return False
     return bool(
@@ -55,9 +56,10 @@ def _is_same(a: Array, b: Array) -> bool:
 
 
 def written(view: Base, value: Base) -> bool:
-    """Compute what an array waits for into the block of a view; False if that cannot be done.
+    """Compute the deferred operations of an array into the block of a view, if possible.
 
-    What belongs to other ranks there is sent, as it would be of the array's block.
+    Elements that other ranks own are sent, as they would be from a computed block. The result is
+    False if the caller has yet to assign.
     """
     block: Any = block_of(view)
     end: Any = held(value)
@@ -79,7 +81,7 @@ def written(view: Base, value: Base) -> bool:
         if -1 in distances:
             return False
     stale_copies.count_write(view)
-    whole = np.empty(end.shape if plan.sends else (0,), end.dtype)  # of which little is touched
+    whole = np.empty(end.shape if plan.sends else (0,), end.dtype)  # few of its pages are touched
     if plan.sends:
         away = [tuple([(k.start, k.stop) for k in part.slices]) for part in plan.sends]
         program.run({program.step_of(end): whole}, away)
@@ -94,18 +96,18 @@ def _is_pending(operation: object) -> bool:
 
 
 def _takes(view: Base, block: Array, value: Base) -> bool:
-    """Whether a view has elements for those of an array, as they are or cast safely."""
+    """Return True if an array's elements can be assigned to a view unchanged or by a safe cast."""
     if type(block) is not np.ndarray or not (block.flags.writeable and is_in_order(block)):
         return False
     if value.mesh is not view.mesh or value.layout.shape != view.layout.shape or not block.size:
         return False
-    if value.layout is not view.layout:  # where sending is forbidden, nothing may be written
+    if value.layout is not view.layout:  # where sending is forbidden, write nothing
         return bool(value.dtype == block.dtype) and not value.mesh.group.guarded
     return np.can_cast(value.dtype, block.dtype)
 
 
 def _kept(plan: Exchange, end: Operation, block: Array) -> tuple[Box, Array]:
-    """The box of a result that stays on this rank, and the part of a block that it is for."""
+    """Return the box of a result that stays on this rank, and the section of a block for it."""
     if not plan.kept:
         return tuple([(0, 0)] * len(end.shape)), block[(slice(0, 0),) * block.ndim]
     of, into = plan.kept
@@ -113,21 +115,21 @@ def _kept(plan: Exchange, end: Operation, block: Array) -> tuple[Box, Array]:
 
 
 def is_element(x: Base, key: Key, entries: Entries) -> bool:
-    """Whether a key, read as `entries`, names one element."""
+    """Return True if a key with these entries selects one element."""
     return names_element(key, view_layout(x.layout, entries).shape)
 
 
-# -- folding -------------------------------------------------------------------------------------
+# -- reductions ----------------------------------------------------------------------------------
 
-#: Folds that may be made of tiles in any order.
+#: Reductions that may process tiles in any order.
 _UNORDERED = frozenset({np.maximum, np.minimum, np.logical_and, np.logical_or})
 
 
 def fold(x: Base, ufunc: np.ufunc, dtype: DTypeLike) -> Any:
-    """The fold of all elements of a block that operations are put off for.
+    """Reduce all elements of a block whose operations are deferred.
 
-    The block is made in the same pass, unless it costs little to compute its elements once more.
-    None where the block has to be there first: where it would be folded to other bits.
+    The block is stored in the same pass, unless recomputing its elements is cheap. The result is
+    None if the block must be computed first, since a reduction of tiles would not be bitwise equal.
     """
     operation = held(x)
     if type(operation) is not Operation or not _folds_alike(operation, ufunc, dtype):
@@ -153,7 +155,7 @@ def fold(x: Base, ufunc: np.ufunc, dtype: DTypeLike) -> Any:
 
 
 def _folds_alike(operation: Operation, ufunc: np.ufunc, dtype: DTypeLike) -> bool:
-    """Whether a fold made of tiles has the bits of NumPy's."""
+    """Return True if a reduction of tiles is bitwise equal to NumPy's."""
     kind = operation.dtype
     if operation.block is not None or (dtype is not None and np.dtype(dtype) != kind):
         return False

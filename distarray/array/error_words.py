@@ -1,7 +1,7 @@
-"""NumPy's own names for where a floating-point error was found, by function.
+"""NumPy's names of the function in which a floating-point error occurred, by NumPy function.
 
-An implementation computes otherwise than NumPy does: its blocks' products are `matmul` where NumPy
-says `dot`, its sums are folds. What it reports bears the name that NumPy would give.
+Implementations compute otherwise than NumPy: products of blocks are `matmul` where NumPy reports
+`dot`, and sums are folds. Their reports use the names that NumPy would use.
 """
 
 from collections.abc import Hashable
@@ -13,7 +13,7 @@ __all__ = ["are_ours", "words_of"]
 
 _linalg: Any = np.linalg
 _Words = str | dict[str, str] | None
-#: A name for all errors, or names for some of ours; None: NumPy reports nothing.
+#: A name for all errors, or a mapping of some of this library's names; None: NumPy reports nothing.
 _WORDS: dict[Any, _Words] = {
     **dict.fromkeys([np.sum, np.prod, np.nansum, np.nanprod, np.trace], "reduce"),
     **dict.fromkeys([np.cumsum, np.cumprod, np.nancumsum, np.nancumprod], "accumulate"),
@@ -39,7 +39,7 @@ _METHODS = {"reduce": "reduce", "accumulate": "accumulate", "reduceat": "reducea
 
 
 def words_of(key: Hashable) -> _Words:
-    """The name of all errors of a call, or other names for some; None if NumPy reports none.
+    """Return the name of all errors of a call, or names to replace; None if NumPy reports none.
 
     Parameters
     ----------
@@ -55,5 +55,5 @@ def words_of(key: Hashable) -> _Words:
 
 
 def are_ours(key: Hashable) -> bool:
-    """Whether errors of a call bear other names than NumPy's, also on one rank."""
+    """Return True if errors of a call need other names than NumPy's, also on one rank."""
     return words_of(key) is not _AS_THEY_ARE

@@ -1,11 +1,11 @@
-"""Excerpts: what a loop selects from a cut array of which every rank keeps all elements.
+"""Excerpts: cached views of a cut array whose elements every rank has in a mirror.
 
 An array that is an excerpt has no block and no layout in its slots; its storage is an
 :class:`Excerpt`. As long as the :class:`~distarray.array.mirrors.Mirror` is valid, operators and
-functions that only read the array use the elements that are kept, as those of an array that every
-rank has whole (:func:`~distarray.array.base.readable`). As soon as anybody asks for its block or
-its layout, and so might write to it, the array becomes the view that it stands for. So the rest of
-the library never sees an excerpt.
+functions that only read the array use the cached elements, as if the array were replicated
+(:func:`~distarray.array.base.readable`). Any access to its block or its layout might lead to a
+write, so it turns the array into a plain view of the cut array. So the rest of the library never
+gets an excerpt.
 """
 
 import operator
@@ -27,24 +27,24 @@ from distarray.typing import Array, ArrayLike, DType, Key, Shape
 
 __all__ = ["NUMBERS", "Excerpt", "elements_at_hand", "excerpt", "given", "is_of"]
 
-#: Types of numbers that NumPy takes as they are.
+#: Types of numbers that NumPy uses without conversion.
 NUMBERS = frozenset({int, float, complex, bool, np.float64, np.int64})
 _new = object.__new__
 
 
 class Excerpt:
-    """The storage of an array that is an excerpt.
+    """Storage of an array that is an excerpt.
 
     Attributes
     ----------
     mirror : Mirror
-        Has the elements.
+        The cached elements of the whole array.
     parent : DistArray
         The array, or another excerpt of it.
     key
-        Selects the excerpt from `parent`.
+        The key that selects the excerpt from `parent`.
     part : numpy.ndarray
-        The excerpt's elements, a view of the mirror's.
+        The excerpt's elements, a view of the mirror's elements.
     """
 
     __slots__ = ("key", "mirror", "parent", "part")
@@ -53,13 +53,14 @@ class Excerpt:
     parent: Any
     key: Any
     part: Any
-    #: As those of a :class:`~distarray.array.memory.Storage`; it has a place in no memory yet.
+    #: Attributes of a :class:`~distarray.array.memory.Storage`, all None: an excerpt has no place
+    #: in a memory yet.
     block: ClassVar[None] = None
     late: ClassVar[None] = None
     source: ClassVar[None] = None
     base: ClassVar[None] = None
 
-    # -- what is known without the view --------------------------------------------------------
+    # -- properties that need no view ----------------------------------------------------------
 
     @property
     def dtype(self) -> DType:
@@ -87,22 +88,22 @@ class Excerpt:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the elements that are kept are still the array's, and can be read."""
+        """True if the cached elements are those of the array, and can be read."""
         mirror, now = self.mirror, passed.__dict__
-        # The first half is `mirror.holds`, written out as loops ask it at every step.
+        # The first half is `mirror.holds`, inlined since loops evaluate it at every step.
         if mirror.seen != now["number"] - now["harmless"] or self.part.base is not mirror.elements:
             return False
         return error_state() is usual[0] or mirror.is_free
 
     def item(self, x: Base, key: Key) -> Any:
-        """The elements that a key selects; NotImplemented if the array has to be a view first."""
+        """Return the elements that a key selects; NotImplemented if a view is needed first."""
         if not self.is_valid or not is_plain(key):
             return NotImplemented
         part = self.part[key]
         return excerpt(self.mirror, x, key, part) if type(part) is np.ndarray else part
 
     def readable(self, x: Base) -> Any:
-        """A whole array of the elements that are kept; if they are old, the array, now a view."""
+        """Return a replicated array of the cached elements; if stale, `x` as a plain view."""
         if not self.is_valid:
             self.become_view(x)
             return x
@@ -114,11 +115,11 @@ class Excerpt:
     # -- writing -----------------------------------------------------------------------------------
 
     def set_item(self, x: Base, key: Key, value: ArrayLike) -> bool:
-        """Assign to the elements that a key selects; False if the array has to be a view first."""
+        """Assign to the elements that a key selects; False if a plain view is needed first."""
         return is_plain(key) and self._write(x, value, operator.setitem, key)
 
     def in_place(self, x: Base, ufunc: np.ufunc, other: ArrayLike) -> bool:
-        """Apply an operator in place; False if the array has to be a view first."""
+        """Apply an operator in place; return False if a plain view is needed first."""
         return self._write(x, other, ufunc)
 
     def _write(self, x: Base, value: ArrayLike, act: Callable[..., Any], *key: Key) -> bool:
@@ -130,33 +131,33 @@ class Excerpt:
             return False
         if passed.watched:
             stale_copies.tell(parent)
-        args = (*key, found) if key else (found, self.part)  # which is the ufunc's `out`
+        args = (*key, found) if key else (found, self.part)  # the second is the ufunc's `out`
         write_through(mirror, parent, self.key, act, self.part, *args)
         return True
 
-    # -- becoming the view -----------------------------------------------------------------------
+    # -- conversion to a plain view --------------------------------------------------------------
 
     def block_of(self, x: Base) -> Any:
-        """The block of the array, which is the view from then on."""
+        """Turn the array into a plain view, and return its block."""
         self.become_view(x)
         return x.block
 
     def layout_of(self, x: Base) -> Layout:
-        """Where every element is; the array is the view from then on."""
+        """Turn the array into a plain view, and return its layout."""
         self.become_view(x)
         return x.layout
 
     def become_view(self, x: Base) -> None:
-        """Make the array the view that it stands for."""
+        """Turn the array into a plain view of the cut array."""
         parent = self.parent
         entries: Any = basic_entries(plain_key(self.key), parent.layout.shape)
         become(x, parent.sliced(entries))
-        if storage_of(x) is not None:  # the mirror's own array is none that the program knows
+        if storage_of(x) is not None:  # its base must be an array that the program has
             x._storage.base = ancestor(parent)
 
 
 def excerpt(mirror: Mirror, parent: Base, key: Key, part: Array) -> Any:
-    """The excerpt of the elements `part`, which `key` selects from `parent`."""
+    """Return the excerpt with the elements `part`, which `key` selects from `parent`."""
     own = _new(Excerpt)
     own.mirror, own.parent, own.key, own.part = mirror, parent, key, part
     result = _new(Base.plain_type)
@@ -165,13 +166,13 @@ def excerpt(mirror: Mirror, parent: Base, key: Key, part: Array) -> Any:
 
 
 def elements_at_hand(x: Base) -> Any:
-    """The elements of an excerpt, if they are valid; any other array unchanged."""
+    """Return the elements of a valid excerpt; any other array unchanged."""
     own = storage_of(x) if own_layout(x) is None else None
     return own.part if type(own) is Excerpt and own.is_valid else x
 
 
 def is_of(x: Base, mirror: Mirror, key: Key) -> bool:
-    """Whether a key selects this very excerpt of an array."""
+    """Return True if `x` is the valid excerpt that a key selects from a mirror's array."""
     own = storage_of(x) if own_layout(x) is None else None
     if type(own) is not Excerpt or own.mirror is not mirror or own.parent is not mirror.origin:
         return False
@@ -179,7 +180,7 @@ def is_of(x: Base, mirror: Mirror, key: Key) -> bool:
 
 
 def given(value: ArrayLike | Base, x: Base) -> Any:
-    """A small value that all ranks have, as NumPy takes it; None for any other value."""
+    """Return a small value that all ranks have, in a form that NumPy accepts; else None."""
     if type(value) in NUMBERS:
         return value
     if isinstance(value, Base):

@@ -1,4 +1,4 @@
-"""What a redistribution will send, before it is done."""
+"""Prediction of the messages of a redistribution."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ __all__ = ["explained", "settling"]
 
 
 def explained(x: "Base", placements: Sequence[Placement] | Placement) -> Explanation:
-    """As :meth:`DistArray.explain`."""
+    """Predict a redistribution, as :meth:`DistArray.explain`."""
     wanted = [placements] if isinstance(placements, Placement) else placements
     target = Layout.chunked(x.shape, x.mesh.shape, wanted)
     title = f"redistribute {list(x.layout.placements)} -> {list(target.placements)} of {x.shape}"
@@ -35,7 +35,7 @@ def explained(x: "Base", placements: Sequence[Placement] | Placement) -> Explana
         return Explanation(title, [], x.layout, itemsize, size_text)
     steps, settled = settling(x.layout, itemsize, target)
     move = explain_move(settled, target, itemsize, "blocks to where they are wanted")
-    move.memory = 0  # messages land in the result
+    move.memory = 0  # messages are received in the result's memory
     steps.append(move)
     return Explanation(title, steps, target, itemsize, size_text)
 
@@ -43,7 +43,7 @@ def explained(x: "Base", placements: Sequence[Placement] | Placement) -> Explana
 def settling(
     layout: Layout, itemsize: int, target: Layout | None = None
 ) -> tuple[list[Step], Layout]:
-    """How pending folds are carried out, and the layout afterwards; see `movement.settled`."""
+    """Return the steps of settling, and the layout afterwards; see `movement.settled`."""
     steps: list[Step] = []
     if layout.ats:
         partials = {m: layout.placements[m] for m in layout.partials}

@@ -1,6 +1,6 @@
-"""Distributed arrays for other libraries: gathered copies, pickles, DLPack, and in lists.
+"""Conversion of arrays for other libraries: gathered copies, pickles, DLPack, lists.
 
-A cut array is gathered for them, up to ``config.gather_limit``; if it is large, with a warning.
+A cut array is gathered for them, up to ``config.gather_limit``; a large array with a warning.
 """
 
 import sys
@@ -48,26 +48,26 @@ __all__ = [
     "while_in_lists",
 ]
 
-#: Makes the tensor over an array's memory; `distarray.torch` fills it.
+#: Function that makes the tensor over an array's memory; set by `distarray.torch`.
 tensor_of: list[Callable[["DistArray"], Any]] = []
 #: Bytes up to which an array is gathered for other libraries without a warning.
 QUIET = 1 << 20
-#: The name, in messages, of a gather that NumPy causes by asking for a buffer or an array.
+#: Name, in messages, of a gather that NumPy causes by requesting a buffer or an array.
 CONVERSION = "numpy.asarray or a buffer"
-#: The lines of the program, by rank, that have been warned.
+#: Lines of the program, by rank, that have been warned.
 _told: set[tuple[int, str, int]] = set()
 
 _converting: ContextVar[bool] = ContextVar("distarray_converting", default=False)
 
 
 class _FoundInLists(Exception):
-    """NumPy has found a distributed array in lists of numbers."""
+    """Exception raised when NumPy finds a distributed array in lists of numbers."""
 
 
 def converted(lists: object, convert: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``convert(lists, ...)`` by NumPy; None if a distributed array is in the lists.
+    """Convert lists with NumPy; return None if a distributed array is in the lists.
 
-    NumPy itself finds it: searching the lists first would take as long as the conversion.
+    NumPy itself finds the array: searching the lists first would take as long as the conversion.
     """
     token = _converting.set(True)
     try:
@@ -79,25 +79,25 @@ def converted(lists: object, convert: Callable[..., Any], *args: Any, **kwargs: 
 
 
 def while_in_lists() -> None:
-    """End the conversion of lists if it is why NumPy asks a distributed array for its elements."""
+    """End the conversion of lists, if NumPy requests an array's elements in its course."""
     if _converting.get():
         raise _FoundInLists
 
 
 @lru_cache(maxsize=256)
 def is_told(dtype: np.dtype[Any]) -> bool:
-    """Whether a buffer of records describes their data type completely."""
+    """Return True if a buffer of records describes their data type completely."""
     if dtype.names is None or dtype.hasobject or dtype.type is not np.void or dtype.alignment > 1:
         return False
     try:
         found = np.asarray(memoryview(np.empty(0, dtype))).dtype  # type: ignore[arg-type]
     except (ValueError, BufferError, RuntimeError):
         return False
-    return repr(found) == repr(dtype)  # titles and gaps, too
+    return repr(found) == repr(dtype)  # compares titles and gaps, too
 
 
 class _Described:
-    """Has nothing but an ``__array_interface__``."""
+    """Object with only an ``__array_interface__``."""
 
     def __init__(self, interface: dict[str, Any]) -> None:
         self.__array_interface__ = interface
@@ -105,23 +105,23 @@ class _Described:
 
 @lru_cache(maxsize=256)
 def is_described(dtype: np.dtype[Any]) -> bool:
-    """Whether NumPy's ``__array_interface__`` describes a data type completely."""
+    """Return True if NumPy's ``__array_interface__`` describes a data type completely."""
     whole = np.zeros(1, dtype)
     try:
         found = np.asarray(_Described(whole.__array_interface__)).dtype
     except (ValueError, TypeError):
         return False
-    return repr(found) == repr(dtype)  # titles and gaps, too
+    return repr(found) == repr(dtype)  # compares titles and gaps, too
 
 
 def interface(x: "DistArray") -> dict[str, Any]:
-    """NumPy's ``__array_interface__`` of an array that every rank has whole.
+    """Return NumPy's ``__array_interface__`` of an array that every rank has whole.
 
     Raises
     ------
     AttributeError
-        For other arrays, and for records that it describes only in part: with gaps, or fields that
-        overlap. NumPy then asks for the array itself.
+        For other arrays, and for records that the interface describes incompletely: with gaps, or
+        overlapping fields. NumPy then requests the array itself.
     """
     while_in_lists()
     block = whole_block(x, "__array_interface__")
@@ -133,7 +133,7 @@ def interface(x: "DistArray") -> dict[str, Any]:
 
 
 def given_out(x: Base, memory: Array) -> None:
-    """Keep memory whose address others have as long as the array lives."""
+    """Keep memory alive as long as the array, since other code has the memory's address."""
     kept = lent_of(x)
     if kept is None:
         kept = x._lent = []
@@ -142,7 +142,7 @@ def given_out(x: Base, memory: Array) -> None:
 
 
 def struct(x: "DistArray") -> Any:
-    """NumPy's ``__array_struct__``, which cannot describe the units of times, nor records.
+    """Return NumPy's ``__array_struct__``, which cannot describe units of times, nor records.
 
     Raises
     ------
@@ -163,10 +163,10 @@ def capsule(
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> Any:
-    """The DLPack capsule of an array that is whole on every rank.
+    """Return the DLPack capsule of an array that is whole on every rank.
 
     Memory that consumers are known to mishandle is exported as a copy unless ``copy=False``: torch
-    ends the process at negative strides, and writes to memory that is flagged as read-only.
+    crashes at negative strides, and writes to memory that is flagged as read-only.
     """
     if not x.layout.is_replicated:
         raise BufferError(
@@ -188,25 +188,25 @@ def capsule(
 
 
 def gathered(x: Base, what: str, instead: str = "Work on", aloud: bool = True) -> Array:
-    """The whole array as a new NumPy array on every rank, for code that takes no other.
+    """Return the whole array as a new NumPy array on every rank, for code that requires one.
 
     Parameters
     ----------
     x : DistArray
         The array; limits and warnings apply only if it is cut.
     what : str
-        What gathers, for the messages: "numpy.asarray".
+        Name of the function that gathers, for the messages: "numpy.asarray".
     instead : str
-        What to do with the blocks instead, for the messages.
+        Suggested alternative for the blocks, for the messages.
     aloud : bool
-        Whether to warn: false if the program itself has asked for all elements.
+        True if a warning is given; False if the program itself has requested all elements.
 
     Raises
     ------
     GatherLimitError
-        If it is cut, and larger than ``config.gather_limit``.
+        If the array is cut, and larger than ``config.gather_limit``.
     NotDistributedError
-        If it is cut, larger than `QUIET`, and ``config.fallback`` is "error".
+        If the array is cut, larger than `QUIET`, and ``config.fallback`` is "error".
     """
     if not x.layout.is_whole and x.mesh.size() > 1:
         if x.nbytes > config.gather_limit:
@@ -222,13 +222,13 @@ def gathered(x: Base, what: str, instead: str = "Work on", aloud: bool = True) -
 
 
 def _as_stored(x: Base) -> Array:
-    """The whole array, with strides in the order and of the signs of the blocks' strides.
+    """Gather the array, with strides in the order and with the signs of the blocks' strides.
 
-    NumPy's iterators walk an array as it lies in memory.
+    NumPy's iterators visit the elements in memory order.
 
     Cost
     ----
-    As :func:`~distarray.array.storage.stored_walk`, and the gather.
+    That of :func:`~distarray.array.storage.stored_walk`, and the gather.
     """
     turned: Any = x
     order, reverse = stored_walk(x) if x.layout.size > 1 else ((), ())
@@ -241,9 +241,9 @@ def _as_stored(x: Base) -> Array:
 
 
 def lent(x: Base, what: str) -> Array:
-    """As :func:`gathered`, for code that might write to it: read-only unless the settings say else.
+    """Gather as :func:`gathered`, for code that might write to the copy: usually read-only.
 
-    Such writes would never reach the array.
+    The copy is writeable if `config.writeable_copies` is set. Writes never reach the array.
     """
     whole = gathered(x, what)
     whole.flags.writeable = config.writeable_copies
@@ -253,7 +253,7 @@ def lent(x: Base, what: str) -> Array:
 
 
 def _say(x: Base, what: str) -> None:
-    """Warn what is gathered and for which library, once per line of the program; or refuse it."""
+    """Warn, once per line of the program, that an array is gathered for a library; or raise."""
     frame = sys._getframe(1)
     program = program_frame(frame)
     library = next(user_frames(frame), program).f_globals.get("__name__") or ""
@@ -281,10 +281,10 @@ def reduced(x: "DistArray", protocol: SupportsIndex) -> Any:
     Raises
     ------
     GatherLimitError
-        If it is cut, and larger than ``config.gather_limit``.
+        If the array is cut, and larger than ``config.gather_limit``.
     """
     whole: Any
-    is_array = x.ndim or isinstance(x.block, np.ndarray)  # else a scalar
+    is_array = x.ndim or isinstance(x.block, np.ndarray)  # otherwise a scalar
     if x.layout.is_whole:
         whole = x.mesh.to_host(x.block)
     else:
@@ -294,7 +294,7 @@ def reduced(x: "DistArray", protocol: SupportsIndex) -> Any:
             error.add_note("Pools and queues pickle in threads of their own: pass them x.full().")
             raise
         if whole.flags.fnc and not is_contiguous(x, "F"):
-            whole = np.ascontiguousarray(whole)  # as NumPy pickles an array that has gaps
+            whole = np.ascontiguousarray(whole)  # NumPy pickles an array with gaps in C order
     return (whole if is_array else devices.scalar(whole)).__reduce_ex__(protocol)
 
 

@@ -1,4 +1,4 @@
-"""The fallback of functions that have no distributed form: gather, compute, distribute."""
+"""Fallback of functions without a distributed form: gather, compute, distribute."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,7 +19,7 @@ from distarray.layout import Layout
 
 __all__ = ["NEAREST", "fall_back"]
 
-#: NumPy function -> what to use instead, for the messages.
+#: NumPy function -> alternative to it, for the messages.
 NEAREST: dict[Callable[..., Any], str] = {}
 _warned: set[str] = set()
 
@@ -49,8 +49,8 @@ def _name(function: Callable[..., Any]) -> str:
 def fall_back(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Gather the operands on every rank, call NumPy there, and distribute the result again.
 
-    A warning, once per function, names the bytes that were gathered. Arrays given as ``out=``
-    receive what NumPy wrote into their copies.
+    A warning, once per function, states the number of gathered bytes. Arrays given as ``out=``
+    receive the values that NumPy wrote into their copies.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def _called(
     arrays: list[DistArray],
     copies: dict[int, Any],
 ) -> Any:
-    """NumPy's result for the arrays' copies, distributed again."""
+    """Call NumPy on the arrays' copies, and distribute the result again."""
     mesh = common_mesh(*arrays)
     result = function(*_replaced(args, copies), **_replaced(kwargs, copies))
     for out in _arrays([kwargs.get("out"), _written(function, args, kwargs)]):
@@ -88,7 +88,7 @@ def _called(
 
 
 def _written(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The argument that a function writes to, besides `out`; None if there is none."""
+    """Return the argument that a function writes to, besides `out`; None if there is none."""
     position, name = _WRITING.get(_name(function), (0, ""))
     return kwargs.get(name) if len(args) <= position or not name else args[position]
 
@@ -137,7 +137,7 @@ def _distributed(value: Any, mesh: DeviceMesh, originals: dict[int, DistArray]) 
     if id(value) in originals:
         return originals[id(value)]
     if isinstance(value, np.ndarray) and type(value) is not np.ndarray:
-        return value  # otherwise a mask, say, would be lost
+        return value  # a conversion would lose the mask of a masked array, for example
     if isinstance(value, (np.ndarray, np.generic)):
         layout = Layout.replicated(value.shape, mesh.shape)
         if value.dtype.hasobject:

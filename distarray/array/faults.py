@@ -1,8 +1,8 @@
-"""Faults of NumPy's own loops, and a workaround for each.
+"""Bugs of NumPy's own loops, and a workaround for each.
 
-Some of NumPy's vectorized loops give wrong numbers, on some processors or on all. Each row of
-:data:`FAULTS` names one, with a probe: a NumPy call whose result is known. The probe runs when the
-operation is first used; only if it fails is the workaround used, which is slower.
+Some of NumPy's vectorized loops compute wrong numbers, on some processors or on all. Each row of
+:data:`FAULTS` describes a bug, with a probe: a NumPy call whose result is known. The probe runs at
+the first use of the operation. Only if the probe fails is the workaround used, which is slower.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,12 +32,12 @@ __all__ = [
 ]
 
 NoValue: Any = np._NoValue
-#: Elements that are accumulated at a time.
+#: Number of elements that are accumulated at a time.
 _PIECE = 1 << 16
 
 
 class Fault(Enum):
-    """What goes wrong."""
+    """Bugs of NumPy's loops."""
 
     HALF_SORT = "sorts of float16 by AVX-512 leave elements out of order, and change the NaN"
     FOLD = "reductions of one line continue from stale values in AVX-512 loops"
@@ -49,7 +49,7 @@ class Fault(Enum):
 
 
 def _sorts_halves_wrongly() -> bool:
-    """Whether a sort differs from the stable one; its pivots are random, so many are tried."""
+    """Check whether sorts differ from the stable sort; pivots are random, so many are tried."""
     values = np.array([-np.inf, np.inf, np.nan, 0, 1, -1, 2, -4, -3, 0.5, 7], np.float16)
     generator = np.random.Generator(np.random.PCG64(0))
     for few in range(3, 27):
@@ -95,12 +95,12 @@ FAULTS: dict[Fault, _Row] = {
     Fault.STRIDED_NEGATIVE: _Row(_negates_wrongly, (np.negative,)),
 }
 _FOLDING = frozenset(FAULTS[Fault.FOLD].ufuncs)
-#: Answers that a test has set in place of the probes'.
+#: Results that a test has set in place of the probes' results.
 _assumed: dict[Fault, bool] = {}
 
 
 def present(fault: Fault) -> bool:
-    """Whether this NumPy on this processor has a fault."""
+    """Return True if this version of NumPy has a bug on this processor."""
     return _assumed[fault] if fault in _assumed else _probed(fault)
 
 
@@ -112,14 +112,14 @@ def _probed(fault: Fault) -> bool:
 
 @contextmanager
 def assumed(answer: bool, *faults: Fault) -> Iterator[None]:
-    """Assume faults to be present or absent, whatever the probes say: for tests of workarounds.
+    """Assume bugs to be present or absent, regardless of the probes: for tests of workarounds.
 
     Parameters
     ----------
     answer : bool
-        What :func:`present` returns then.
+        Result of :func:`present` in this context.
     *faults : Fault
-        The faults concerned; all if none is given.
+        The bugs concerned; all if none is given.
     """
     before = dict(_assumed)
     _assumed.update(dict.fromkeys(faults or Fault, answer))
@@ -134,20 +134,20 @@ def assumed(answer: bool, *faults: Fault) -> Iterator[None]:
 
 
 def sort_kind(dtype: np.dtype[Any]) -> Any:
-    """The `kind` of NumPy's fastest correct sort of a data type."""
+    """Return the argument `kind` for NumPy's fastest correct sort of a data type."""
     return "stable" if dtype.char == "e" and present(Fault.HALF_SORT) else None
 
 
 def partition(block: Array, places: int | Sequence[int], axis: int = -1) -> Array:
-    """``np.partition`` of a block."""
-    if not block.size or device_sorts.is_misplaced(block):  # CuPy looks for places of no elements
+    """Partition a block, as :func:`numpy.partition`."""
+    if not block.size or device_sorts.is_misplaced(block):  # CuPy checks places of empty blocks
         return device_sorts.in_order(block, axis)
     kind = sort_kind(block.dtype)
     return np.sort(block, axis, kind) if kind else np.partition(block, places, axis)
 
 
 def argpartition(block: Array, places: int | Sequence[int], axis: int = -1) -> Array:
-    """``np.argpartition`` of a block."""
+    """Return the indices that partition a block, as :func:`numpy.argpartition`."""
     if not block.size or device_sorts.is_misplaced(block):
         return device_sorts.order_of(block, axis)
     kind = sort_kind(block.dtype)
@@ -167,7 +167,7 @@ def reduce(
     initial: Any = NoValue,
     where: Array | bool = True,
 ) -> Any:
-    """``ufunc.reduce`` of a block in host memory, with the arguments in its order."""
+    """Reduce a block in host memory by ``ufunc.reduce``, with the arguments in its order."""
     numpys: Any = ufunc.reduce
     if ufunc not in _FOLDING or not present(Fault.FOLD):
         return numpys(block, axes, dtype, out, keepdims, initial, where)
@@ -187,7 +187,7 @@ def reduce(
 
 
 def _folded(ufunc: np.ufunc, lines: Array, kind: DTypeLike, initial: Any, mask: Any) -> Array:
-    """The first dimension folded by scans of pieces, or by calls slab by slab; both are right."""
+    """Fold the first dimension by scans of pieces, or slab by slab; neither has the bug."""
     if initial is NoValue or initial is None:
         carry, lines = np.array(lines[0], kind), lines[1:]
     else:
@@ -208,7 +208,7 @@ def _folded(ufunc: np.ufunc, lines: Array, kind: DTypeLike, initial: Any, mask: 
 def reduceat(
     ufunc: np.ufunc, block: Array, starts: Array, axis: int, dtype: DTypeLike = None
 ) -> Array:
-    """``ufunc.reduceat`` of a block in host memory."""
+    """Reduce slices of a block in host memory, as ``ufunc.reduceat``."""
     if ufunc not in _FOLDING or not len(starts) or not present(Fault.FOLD):
         return ufunc.reduceat(block, starts, axis, dtype)
     lines = np.moveaxis(block, axis, 0)
@@ -222,7 +222,7 @@ def reduceat(
 
 
 class Detour:
-    """A ufunc of one operand that is right however its result is strided."""
+    """Ufunc of one operand with a workaround for wrong results in strided output arrays."""
 
     def __init__(self, ufunc: np.ufunc, fault: Fault) -> None:
         self.ufunc, self._fault = ufunc, fault
@@ -237,7 +237,7 @@ class Detour:
         where: Array | bool = True,
         **keywords: Any,
     ) -> Any:
-        """Call the ufunc into a contiguous array, and copy that into the result's place."""
+        """Call the ufunc into a contiguous array, and copy this array to the output array."""
         if into is None:
             into = out[0] if isinstance(out, tuple) else out
         if into is None or _in_step(x, into) or not present(self._fault):
@@ -248,13 +248,13 @@ class Detour:
 
 
 def _in_step(x: Array, into: Array) -> bool:
-    """Whether an operand and a result are both contiguous, in the same order."""
+    """Return True if an operand and a result are both contiguous, in the same order."""
     flags = getattr(x, "flags", into.flags)
     both_c = flags.c_contiguous and into.flags.c_contiguous
     return bool(both_c or (flags.f_contiguous and into.flags.f_contiguous))
 
 
-#: What to call with ``out=`` instead of a ufunc.
+#: ufunc -> function to call with ``out=`` in its place.
 DETOURS: dict[Any, Any] = {
     ufunc: Detour(ufunc, fault)
     for fault in (Fault.STRIDED_TEST, Fault.STRIDED_NEGATIVE)

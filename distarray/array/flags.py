@@ -1,4 +1,4 @@
-"""`x.flags` of a cut array: how the whole array is stored, the same on all ranks.
+"""`x.flags` of a cut array: the storage of the whole array, the same on all ranks.
 
 The flags of one block may differ: one row of a matrix is contiguous in both orders. A program that
 branches on flags must take the same branch on all ranks.
@@ -16,14 +16,14 @@ from distarray.comm.agree import agreed
 
 __all__ = ["Flags", "flags_of", "set_flags"]
 
-#: NumPy's keys of the flags that any block gives for the array -> their attribute.
+#: NumPy's keys of the flags that any block has in common with the array -> their attribute.
 _OF_BLOCKS = {
     "W": "writeable",
     "WRITEABLE": "writeable",
     "A": "aligned",
     "ALIGNED": "aligned",
 }
-#: A view of an array that cannot be written to.
+#: View of a read-only array.
 _OF_READ_ONLY = np.frombuffer(b" ", np.uint8)[:]
 _ORDERS = {"c_contiguous": "C", "contiguous": "C", "f_contiguous": "F", "fortran": "F"}
 
@@ -33,8 +33,8 @@ class Flags:
 
     Cost
     ----
-    Setting one to True is agreed on: one allreduce of an integer. Reading:
-    None for `writeable` and `aligned`. For others that of
+    Setting a flag to True: one allreduce of an integer, by which the ranks agree. Reading: none for
+    `writeable` and `aligned`; for other flags that of
     :func:`~distarray.array.storage.is_contiguous`, for both orders.
     """
 
@@ -49,7 +49,7 @@ class Flags:
         return not x.layout.size or is_contiguous(x, order if long > 1 else "C")
 
     def _told(self) -> Any:
-        """NumPy's flags of an array that is stored the same way."""
+        """Return NumPy's flags of a sample array that is stored in the same order."""
         sides = {
             (True, True): np.empty(1),
             (True, False): np.empty((2, 2)),
@@ -98,16 +98,17 @@ def flags_of(x: Base) -> Any:
 
 
 def set_flags(x: Base, act: Callable[[Any], None], allows: bool) -> None:
-    """Change flags of all blocks of an array, or of none if one rank's NumPy refuses.
+    """Change flags of all blocks of an array, or of none if NumPy rejects the change on some rank.
 
     Parameters
     ----------
     x : DistArray
+        The array.
     act : callable
         Takes the block, and changes its flags.
     allows : bool
-        Whether it may be refused for some blocks: it allows what is forbidden. Then the ranks
-        agree.
+        True if the change permits something, such as writes. NumPy may reject it for some blocks,
+        so the ranks agree.
     """
     blocks = _owned(raw_block(x))
     if x.layout.is_whole or x.mesh.coords is None:
@@ -140,9 +141,10 @@ def _owned(block: Any) -> list[Any]:
 
 
 def _own_view(x: Base, block: Any) -> Any:
-    """The block of an array; of a view one that is a view of its memory.
+    """Return the block of an array; for a view of an array, a NumPy view of the block's memory.
 
-    Views of a view that is read-only can be written to if what both are views of can be.
+    In NumPy a view of a read-only view can be made writeable if the owner of the memory is
+    writeable.
     """
     if type(block) is not np.ndarray or not block.flags.owndata:
         return block

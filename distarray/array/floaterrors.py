@@ -1,12 +1,12 @@
-"""Floating-point errors and warnings: what the program learns of them, all ranks learn.
+"""Floating-point errors and warnings: reports that the program can observe reach all ranks.
 
-NumPy reports what is wrong with elements on the ranks that hold them: by an exception, a call, a
-line of a log, or a warning, as :func:`numpy.errstate` says. The others would go on, in another way.
-So while the program can tell (:func:`told`), reports are kept in the course of a call, and at its
-end the ranks agree on what has been reported: then each of them raises, calls, logs or warns, once.
+NumPy reports errors of elements only on the ranks that hold the elements: by an exception, a call,
+a line of a log, or a warning, as :func:`numpy.errstate` sets. The ranks would then diverge. So
+while the program can observe reports (:func:`told`), they are recorded in the course of a call. At
+its end the ranks agree on the reports: then every rank raises, calls, logs or warns, once.
 Otherwise a warning is a line on standard error, which one rank may write, and nothing is sent.
 
-Where every rank has all operands, and the whole result, all of them have the same reports.
+If every rank has all operands, and the whole result, all ranks have the same reports.
 """
 
 import pickle
@@ -42,8 +42,8 @@ __all__ = [
     "told",
 ]
 
-#: NumPy's words for a kind of error -> its name in :func:`numpy.errstate` and its bit in the number
-#: that a function of the program gets, in the order in which NumPy checks them.
+#: NumPy's words for a kind of error -> its name in :func:`numpy.errstate` and its bit in the
+#: number that a function of the program gets, in the order in which NumPy checks the kinds.
 _KINDS = {
     "divide by zero": ("divide", 1),
     "overflow": ("over", 2),
@@ -51,39 +51,39 @@ _KINDS = {
     "invalid value": ("invalid", 8),
 }
 _PLACES = list(_KINDS)
-#: Ways to handle an error that the program can tell by itself, or that are wanted once.
+#: Modes of handling an error that the program can observe, or that must act only once.
 _TOLD = frozenset({"raise", "call", "log", "print"})
 
 
-#: NumPy's context variable of the error state; None if this NumPy has none.
+#: NumPy's context variable of the error state; None if this version of NumPy has none.
 error_variable: Any = getattr(
     getattr(getattr(np, "_core", None), "umath", None), "_extobj_contextvar", None
 )
-#: An object that stands for the state of :func:`numpy.errstate` in force: in 30 ns, where
-#: ``geterr`` takes 1 us. Without the variable every state seems new, and :func:`_handles` calls
-#: that.
+#: Function that returns an object which identifies the :func:`numpy.errstate` in force, in 30 ns;
+#: ``geterr`` takes 1 us. Without the context variable every state seems new, and :func:`_handles`
+#: calls ``geterr``.
 error_state: Callable[[], object] = object if error_variable is None else error_variable.get
-#: Its value if nobody has changed the state; nothing is handled then but by warnings.
+#: Default error state, which nobody has changed; it handles errors only by warnings.
 NORMAL = Context().run(error_state)
 
 _seen: tuple[object, bool] = (NORMAL, False)
 
 
 class Report(NamedTuple):
-    """What has been reported.
+    """Report of a floating-point error or a warning.
 
     Attributes
     ----------
     word : str
-        Of a floating-point error, NumPy's word for its kind; of a warning, its text.
+        NumPy's word for the kind of a floating-point error; the text of a warning.
     place : str
-        NumPy's name of what found the error; of a warning "".
+        NumPy's name of the function that found the error; "" for a warning.
     category : type
-        Of the warning.
+        Category of the warning.
     line : Line or None
-        Of the program, if the warning names one.
+        Line of the program, if the warning names one.
     number : tuple of int
-        Tells warnings of the program's own functions apart, which they may give again and again.
+        Number that distinguishes warnings of the program's own functions, which may be repeated.
     """
 
     word: str
@@ -98,12 +98,12 @@ _reports: ContextVar["_Reports | None"] = ContextVar("distarray_reports", defaul
 
 
 def told() -> bool:
-    """Whether the program can tell what is reported, and no call has yet begun to keep it."""
+    """Return True if the program can observe reports, and no enclosing call records them yet."""
     return _reports.get() is None and (_handles() or is_observed())
 
 
 def _handles() -> bool:
-    """Whether any kind of floating-point error is handled otherwise than by a warning."""
+    """Return True if any kind of floating-point error is handled otherwise than by a warning."""
     global _seen
     state, (known, answer) = error_state(), _seen
     if state is not known:
@@ -113,20 +113,20 @@ def _handles() -> bool:
 
 
 def of_elements(layout: Layout, mesh: DeviceMesh) -> AbstractContextManager[Any]:
-    """Report nothing of what is on other ranks in the place of an element that one rank has."""
+    """Suppress reports of the placeholders that other ranks have for an element of one rank."""
     if layout.is_lone_element and not layout.holds(mesh.coords):
         return np.errstate(all="ignore")
     return _NOTHING
 
 
 def is_on_one_rank(values: Iterable[Any]) -> bool:
-    """Whether arrays are on one rank, which learns of everything by itself."""
+    """Return True if arrays are on a single rank, which has all reports itself."""
     array = next(operands_in(values), None)
     return array is not None and array.mesh.size() == 1
 
 
 def settle_before(values: Iterable[Any]) -> None:
-    """Carry out pending folds of arguments: what is wrong with them belongs to earlier lines."""
+    """Carry out pending folds of arguments: their errors belong to earlier lines."""
     for value in values:
         if isinstance(value, Base) and value.layout.partials:
             value.settle()
@@ -135,7 +135,7 @@ def settle_before(values: Iterable[Any]) -> None:
 
 
 def mesh_concerned(values: Iterable[Any]) -> Any:
-    """The mesh whose ranks have to agree on reports of a call with these arguments; None if none.
+    """Return the mesh whose ranks must agree on reports of a call with these arguments, or None.
 
     A call with only replicated arrays reports the same on every rank, without a message.
     """
@@ -149,7 +149,7 @@ def mesh_concerned(values: Iterable[Any]) -> Any:
 
 
 def divide(mesh: DeviceMesh) -> None:
-    """Say that ranks divide work on operands that all of them have: they agree on reports then."""
+    """Note that ranks divide work on replicated operands: at the end they agree on reports."""
     reports = _reports.get()
     if reports is not None:
         reports.mesh, reports.caller = mesh, mesh.group.rank
@@ -162,27 +162,27 @@ def agreed(
     *args: P.args,
     **kwargs: P.kwargs,
 ) -> T:
-    """Call a function; what is reported is handled on all ranks as the program has it.
+    """Call a function, and handle its reports on all ranks in the program's error state.
 
     Parameters
     ----------
     mesh : DeviceMesh or None
-        The ranks, all of which make the call. None: they have all that is computed with, and agree
-        if the result is cut.
+        The ranks, all of which make the call. None: every rank has all operands, and the ranks
+        agree only if the result is cut.
     key : object
-        The function of NumPy for which the call is made, or a ufunc and its method.
+        The NumPy function for which the call is made, or a ufunc and its method.
     function, *args, **kwargs
         The call.
 
     Raises
     ------
     FloatingPointError
-        With NumPy's text. If there are several errors, it is the one that NumPy checks first.
+        With NumPy's text. If there are several errors, it is the error that NumPy checks first.
 
     Cost
     ----
-    That of the call, and one allreduce of an integer; two small conversations more for each rank
-    that has reported what those before it have not.
+    That of the call, and one allreduce of an integer. Each rank with reports that lower ranks do
+    not have adds one broadcast and one more allreduce.
     """
     reports = _Reports(mesh)
     with reports.kept():
@@ -198,12 +198,12 @@ def agreed(
             reports.hand_over(report, found)
     finally:
         if found and group is not None and group.in_one_process:
-            group.barrier()  # who goes on would take the warnings of all threads
+            group.barrier()  # a thread that continued would take the warnings of all threads
     return value
 
 
 def _settle(values: Iterable[Any]) -> None:
-    """Carry out what folds are pending, so that their errors belong to this call."""
+    """Carry out pending folds, so that their errors belong to this call."""
     for value in values:
         if isinstance(value, Base) and value.layout.partials:
             value.settle()
@@ -212,7 +212,7 @@ def _settle(values: Iterable[Any]) -> None:
 
 
 def _united(group: Group, mine: list[Report]) -> list[Report]:
-    """What any rank has reported: the lowest rank's first."""
+    """Collect the reports of all ranks: the lowest rank's first."""
     known: dict[Report, None] = {}
     while True:
         new = [report for report in mine if report not in known]
@@ -224,7 +224,7 @@ def _united(group: Group, mine: list[Report]) -> list[Report]:
 
 
 def _in_numpys_words(found: Iterable[Report], key: Hashable) -> list[Report]:
-    """Reports as NumPy makes them of the whole call, in its order."""
+    """Return the reports in the words and the order of NumPy's call on the whole arrays."""
     words = words_of(key)
     named: dict[Report, None] = {}
     for report in found:
@@ -238,12 +238,12 @@ def _in_numpys_words(found: Iterable[Report], key: Hashable) -> list[Report]:
 
 
 class _Reports:
-    """Keeps what is reported in the course of a call, and hands it to the program at its end."""
+    """Recorder of the reports in the course of a call, which handles them at its end."""
 
     def __init__(self, mesh: DeviceMesh | None) -> None:
         self.mesh = mesh
         self.found: dict[Report, None] = {}
-        #: The rank, where ranks divide the calls of a function of the program.
+        #: This rank's number, where ranks divide the calls of a function of the program.
         self.caller = 0
         self._numbered = 0
         self._modes: Mapping[str, Any] = np.geterr()
@@ -252,7 +252,7 @@ class _Reports:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keep reports."""
+        """Record reports."""
         token = _reports.set(self)
         wanted: Any = {kind: "log" for kind, mode in self._modes.items() if self._keeps(mode)}
         try:
@@ -266,22 +266,22 @@ class _Reports:
             _reports.reset(token)
 
     def _keeps(self, mode: str) -> bool:
-        """Whether errors handled so are kept; a function is told of those that are ignored, too."""
+        """Return True if errors of a mode are recorded; a function also receives ignored errors."""
         if mode == "ignore":
             return "call" in self._modes.values()
         return mode in _TOLD or self._observed
 
     @contextmanager
     def as_the_program_has_it(self) -> Iterator[None]:
-        """The program's own error state, for functions of the program."""
+        """Restore the program's own error state, for functions of the program."""
         modes: Any = self._modes
         with np.errstate(call=self, **modes):
             yield
 
-    # -- what is kept ----------------------------------------------------------------------------
+    # -- recording -------------------------------------------------------------------------------
 
     def write(self, line: str) -> None:
-        """Take a line of NumPy's log."""
+        """Record a line of NumPy's log."""
         text = line.removeprefix("Warning: ").rstrip("\n")
         word, _, place = text.partition(" encountered in ")
         self.found[Report(word, place)] = None
@@ -291,7 +291,7 @@ class _Reports:
             self.found[Report(word, "reduce")] = None
 
     def __call__(self, word: str, flag: int) -> None:
-        """Keep what NumPy calls a function of the program for, in one."""
+        """Record the errors for which NumPy calls a function of the program, all in one call."""
         for other, (_, bit) in _KINDS.items():
             if flag & bit:
                 self.found[Report(other, "a function")] = None
@@ -304,10 +304,10 @@ class _Reports:
             number = self.caller, self._numbered
         self.found[Report(str(said.message), "", _sent(said.category), line, number)] = None
 
-    # -- what is handed over ---------------------------------------------------------------------
+    # -- handling --------------------------------------------------------------------------------
 
     def hand_over(self, report: Report, found: Iterable[Report]) -> None:
-        """Do with a report what the program wants to be done with it."""
+        """Handle a report in the mode that the program has set."""
         if not report.place:
             warned_lines.warn_user(report.word, report.category, report.line)
             return
@@ -329,7 +329,7 @@ class _Reports:
 
 @contextmanager
 def as_the_program_has_it() -> Iterator[None]:
-    """A context in which a function of the program finds the error state that it has set."""
+    """Restore, as a context, the error state of the program for a function of the program."""
     reports = _reports.get()
     if reports is None:
         yield
@@ -339,7 +339,7 @@ def as_the_program_has_it() -> Iterator[None]:
 
 
 def _sent(category: type[Warning]) -> type[Warning]:
-    """A category as other ranks know it: itself, or the nearest base that can be sent."""
+    """Return a category that other ranks know: itself, or the nearest base that can be sent."""
     for kind in category.__mro__:
         try:
             pickle.dumps(kind)

@@ -1,7 +1,8 @@
-"""The operators, methods and attributes of arrays of a program's own classes.
+"""Operators, methods and attributes of arrays of a program's own classes.
 
-Methods that are ufuncs or fold by one finish their results by ``__array_wrap__``, others that give
-a new array by ``__array_finalize__``, and the rest are the plain array's. Operators are ufuncs.
+Methods that are ufuncs or folds of ufuncs pass their results to ``__array_wrap__``. Other methods
+that return a new array pass it to ``__array_finalize__``. The remaining methods are the plain
+array's. Operators are ufuncs.
 """
 
 import operator
@@ -87,7 +88,7 @@ _SPECIAL = frozenset(
         "__array_namespace__",
     ]
 )
-#: What belongs to the class itself.
+#: Names that belong to the class itself.
 _OWN = frozenset(
     [
         "_lent",
@@ -104,7 +105,7 @@ _OWN = frozenset(
 
 
 def fill_in(kind: type) -> None:
-    """Give a class whose arrays have a plain one all names of arrays that it does not define."""
+    """Add the attributes of DistArray that a class lacks, forwarded to the plain array."""
     for name, method in {**_operators(), **_METHODS}.items():
         setattr(kind, name, method)
     for name in dir(DistArray):
@@ -150,9 +151,9 @@ def clip(
     out: Out = None,
     **kwargs: Any,
 ) -> Any:
-    """As :func:`numpy.clip`."""
+    """Limit values to an interval, as :func:`numpy.clip`."""
     if min is None and max is None:
-        np.empty(0).clip(**kwargs)  # NumPy's error, where it has one
+        np.empty(0).clip(**kwargs)  # raises NumPy's error, if any
         return self
     if min is None or max is None:
         act: Any = np.minimum if min is None else np.maximum
@@ -161,7 +162,7 @@ def clip(
 
 
 def conj(self: DistArray, out: Out = None) -> Any:
-    """As :func:`numpy.conjugate`."""
+    """Return the complex conjugate, as :func:`numpy.conjugate`."""
     if out is None and self.dtype.kind in "biuf":
         return self
     act: Any = np.conjugate
@@ -169,7 +170,7 @@ def conj(self: DistArray, out: Out = None) -> Any:
 
 
 def dot(self: DistArray, b: ArrayLike, out: Out = None) -> Any:
-    """As :func:`numpy.dot`."""
+    """Compute the dot product, as :func:`numpy.dot`."""
     act: Any = np.dot
     return act(self, b, out=out)
 
@@ -186,7 +187,7 @@ _TWO: dict[str, np.ufunc] = {
 }  # fmt: skip
 _COMPARISONS = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
 _ONE = {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}
-#: The right operand's method for each ufunc that is an operator.
+#: Name of the right operand's method for each ufunc that is an operator.
 REFLECTED: dict[Any, str] = {ufunc: f"__r{name}__" for name, ufunc in _TWO.items()}
 REFLECTED |= {np.less: "__gt__", np.less_equal: "__ge__", np.greater: "__lt__"}
 REFLECTED |= {np.greater_equal: "__le__", np.equal: "__eq__", np.not_equal: "__ne__"}
@@ -222,7 +223,7 @@ def _equality(name: str, ufunc: np.ufunc) -> Callable[..., Any]:
             try:
                 return ufunc(self, other)
             except TypeError:
-                pass  # of types that cannot be compared
+                pass  # types that cannot be compared
         return finished(self, act(bare(self), bare(other)))
 
     return compare

@@ -1,4 +1,4 @@
-"""Making distributed arrays from blocks that the ranks already hold."""
+"""Construction of distributed arrays from blocks that the ranks already hold."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -29,7 +29,7 @@ _WHOLE = Replicate()
 def from_blocks(
     block: Array, counts: Sequence[int], dim: int, mesh: DeviceMesh, mesh_dim: int
 ) -> DistArray:
-    """An array whose blocks along one dimension have the given lengths."""
+    """Make an array whose blocks have the given lengths along one dimension."""
     cut = Cut.ragged(counts, (mesh_dim,), (mesh.shape[mesh_dim],))
     layout = Layout.replicated(block.shape, mesh.shape).replace(dim, cut)
     return wrap(block, layout, mesh)
@@ -43,7 +43,7 @@ def from_local(
     *,
     check: bool = True,
 ) -> DistArray:
-    """A distributed array made of the blocks that the ranks hold; not copied.
+    """Make a distributed array of the blocks that the ranks hold; they are not copied.
 
     Parameters
     ----------
@@ -52,18 +52,18 @@ def from_local(
     mesh : DeviceMesh, optional
         The default mesh if not given.
     placements : sequence of Placement, optional
-        One per mesh dimension; by default Shard(0) along the first and Replicate along others.
+        One per mesh dimension; by default Shard(0) along the first and Replicate along the others.
     shape : tuple of int, optional
         The global shape. The blocks must then be those of its canonical layout, so that no lengths
-        are exchanged. Without it the lengths of the blocks are exchanged, and may be unequal.
+        are exchanged. Without `shape` the lengths of the blocks are exchanged, and may be unequal.
     check : bool
         False: nothing is exchanged, `shape` is needed, and the caller guarantees that the blocks
-        of all ranks fit; a block that does not fit is then an error only on its own rank.
+        of all ranks fit; a block that does not fit then raises an error only on its own rank.
 
     Returns
     -------
     DistArray
-        Writeable, unless the block of one rank is read-only.
+        Writeable, unless the block of some rank is read-only.
 
     Raises
     ------
@@ -102,9 +102,9 @@ def from_ranks(
     *,
     check: bool = True,
 ) -> DistArray:
-    """As :func:`from_local`, but a rank may have an error in place of its block.
+    """Make an array as :func:`from_local`; a rank may have an error in place of its block.
 
-    All ranks raise the error of the lowest rank that has one.
+    All ranks raise the error of the lowest rank that has an error.
     """
     if len(mesh.ranks) == 1 or not check:
         if problem is not None:
@@ -132,29 +132,29 @@ def from_ranks(
 
 
 def _in_order(x: DistArray, gaps: Sequence[int]) -> DistArray:
-    """Note whether an array's blocks are in C order on all ranks, or alike on none."""
+    """Mark an array as stored in C order on all ranks, or as possibly in different orders."""
     if all(gaps) and not x.layout.is_whole:
         unlike(x)
     return x if gaps[0] else natural(x)
 
 
 def _gaps(block: Array | None) -> tuple[bool, bool]:
-    """Whether a rank's block is not stored without gaps in C order, and in Fortran order."""
+    """Return two flags: this rank's block is not C-contiguous; it is not Fortran-contiguous."""
     if block is None or not block.size:
         return False, False
     return not block.flags.c_contiguous, not block.flags.f_contiguous
 
 
 def _is_read_only(block: Array | None) -> bool:
-    """Whether a rank's block has elements and is read-only."""
+    """Return True if this rank's block has elements and is read-only."""
     if block is None or not block.size:
         return False
     return not getattr(block.flags, "writeable", True)
 
 
 def _with_flag(block: Array, writeable: bool) -> Any:
-    """The block, writeable or read-only like all others: if one is read-only, all are."""
-    if writeable:  # it has no elements
+    """Return the block with the flag of all ranks: if one rank's block is read-only, all are."""
+    if writeable:  # this rank's block has no elements
         return np.empty(block.shape, block.dtype)
     block = block.view()
     block.flags.writeable = False
@@ -183,30 +183,30 @@ def _mark(
     placements: tuple[Placement, ...],
     shape: tuple[int, ...] | None,
 ) -> int:
-    """A number that is equal on ranks whose arguments are equal."""
+    """Return a number that is equal on ranks whose arguments are equal."""
     return crc32(repr((dtype, ndim, placements, shape)).encode())
 
 
 def _layout_if_fitting(
     block: Array, mesh: DeviceMesh, placements: tuple[Placement, ...], shape: Sequence[int] | None
 ) -> Layout | None:
-    """The layout of this global shape, if this rank's block fits it.
+    """Return the layout of this global shape if this rank's block fits it, else None.
 
-    Without a global shape, any layout: the lengths of the other blocks are not known yet.
+    Without a global shape, return any layout: the lengths of the other blocks are not known yet.
     """
     if shape is None:
         return Layout.replicated(block.shape, mesh.shape)
     try:
         layout, wanted = _chunked_at(tuple(shape), mesh.shape, placements, mesh.coords)
     except (LayoutError, TypeError):
-        return None  # raised once all ranks know
+        return None  # all ranks raise the error together later
     return layout if block.shape == wanted else None
 
 
 def _compared(
     block: Array, mesh: DeviceMesh, placements: tuple[Placement, ...], shape: Sequence[int] | None
 ) -> DistArray:
-    """Raise on every rank what does not fit."""
+    """Raise an error on every rank if the blocks do not fit together."""
     described = mesh.group.allgather_object(
         (block.shape, str(block.dtype), placements, shape and tuple(shape))
     )
@@ -221,7 +221,7 @@ def _fitted(
     placements: tuple[Placement, ...],
     shape: Sequence[int] | None,
 ) -> Layout:
-    """The layout that the blocks of all ranks make up, or LayoutError."""
+    """Return the layout of the blocks of all ranks, or raise LayoutError."""
     placed = normalized(placements, len(shapes[0]), mesh.shape)
     if shape is not None:
         layout = Layout.chunked(shape, mesh.shape, placed)
@@ -241,9 +241,9 @@ def _fitted(
 def vouched(
     block: Array, mesh: DeviceMesh, placements: Placements | None, shape: Sequence[int] | None
 ) -> DistArray:
-    """As :func:`from_local` with ``check=False``, or on a single rank.
+    """Make an array as :func:`from_local` with ``check=False``, or on a single rank.
 
-    Repeated arguments (tuples, or a list of placements) go straight to the cache.
+    Repeated arguments (tuples, or a list of placements) are found in the cache.
     """
     if isinstance(placements, list):
         placements = tuple(placements)
@@ -269,7 +269,7 @@ def _chunked_at(
     placements: tuple[Placement, ...],
     coords: tuple[int, ...] | None,
 ) -> tuple[Layout, tuple[int, ...]]:
-    """The canonical layout and the shape of one rank's block; cached for training loops."""
+    """Return the canonical layout and the shape of a rank's block; cached for training loops."""
     layout = Layout.chunked(shape, mesh_shape, placements)
     return layout, layout.local_shape(coords)
 
@@ -291,7 +291,7 @@ def _check_alike(described: Sequence[tuple[Any, ...]], mesh: DeviceMesh) -> None
 def _layout_of_blocks(
     shapes: Sequence[tuple[int, ...]], placements: Sequence[Placement], mesh: DeviceMesh
 ) -> Layout:
-    """The layout that keeps every block; the lengths come from the ranks along each cut."""
+    """Return the layout that keeps every block; ranks along each cut determine its lengths."""
     if not shapes:
         return Layout.chunked((), mesh.shape, [Replicate()] * len(mesh.shape))
     cuts = []

@@ -1,8 +1,8 @@
-"""The decorator `fuse`: a function whose body is one expression, done in one pass.
+"""Decorator `fuse`: runs a function whose body is one expression in one pass.
 
-On the host its operations are deferred (:mod:`distarray.array.deferred`), from smaller blocks on
-than others, and done when the function returns. On a device they become one kernel: the function is
-called once with symbols, which note its operations, and ``cupy.fuse`` makes the kernel of them.
+On the host the operations are deferred (:mod:`distarray.array.deferred`), from smaller blocks on
+than elsewhere, and run when the function returns. On a device they become one kernel: the function
+is called once with symbols that record its operations, and ``cupy.fuse`` compiles them.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -28,23 +28,24 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def fuse(function: _Function) -> _Function:
     """Decorate a function whose whole body is one expression: it makes one pass over its operands.
 
-    On the host operations on large blocks are deferred and done together anyway. In the function
-    they are so from blocks of 1 MiB on, also where ``config.fuse`` is "off", and are done when it
-    returns. On a device, where nothing is deferred, an elementwise expression of arrays that lie
-    alike becomes one kernel by ``cupy.fuse``; another runs as it is.
+    On the host, operations on large blocks are deferred and run together in any case. In a
+    decorated function they are deferred from blocks of 1 MiB on, also if ``config.fuse`` is "off",
+    and run when the function returns. On a device nothing is deferred. There an elementwise
+    expression of arrays with one layout becomes one kernel by ``cupy.fuse``; any other function
+    runs unchanged.
 
     Parameters
     ----------
     function : callable
-        Takes distributed arrays and numbers, and returns what it computes with them, an array or
-        a tuple. On a device it is called once for each combination of data types to see what it
-        does, so it must not depend on anything but its arguments.
+        Takes distributed arrays and numbers, and returns an array or a tuple computed from them. On
+        a device it is called once with symbols for each combination of data types, so its
+        operations must depend only on its arguments.
 
     Returns
     -------
     callable
-        With the same results: on the host bit for bit, on a device up to rounding, since the
-        compiler may contract a product and a sum.
+        A function with the same results. On the host they are bitwise equal. On a device they are
+        equal up to rounding, since the compiler may contract a product and a sum.
 
     Cost
     ----
@@ -82,14 +83,14 @@ def fuse(function: _Function) -> _Function:
 
 # -- on a device -----------------------------------------------------------------------------------
 
-#: Types of numbers that a kernel is given; others are written into it.
+#: Types of numbers that are arguments of a kernel; other numbers are compiled into it.
 _GIVEN = SCALARS - {int, bool}
 
 
 def _on_device(
     function: Callable[..., Any], kernels: dict[Any, Any], model: Base, args: Args, kwargs: Kwargs
 ) -> Any:
-    """The function's results by one kernel; NotImplemented if that is not known to be right."""
+    """Compute the function's results by one kernel; return NotImplemented if impossible."""
     if kwargs or not all(_is_alike(x, model) for x in args):
         return NotImplemented
     key = tuple([_kind(x) for x in args])
@@ -98,7 +99,7 @@ def _on_device(
         if key not in kernels:
             kernels[key] = _kernel(function, args)
         blocks = NotImplemented if kernels[key] is None else kernels[key](*given)
-    except Exception:  # whatever CuPy cannot make a kernel of: nothing has been written yet
+    except Exception:  # CuPy cannot make a kernel: nothing has been written yet
         kernels[key] = None
         return NotImplemented
     if isinstance(blocks, tuple):
@@ -107,7 +108,7 @@ def _on_device(
 
 
 def _is_alike(x: ArrayLike, model: Base) -> bool:
-    """Whether a kernel can be given an argument: a number, or an array that lies as `model`."""
+    """Return True if an argument suits a kernel: a number, or an array laid out as `model`."""
     if type(x) is not DistArray:
         return type(x) in SCALARS
     layout = x.layout
@@ -116,19 +117,22 @@ def _is_alike(x: ArrayLike, model: Base) -> bool:
 
 
 def _kind(x: ArrayLike) -> Any:
-    """What tells kernels apart: the type of an argument; of a whole number the number itself."""
+    """Return an argument's contribution to the key of a kernel.
+
+    It is the data type of an array or the type of a number; for int and bool also the value.
+    """
     if isinstance(x, Base):
         return x.dtype
     return type(x) if type(x) in _GIVEN else (type(x), x)
 
 
 class _Symbol(NDArrayOperatorsMixin):
-    """Stands for an argument or a result, and notes what is computed with it.
+    """Symbol for an argument or a result, which records the operations on it.
 
     Attributes
     ----------
     sample : array or number
-        Of its type; an array without elements.
+        A value of its type; an array has no elements.
     operation : tuple
         The function and its operands; empty for an argument.
     """
@@ -153,7 +157,7 @@ class _Symbol(NDArrayOperatorsMixin):
 
 
 class _NoExpressionError(Exception):
-    """A function does other things than to compute element by element."""
+    """Function that does other things than compute element by element."""
 
 
 def _noted(function: Callable[..., Any], operands: Args, kwargs: Kwargs) -> _Symbol:
@@ -170,9 +174,9 @@ def _noted(function: Callable[..., Any], operands: Args, kwargs: Kwargs) -> _Sym
 
 
 def _kernel(function: Callable[..., Any], args: Args) -> Any:
-    """A kernel for arguments of these types; None if the function is no elementwise expression.
+    """Compile a kernel for arguments of these types; None if the function is not elementwise.
 
-    Its operations have NumPy's data types: what CuPy gives is converted if it has another.
+    Its operations have NumPy's data types: a result of CuPy with another type is converted.
     """
     symbols: list[Any] = [_symbol(x) for x in args]
     found = function(*symbols)
@@ -196,14 +200,14 @@ def _kernel(function: Callable[..., Any], args: Args) -> Any:
 
 
 def _symbol(x: ArrayLike) -> Any:
-    """An argument as the function is given it to note what it does; whole numbers stay."""
+    """Return the symbol for an argument; int and bool arguments are returned unchanged."""
     if isinstance(x, Base):
         return _Symbol(np.empty(0, x.dtype))
     return _Symbol(cast(complex, x)) if type(x) in _GIVEN else x
 
 
 def _in_order(results: tuple[_Symbol, ...]) -> Iterator[_Symbol]:
-    """What results are computed from, operands first, and they themselves."""
+    """Yield all symbols that results are computed from, operands first, and the results."""
     seen: set[int] = set()
     pending = [(x, False) for x in reversed(results)]
     while pending:

@@ -1,9 +1,9 @@
-"""Where arrays lie in their memory: NumPy's offsets and strides of the whole arrays.
+"""Placement of arrays in their memory: NumPy's offsets and strides of the whole arrays.
 
-No rank has the whole memory of cut arrays. But an address space of its size costs nothing: views of
-it, made by the functions that made the arrays, lie there as NumPy's arrays would lie in memory. So
-NumPy itself says whether two arrays have elements in common, what their strides are, and how far
-they are from the beginning.
+No rank has the whole memory of a cut array. But reserving address space of that size costs nothing.
+The functions that made the arrays are applied again to this address space. The resulting views have
+the offsets and strides that NumPy's arrays would have in memory. So NumPy itself determines whether
+two arrays have elements in common, their strides, and their distance from the start of the memory.
 """
 
 from typing import Any
@@ -41,7 +41,7 @@ _new = object.__new__
 
 
 def is_view(x: Base) -> bool:
-    """Whether a cut array is a view of another one, as far as it has been noted. Sends nothing."""
+    """Return True if a cut array is registered as a view of another one. No communication."""
     storage = storage_of(x)
     return storage is not None and storage.base is not None
 
@@ -52,7 +52,7 @@ def owns_memory(x: Base) -> bool:
 
 
 def origin_of(x: Base) -> Storage:
-    """The storage of the array that is a view of none, and that an array is a view of."""
+    """Return the storage of the array at the root of the chain of views and links."""
     storage = entered(x)
     parent = above(storage)
     while parent is not None:
@@ -61,7 +61,7 @@ def origin_of(x: Base) -> Storage:
 
 
 def base_of(x: Base) -> Any:
-    """The array at the beginning of the memory of a view; None for an array that is no view."""
+    """Return the base of a view, as NumPy's ``x.base``; None for an array that is no view."""
     if not x.layout.is_whole:
         storage = storage_of(x)
         return None if storage is None else storage.base
@@ -75,20 +75,20 @@ def base_of(x: Base) -> Any:
 
 
 def _over(x: Base, block: Array, layout: Layout) -> Any:
-    """An array over a block that is a view of none."""
+    """Return an array over a block, as a view of no array."""
     found = _new(Base.plain_type)
     found.block, found.layout, found.mesh = block, layout, x.mesh
     return found
 
 
 def strides_of(x: Base) -> tuple[int, ...]:
-    """Bytes from one index of a cut array to the next in its memory.
+    """Return the bytes from one index of a cut array to the next in its memory.
 
     Cost
     ----
-    That of :func:`~distarray.array.storage.is_contiguous` of what a view is a view of. Else that of
-    :func:`~distarray.array.storage.stored_order`, or none if each rank has several indices of each
-    dimension that has them.
+    For a view, that of :func:`~distarray.array.storage.is_contiguous` for its base. Otherwise that
+    of :func:`~distarray.array.storage.stored_order`, or none if each rank has several indices of
+    each dimension with several indices.
     """
     found = in_whole(x)
     if found is not None:
@@ -104,20 +104,20 @@ def strides_of(x: Base) -> tuple[int, ...]:
 
 
 def in_memory(x: Base, origin: Array | None = None) -> Array | None:
-    """An array of the same shape that lies in an address space as the whole array does.
+    """Return an array that is placed in an address space as the whole array is in its memory.
 
     Parameters
     ----------
     x : DistArray
-        Cut.
+        A cut array.
     origin : array, optional
-        What stands for the array at the beginning of the memory; by default an address space is
-        made, as of an array in C order.
+        The substitute for the array at the root. By default an address space is reserved, in C
+        order.
 
     Returns
     -------
     array or None
-        Its elements mean nothing. None if that is not known.
+        An array of the shape of `x`, with meaningless elements. None if the placement is not known.
     """
     first = origin_of(x)
     if origin is None:
@@ -126,21 +126,23 @@ def in_memory(x: Base, origin: Array | None = None) -> Array | None:
 
 
 def within(x: Base) -> tuple[Any, str, Array, Array] | None:
-    """The array nearest to the beginning of the memory, and where another one lies in it.
+    """Return a gapless array over the memory that contains `x`, and the placement of `x` in it.
+
+    If possible, it is the array nearest to the root of the views of `x`.
 
     Returns
     -------
     tuple or None
-        That array, the order in which it is stored without gaps, what stands for it in an address
-        space, and what stands for `x`. None if it has gaps.
+        That array, the order in which it is stored without gaps, its substitute in an address
+        space, and the substitute for `x`. None if no array without gaps is found.
 
     Cost
     ----
-    As :func:`~distarray.array.storage.is_contiguous`.
+    That of :func:`~distarray.array.storage.is_contiguous`.
     """
     top = ancestor(x)
     if is_writeable(raw_block(x)) and not is_writeable(raw_block(top)) and is_contiguous(x, "C"):
-        top = x  # by itself it can be written to
+        top = x  # writeable although the root is not
     order = next((order for order in "CF" if is_contiguous(top, order)), None)
     if order is None:
         return _around(x)
@@ -152,9 +154,9 @@ def within(x: Base) -> tuple[Any, str, Array, Array] | None:
 
 
 def _around(x: Base) -> tuple[Any, str, Array, Array] | None:
-    """As :func:`within`, of an array over the same memory that got another shape by ``y.shape =``.
+    """Find the result of :func:`within` if the containing array got another shape by ``y.shape =``.
 
-    Then it is not one that the other array is a view of.
+    Then `x` is not a view of that array.
     """
     first = origin_of(x)
     space = address_space(*first.kind)
@@ -177,11 +179,11 @@ def _is_inside(place: Array, space: Array) -> bool:
 
 
 def in_whole(x: Base) -> Array | None:
-    """As :func:`in_memory` for a view, of which NumPy says how it is stored; None for others.
+    """Return the placement of a view as :func:`in_memory`; None for other arrays.
 
     Cost
     ----
-    That of :func:`~distarray.array.storage.is_contiguous` of the array that it is a view of.
+    That of :func:`~distarray.array.storage.is_contiguous` for the base of the view.
     """
     storage = storage_of(x)
     root = None if storage is None or not x.layout.size else storage.base
@@ -199,7 +201,7 @@ storage_module.in_whole = in_whole
 
 
 def _laid_out(x: Base, made: dict[int, Any], space: Array) -> Array | None:
-    """The view of an address space that an array is of what stands for others."""
+    """Make the view again from the substitutes in `made`; None if it is not within `space`."""
     found = made_of(x._storage, made)
     block = getattr(found, "block", None)
     if not isinstance(block, np.ndarray) or block.shape != x.layout.shape:

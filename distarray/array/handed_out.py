@@ -1,8 +1,8 @@
-"""Whether a program may be handed the blocks of cut arrays: what its code names, and who calls.
+"""Detection of programs that may access blocks of cut arrays, by the names in their code.
 
-One rank alone may ask for its block and write to it. Ranks that keep elements of others would not
-know, and cannot ask without a message. Therefore they keep none where the program might do that:
-where its code has one of the names that stand for it, in a function that runs or in its modules.
+One rank alone may ask for its block and write to it. Ranks that cache elements of that block would
+not notice, and could find out only by a message. So nothing is cached if the program might do that:
+if a function that runs, or a module of the program, uses one of the names listed below.
 """
 
 import sys
@@ -16,21 +16,24 @@ from distarray.comm.user_lines import is_house, is_installed, is_library, of_pro
 
 __all__ = ["hand_out", "names_blocks"]
 
-#: The names of what hands out blocks.
+#: Names of functions and attributes that expose blocks to the program.
 _NAMES = frozenset({"to_local", "block", "from_dlpack", "__dlpack__"})
 _NAMES |= {"map_blocks", "map_overlap", "local_map"}
-#: The module of tensors over the same memory.
+#: Name of the module whose tensors share memory with blocks.
 _TENSORS = f"{__name__.partition('.')[0]}.torch"
 
 
 def hand_out() -> None:
-    """Note that the block of a cut array is handed out."""
+    """Count that the block of a cut array is exposed to the program."""
     passed.number += 1
     passed.exports += 1
 
 
 def names_blocks(names: frozenset[str] = _NAMES) -> bool:
-    """Whether the program's code has names of what hands out blocks, or it is typed in by hand."""
+    """Return True if the program's code uses a name that exposes blocks, or Python is interactive.
+
+    It is also True for the default names once the module of tensors is imported.
+    """
     if _TENSORS in sys.modules and names is _NAMES:
         return True
     if hasattr(sys, "ps1"):
@@ -45,7 +48,7 @@ def names_blocks(names: frozenset[str] = _NAMES) -> bool:
 
 
 def _modules() -> Iterator[Any]:
-    """The program's modules: neither this library's, nor of other libraries, nor of Python."""
+    """Yield the program's modules: not those of this library, of other libraries or of Python."""
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
         if not isinstance(path, str) or passage(name):
@@ -55,14 +58,14 @@ def _modules() -> Iterator[Any]:
 
 
 def _any_has(scope: Mapping[str, Any], names: frozenset[str]) -> bool:
-    """Whether a module's own functions and classes have names; not those that it imports."""
+    """Return True if functions or classes that a module itself defines use one of the names."""
     name = scope.get("__name__")
     own = [x for x in list(scope.values()) if getattr(x, "__module__", None) == name]
     return any(_has_names(code, names) for value in own for code in _codes(value))
 
 
 def _codes(value: Any) -> Iterator[CodeType]:
-    """The code of a function, or of a class's methods."""
+    """Yield the code objects of a function, or of a class's methods."""
     if isinstance(value, type):
         for item in list(vars(value).values()):
             if not isinstance(item, type):

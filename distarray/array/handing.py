@@ -1,4 +1,4 @@
-"""Ordinary arrays for functions that accept only NumPy's own."""
+"""Conversion to NumPy arrays, for functions that accept no distributed arrays."""
 
 import os
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from distarray.array.exporting import lent
 __all__ = ["handing", "handing_module", "ordinary", "standing_in"]
 
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
-#: Longer lists that begin with a number or a string are not searched for arrays.
+#: Length from which lists that begin with a number or a string are not searched for arrays.
 _LONG = 1000
 
 
 def ordinary(value: object, whom: str) -> Any:
-    """A value with ordinary arrays, as `whom` gets it; itself if it has no distributed array."""
+    """Replace distributed arrays in a value by NumPy arrays for `whom`; else return the value."""
     kind: Any = type(value)
     if kind in _ATOMS:
         return value
@@ -46,7 +46,7 @@ def _array(x: Base, whom: str) -> Any:
 
 
 def handing(function: Callable[..., Any], whom: str) -> Callable[..., Any]:
-    """A function that calls another with ordinary arrays in place of distributed ones."""
+    """Wrap a function so that it gets NumPy arrays in place of distributed arrays."""
 
     @wraps(function)
     def call(*args: object, **kwargs: object) -> Any:
@@ -54,14 +54,14 @@ def handing(function: Callable[..., Any], whom: str) -> Callable[..., Any]:
         return function(*args, **(ordinary(kwargs, whom) if kwargs else kwargs))
 
     code = getattr(function, "__code__", None)
-    if code is not None:  # so that the library's warnings, which skip its own frames, skip this
+    if code is not None:  # warnings then skip this frame like the frames of `function`'s library
         place = os.path.join(os.path.dirname(code.co_filename), "<arrays handed over by distarray>")
         call.__code__ = call.__code__.replace(co_filename=place)  # type: ignore[attr-defined]
     return call
 
 
 def standing_in(module: ModuleType, **members: Any) -> ModuleType:
-    """A module like another, with some members of its own."""
+    """Return a copy of a module, with some members replaced."""
     found = ModuleType(module.__name__, module.__doc__)
     vars(found).update({**vars(module), **members})
     vars(found).update(__getattr__=lambda name: getattr(module, name), __dir__=lambda: dir(module))
@@ -69,13 +69,13 @@ def standing_in(module: ModuleType, **members: Any) -> ModuleType:
 
 
 def handing_module(module: ModuleType, *names: str) -> ModuleType:
-    """A module like another, some of whose functions get ordinary arrays."""
+    """Return a copy of a module, some of whose functions get NumPy arrays."""
     found = ModuleType(module.__name__, module.__doc__)
     vars(found).update({name: held for name, held in vars(module).items() if name not in names})
     handed: dict[str, Callable[..., Any]] = {}
 
     def ask(name: str) -> Any:
-        value = getattr(module, name)  # NumPy may warn of it, and not of the module's other names
+        value = getattr(module, name)  # on demand: NumPy may warn about this name alone
         if name in names and name not in handed:
             handed[name] = handing(value, f"{module.__name__}.{name}")
         return handed.get(name, value)

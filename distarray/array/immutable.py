@@ -1,4 +1,4 @@
-"""Objects that cannot change: their types, and arrays that hold nothing else."""
+"""Immutable objects: their types, and arrays that contain only immutable objects."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -16,7 +16,7 @@ _TYPES: set[type] = {
     *(bool, int, float, complex, str, bytes, range, slice),
     *(NoneType, EllipsisType, NotImplementedType),
 }
-#: Types of modules that need not be loaded, by their names.
+#: Types, by module and name, whose modules may not have been imported.
 _NAMES = frozenset(
     {
         ("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID"), ("re", "Pattern"),
@@ -39,7 +39,7 @@ def _is_immutable_type(kind: type) -> bool:
 
 
 def is_immutable(value: Any) -> bool:
-    """Whether a value is one of Python's or NumPy's that cannot change, and holds no other."""
+    """Return True if a value is an immutable object of Python or NumPy, contents included."""
     kind = type(value)
     if kind in (tuple, frozenset):
         return all(map(is_immutable, value))
@@ -47,7 +47,7 @@ def is_immutable(value: Any) -> bool:
 
 
 def holds_changeable(values: Array) -> bool:
-    """Whether some elements of an array are Python objects that may change."""
+    """Return True if some elements of an array are Python objects that may be mutable."""
     if not values.dtype.hasobject:
         return False
     if values.dtype.names is not None or values.dtype.subdtype is not None:
@@ -59,5 +59,5 @@ def holds_changeable(values: Array) -> bool:
 
 
 def may_have_effects(arrays: Iterable[Base]) -> bool:
-    """Whether methods of objects that every rank has may leave something behind."""
+    """Return True if methods of replicated Python objects may have side effects."""
     return any(x.layout.is_replicated and holds_changeable(x.block) for x in arrays)

@@ -1,8 +1,8 @@
 """Indexing, assignment and iteration.
 
-Where every rank has the whole array, on one rank as for a replicated array on many, NumPy reads
-the key itself: what is selected is whole, too, and only its layout is looked up. Otherwise the key
-is read here, and each rank takes its part.
+If every rank has the whole array (on a single rank, or replicated), NumPy reads the key itself: the
+selection is whole, too, and only its layout is looked up. Otherwise this library reads the key, and
+each rank selects from its block.
 """
 
 import operator
@@ -39,12 +39,13 @@ from distarray.typing import Array, ArrayKey, ArrayLike, ElementKey, Key
 
 __all__ = ["Items", "fetched"]
 
-#: Types of values that NumPy copies into blocks as we do.
+#: Types of values that NumPy and this library copy into blocks alike.
 _VALUES = frozenset({int, float, complex, bool, np.ndarray, np.float64, np.int64})
 _SINGLE = _VALUES - {np.ndarray}
-#: Records, Python objects and strings of any length, whose elements are no scalars of NumPy's.
+#: Kinds of data types whose elements are not NumPy's scalars: records, Python objects, strings of
+#: variable length.
 _SPECIAL = "VOT"
-#: How many elements an iterator fetches at a time, at most.
+#: Largest number of elements that an iterator fetches at a time.
 _AHEAD = 1 << 16
 
 _new = object.__new__
@@ -52,7 +53,7 @@ _array = np.ndarray
 
 
 class Items(Base):
-    """The indexing of :class:`numpy.ndarray`."""
+    """Indexing of :class:`numpy.ndarray`."""
 
     __slots__ = ()
 
@@ -70,7 +71,7 @@ class Items(Base):
         if block is None:
             return self._read_stored(key)
         layout, mesh = self.layout, self.mesh
-        # Written out, and each question asked once: calls would cost more than what they do.
+        # Inlined, and each condition evaluated once: function calls would cost more than the work.
         if layout.is_whole and type(block) is _array and mesh.coords is not None:
             kind = type(key)
             if kind is not tuple:
@@ -90,7 +91,7 @@ class Items(Base):
             result.mesh = mesh
             result.layout = layout.row if kind is int else known[part.shape]
             return result
-        del block  # how many refer to it may be counted
+        del block  # a later step may count the references to the block
         return self._read(key)
 
     def _read_stored(self, key: Key) -> Any:
@@ -99,9 +100,9 @@ class Items(Base):
         return self._read(key) if found is NotImplemented else found
 
     def _part(self, part: Array, key: Any) -> Any:
-        """The array that a basic key selects; `part` is what NumPy has selected of the block.
+        """Return the array that a basic key selects; `part` is NumPy's selection from the block.
 
-        Records, objects and texts are selected by the general way.
+        Records, objects and texts are selected by the general method.
         """
         if self.block.dtype.kind in _SPECIAL:
             return self._read(key)
@@ -109,14 +110,14 @@ class Items(Base):
         return self._of_block(part, whole_view(self.layout, kinds, part.shape))
 
     def _selected(self, block: Array, key: Any) -> Any:
-        """What a key selects that is not of the basic types."""
+        """Select by a key that is not of the basic types."""
         found = answer_to_key(self, key) if basic_keys else NotImplemented
         if found is NotImplemented and block.nbytes < in_force().replicate_below:
             found = at_once(operator.getitem, (self, key), {})
         return self._read(key) if found is NotImplemented else found
 
     def _of_block(self, part: Array, layout: Layout) -> Self:
-        """A view that is known to lie as `layout` says."""
+        """Return a view whose layout is known."""
         result = _new(type(self))
         result.block = part
         result.layout = layout
@@ -126,7 +127,7 @@ class Items(Base):
         return result
 
     def _at_hand(self) -> bool:
-        """Whether NumPy can index the block of a whole array in its place."""
+        """Return True if NumPy can index the block of a whole array directly."""
         return self.mesh.coords is not None and self.block.dtype.kind not in _SPECIAL
 
     def _read(self, key: Key) -> Any:
@@ -147,9 +148,9 @@ class Items(Base):
         return self._element(result) if names_element(key, result.layout.shape) else result
 
     def _element(self, cell: Self) -> Any:
-        """A view of one element as NumPy's scalar, or as the object that it is.
+        """Convert a view of one element to NumPy's scalar, or to the Python object in it.
 
-        A record can be written to, as NumPy's can; see :mod:`distarray.array.records`.
+        A record can be written to, as in NumPy; see :mod:`distarray.array.records`.
         """
         whole = cell.layout.is_replicated
         own = None if whole else records.own_part(self, cell)
@@ -181,11 +182,11 @@ class Items(Base):
                 return
             if self._put(block, key, value, basic):
                 return
-        del block  # as above
+        del block  # a later step may count the references to the block
         self._assign(plain_key(key), value)
 
     def _put(self, block: Array, key: Any, value: ArrayLike, basic: bool) -> bool:
-        """Let NumPy set elements of the block of a whole array, if it reads the value as we do."""
+        """Let NumPy set elements of a whole block if it reads the value alike; True if done."""
         if not basic or block.dtype.kind in _SPECIAL:
             done = not basic and bool(basic_keys) and set_at_mask(self, key, value)
             return done or at_once(operator.setitem, (self, key, value), {}) is None
@@ -209,7 +210,7 @@ class Items(Base):
         watched(operator.setitem, (self, key, value), {}, act, (key, value))
 
     def _takes_late(self, key: Key, count: int, value: Any) -> bool:
-        """Whether the elements take what an array waits for, which has this reference count."""
+        """Assign a deferred value with `count` references, if possible; return True if done."""
         if not isinstance(value, Base) or not value.waits:
             return False
         return mirroring.write(self, key, value) or assigned(self, key, count, value)
@@ -232,19 +233,19 @@ class Items(Base):
     def _set_scalar(self, key: Key, value: ArrayLike) -> None:
         """Assign to the 0-d result of an operation.
 
-        NumPy's scalars refuse it. The array API standard has 0-d arrays instead, and libraries
-        that are written to it (SciPy) assign to them.
+        NumPy's scalars are immutable. The array API standard has 0-d arrays instead, and libraries
+        that use the standard (SciPy) assign to them.
         """
         cell = self.like(self.mesh.xp.array(self.block))
         cell[key] = value
         self.block = self.mesh.scalar(cell.block)
 
     def sliced(self, entries: Entries) -> Self:
-        """The view that entries describe; see :mod:`distarray.layout.views`. Sends nothing."""
+        """Return the view that entries of :mod:`distarray.layout.views` describe; sends nothing."""
         return derived(self, lambda x: x.viewed(x.block, entries))
 
     def viewed(self, own: Any, entries: Entries) -> Self:
-        """As :meth:`sliced`, given the block."""
+        """Return the view that entries describe, as :meth:`sliced`, given the block."""
         layout, mesh = self.layout, self.mesh
         result = _new(type(self))
         result.mesh = mesh
@@ -255,19 +256,19 @@ class Items(Base):
         else:
             block = own
             if mesh.device_type != "cpu" or isinstance(block, (str, bytes)):
-                block = mesh.asarray(block)  # a scalar of the host, or of text, is no array
+                block = mesh.asarray(block)  # scalars of the host and strings are no arrays
             block = block[key] if layout_of_view.shape else block[(*key, ...)]
         result.block = block if block.size else directed(block, own, entries)
         return result
 
     def refresh(self) -> Self:
-        """Bring the blocks up to date with what was written through other arrays; collective.
+        """Update the blocks with values that were written through other arrays; collective.
 
-        NumPy's views share memory. Where no cut of the memory serves two arrays, such as some
-        reshapes, each has blocks of its own, and an old one is brought up to date when the array is
-        used. That takes messages, so that no rank may do so alone: :meth:`to_local` refuses until
-        all ranks have called this method. What is written to a block that it then gives is seen by
-        the other arrays as well.
+        NumPy's views share memory. If no cut of the memory fits two arrays, as for some reshapes,
+        each array has its own blocks, and a stale block is updated when the array is used. The
+        update takes messages, so that no rank can do it alone: :meth:`to_local` raises an error
+        until all ranks have called this method. Values that the program then writes to the block of
+        :meth:`to_local` reach the other arrays as well.
 
         Returns
         -------
@@ -276,8 +277,8 @@ class Items(Base):
 
         Cost
         ----
-        None if the array shares no memory so. Otherwise one allreduce of two integers; and, if it
-        has old blocks, one exchange of the elements that are on other ranks.
+        None if the array does not share memory like this. Otherwise one allreduce of two integers;
+        if the array has stale blocks, also one exchange of the elements that are on other ranks.
 
         Examples
         --------
@@ -323,7 +324,7 @@ class Items(Base):
         return (self[position] for position in range(layout.shape[0]))
 
     def _elements(self) -> Iterator[Any]:
-        """Elements of a 1-d array; of a cut one a stretch is fetched at a time."""
+        """Return an iterator over a 1-d array; elements of a cut array are fetched in stretches."""
         if self.mesh.coords is not None and self.layout.is_whole and self.mesh.device_type == "cpu":
             return iter(self.block)
         return fetched(lambda: self, self.shape[0])
@@ -333,17 +334,17 @@ class Items(Base):
 
 
 def _are_basic(key: tuple[Any, ...]) -> bool:
-    """Whether NumPy reads all entries of a key as we do."""
-    if len(key) == 2:  # by far the most
+    """Return True if NumPy and this library read all entries of a key alike."""
+    if len(key) == 2:  # by far the most frequent length
         return type(key[0]) in basic_keys and type(key[1]) in basic_keys
     return basic_keys.issuperset(map(type, key)) and bool(basic_keys)
 
 
 def fetched(line: Callable[[], Any], size: int) -> Iterator[Any]:
-    """The elements of a 1-d array, a stretch of which is fetched at a time.
+    """Yield the elements of a 1-d array, of which a stretch is fetched at a time.
 
-    They are fetched again when calls have passed that may have written to them, and then few at
-    once. `line` gives the array as it is.
+    Elements are fetched again after calls that may have written to them, and then few at a time.
+    `line` returns the current array.
     """
     start, ahead, seen = 0, _AHEAD, -1
     array: Any = None

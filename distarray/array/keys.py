@@ -1,4 +1,4 @@
-"""Index expressions: which keys are basic, and what they select."""
+"""Index expressions: recognition of basic keys, and their normalized entries."""
 
 from operator import index
 from typing import Any, cast
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 _FULL = slice(None)
-#: Entries that take one dimension each and are basic.
+#: Types of entries that index one dimension each and are basic.
 _PLAIN = frozenset({int, slice})
 #: NumPy's message about an entry that cannot be an index.
 INVALID = (
@@ -30,7 +30,7 @@ INVALID = (
 
 
 def as_index(entry: Any) -> int | None:
-    """The integer that an entry of a key stands for, or None if it is something else."""
+    """Return the integer value of a key's entry, or None if the entry is not an integer."""
     kind = type(entry)
     if kind is int:
         return int(entry)
@@ -51,7 +51,7 @@ def _is_array(entry: Any) -> bool:
 
 
 def expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
-    """A key with its ellipsis, or the implied one at its end, written out as slices.
+    """Write out a key's ellipsis, or the implied one at its end, as slices.
 
     Raises
     ------
@@ -80,15 +80,15 @@ def expand_ellipsis(key: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
 
 
 def plain_key(key: Key) -> Any:
-    """A key as a plain tuple if it is a subclass, such as a named tuple; NumPy reads both alike."""
+    """Convert a subclass of tuple, such as a named tuple, to a tuple; NumPy reads both alike."""
     return tuple(key) if isinstance(key, tuple) else key
 
 
 def basic_entries(key: Key, shape: tuple[int, ...], arrays: bool = False) -> Entries | None:
-    """The entries of a basic key (see :mod:`distarray.layout.views`); None if it is not basic.
+    """Return the entries of a basic key (see :mod:`distarray.layout.views`); None for other keys.
 
-    A 0-d integer array, not a scalar, counts as basic only with `arrays`: it selects what an
-    integer selects, but NumPy reads a copy.
+    A 0-d integer array that is not a scalar counts as basic only with `arrays`: it selects the same
+    elements as an integer, but NumPy returns a copy.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def basic_entries(key: Key, shape: tuple[int, ...], arrays: bool = False) -> Ent
 
 
 def _is_basic(entry: Any, arrays: bool) -> bool:
-    """Whether an entry is valid in a basic key."""
+    """Return True if an entry is valid in a basic key."""
     if entry is None or entry is Ellipsis or isinstance(entry, slice):
         return True
     if not arrays and _is_array(entry) and not isinstance(getattr(entry, "block", 0), np.generic):
@@ -139,15 +139,15 @@ def _position(entry: int, extent: int, dim: int) -> int:
 
 
 def names_element(key: Key, shape: tuple[int, ...]) -> bool:
-    """Whether a basic key, which selects `shape`, gives an element and not a 0-d array."""
+    """Return True if a basic key that selects `shape` yields an element and not a 0-d array."""
     return not shape and Ellipsis not in (key if type(key) is tuple else (key,))
 
 
 def directed(empty: Array, base: Array, entries: Entries) -> Any:
-    """A block of a view that has no elements, with the signs that strides have on other ranks.
+    """Return the empty block of a view, with the signs that strides have on other ranks.
 
-    NumPy drops the signs of empty arrays. But code that asks a block whether it can be shared has
-    to get the same answer on all ranks.
+    NumPy drops the signs of empty arrays. But code that checks whether a block can be shared must
+    get the same result on all ranks.
     """
     if type(empty) is not np.ndarray:
         return empty

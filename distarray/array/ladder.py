@@ -1,25 +1,25 @@
-"""The ladder: the steps of every call, whichever door it came in by.
+"""Dispatcher: the steps of every call, whichever entry point it came through.
 
 =====  ===================  ======================================================================
- rung  module               what happens
+ step  module               action
 =====  ===================  ======================================================================
     1  `divergence`         under `config.check` the ranks compare their calls
-    2  `floaterrors`        errors and warnings that the program can tell reach it on all ranks
-    3  here                 ``out=`` must be arrays
-    4  `fallback`           Python objects: NumPy's own function, or gathered, as the row says
-    5  here                 pending folds and single coordinates are settled, unless the row takes
+    2  `floaterrors`        errors and warnings that the program can observe reach it on all ranks
+    3  here                 check that ``out=`` contains arrays
+    4  `fallback`           Python objects: NumPy's own function, or gathered, as the row declares
+    5  here                 pending folds and single coordinates are settled, unless the row accepts
                             them
     6  `one_rank`           NumPy's own function if one rank has everything and the row allows it
     7  the row's function   the implementation
     8  here                 a 0-d result becomes a number: NumPy's scalar
 =====  ===================  ======================================================================
 
-Calls on small arrays that every rank has whole climb no rung: NumPy computes with the blocks
+Calls on small arrays that every rank has whole skip all steps: NumPy computes with the blocks
 (:mod:`~distarray.array.at_hand`) if the row allows it.
 
-The doors: NumPy's functions and methods of arrays come in by :func:`call`, ufuncs and their methods
-by :func:`call_ufunc`, and calls without a row by :func:`watched`. Python's operators and indexing
-go straight to the blocks if :func:`is_free` says that no rung has anything to do.
+Entry points: NumPy's functions and methods of arrays enter by :func:`call`, ufuncs and their
+methods by :func:`call_ufunc`, and calls without a row by :func:`watched`. Python's operators and
+indexing use the blocks directly if :func:`is_free` returns True: then no step has any effect.
 """
 
 import operator
@@ -85,24 +85,25 @@ __all__ = [
 ]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-#: Calls NumPy on whole arrays of Python objects; set by :mod:`distarray.array.fallback`.
+#: Function that calls NumPy on whole arrays of Python objects; set by
+#: :mod:`distarray.array.fallback`.
 on_objects: list[Callable[..., Any]] = []
 
-#: The error state under which rungs 1 and 2 have nothing to do, if no rank has but a part of an
-#: operand, or nobody observes warnings. Once calls are compared or operators overridden anywhere,
-#: no state equals this one.
+#: The error state under which steps 1 and 2 have no effect, if every rank has all of the operands
+#: or nobody observes warnings. Once the program has enabled the comparison of calls or overridden
+#: an operator, no state equals this one.
 usual: list[object] = [NORMAL]
-#: Whether no program has ever compared calls, or overridden operators. Calls on arrays that every
-#: rank has whole need to know no more: what NumPy raises, floating-point errors too, it raises on
-#: every rank.
+#: True until a program compares calls or overrides operators. Calls on arrays that every rank has
+#: whole check nothing else: NumPy raises the same errors on every rank, floating-point errors
+#: included.
 unwatched: list[bool] = [True]
-#: The types of entries of keys that NumPy reads as we do.
+#: Types of key entries that NumPy and this library read alike.
 ENTRIES = frozenset({int, slice, type(None), type(Ellipsis), np.int64})
-#: The same; none once indexing has to ask, too.
+#: The same types; empty once indexing has to use the dispatcher, too.
 basic_keys: set[type] = set(ENTRIES)
 
 
-#: Functions that only read their arguments and return something new, with the number of arguments
+#: Functions that only read their arguments and return new arrays, with the number of arguments
 #: up to which this is known.
 _READ: dict[Any, int] = {np.matmul: 2, np.dot: 2, np.vdot: 2, np.inner: 2, np.outer: 2}
 _READ |= dict.fromkeys([np.sum, np.prod, np.mean, np.max, np.min, np.any, np.all], 2)
@@ -111,7 +112,7 @@ _READ |= {np.where: 3, operator.getitem: 2}
 
 
 def only_reads(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call is known to change no argument, and to return nothing that shares memory."""
+    """Return True if a call is known to change no argument and to return no shared memory."""
     return not kwargs and len(args) <= _READ.get(function, 0)
 
 
@@ -131,7 +132,7 @@ registry.listeners.append(_look_closer)
 on_check(_compare)
 
 
-# -- the doors -----------------------------------------------------------------------------------
+# -- entry points --------------------------------------------------------------------------------
 
 
 def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -147,7 +148,7 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def call_in_general(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """As :func:`call`, for operands that are known not to be small and whole."""
+    """Call an implementation as :func:`call`, without the fast path of small whole operands."""
     passed.number += 1
     if only_reads(function, args, kwargs):
         passed.harmless += 1
@@ -164,7 +165,7 @@ def call_in_general(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
 
 
 def _targets(row: Row | None, args: Args, kwargs: Kwargs) -> list[Base]:
-    """The arrays that a call writes to, of which that has to be said."""
+    """Return the arrays written by a call whose writes must be registered (`to_be_written`)."""
     places = () if row is None else (row.writes, row.out)
     found = [args[place] for place in places if 0 <= place < len(args)]
     if "out" in kwargs:
@@ -219,7 +220,7 @@ def _call_ufunc(ufunc: np.ufunc, method: str, inputs: Args, kwargs: Kwargs) -> A
 
 
 def at_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of a call with small arrays that every rank has whole; else NotImplemented."""
+    """Compute a call on small arrays that every rank has whole; else return NotImplemented."""
     row = FUNCTIONS.get(function)
     if row is not None and row.small is not None and args and unwatched[0]:
         second = args[1] if len(args) > 1 else None
@@ -235,21 +236,21 @@ def at_once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
 
 
 def ufunc_at_once(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Any:
-    """As :func:`at_once`, for the call of a ufunc."""
+    """Call a ufunc on small whole arrays, as :func:`at_once`."""
     if unwatched[0]:
         return at_hand.answer_to_ufunc(ufunc, inputs)
     return NotImplemented
 
 
 def two_at_once(ufunc: np.ufunc, x: Base, y: Base) -> Any:
-    """As :func:`ufunc_at_once`, for two arrays."""
+    """Call a ufunc on two arrays, as :func:`ufunc_at_once`."""
     if unwatched[0]:
         return at_hand.answer_to_two(ufunc, x, y)
     return NotImplemented
 
 
 def product(x: Base, y: Base) -> Any:
-    """``x @ y``, without NumPy's dispatch, which would bring both here as well."""
+    """Compute ``x @ y`` without NumPy's dispatch, which would call this library as well."""
     found = at_hand.answer_to_product(np.matmul, x, y) if unwatched[0] else NotImplemented
     if found is not NotImplemented:
         return found
@@ -259,19 +260,19 @@ def product(x: Base, y: Base) -> Any:
 
 
 def numpys_at_once(method: _Method) -> _Method:
-    """Decorate a method of arrays that small arrays which every rank has whole leave to NumPy's."""
+    """Decorator: for small replicated arrays, call NumPy's method on the block instead."""
     return _at_once_first(method, whole=False)
 
 
 def number_at_once(method: _Method) -> _Method:
-    """As :func:`numpys_at_once`, for a method that gives a number if it has no arguments."""
+    """Decorator as :func:`numpys_at_once`, for methods that return a number without arguments."""
     return _at_once_first(method, whole=True)
 
 
 def _at_once_first(method: _Method, whole: bool) -> _Method:
-    """The method, after NumPy's; `whole`: where no rank has only a part, it takes cut arrays, too.
+    """Return a method that tries NumPy's first; with `whole`, also on arrays cut over one rank.
 
-    A number that all ranks have needs no layout, but an array keeps that of the operand.
+    A number that all ranks have needs no layout, whereas an array keeps the operand's layout.
     """
     act: Any = getattr(np.ndarray, method.__name__)
 
@@ -292,15 +293,15 @@ def _at_once_first(method: _Method, whole: bool) -> _Method:
 
 
 def is_free(function: Callable[..., Any], layout: Layout) -> bool:
-    """Whether a call can go straight to the blocks of arrays of this layout."""
-    if layout.partials or layout.is_lone_element:  # NumPy may report what is in its place
+    """Return True if a call can use the blocks of arrays of this layout without the dispatcher."""
+    if layout.partials or layout.is_lone_element:  # NumPy may report errors of placeholders
         return False
     if error_state() is usual[0] and (layout.is_whole or not is_observed()):
         return True
     return not (in_force().check or is_overridden(function) or (told() and not layout.is_whole))
 
 
-# -- rungs 1 and 2 -------------------------------------------------------------------------------
+# -- steps 1 and 2 -------------------------------------------------------------------------------
 
 
 def watched(
@@ -312,16 +313,16 @@ def watched(
     named: dict[str, Any] | None = None,
     key: Any = None,
 ) -> Any:
-    """Make a call that the ranks compare, and of whose errors and warnings all ranks learn.
+    """Make a call that the ranks compare, and whose errors and warnings reach all ranks.
 
     Parameters
     ----------
     function, args, kwargs
         The call, as the program made it.
     act, given, named
-        The function that carries it out, and its arguments.
+        The function that carries out the call, and its arguments.
     key : object
-        For :func:`~distarray.array.floaterrors.agreed`, if it is another one than the function.
+        For :func:`~distarray.array.floaterrors.agreed`, if it differs from the function.
     """
     passed.number += 1
     verify(function, args, kwargs)
@@ -332,7 +333,7 @@ def watched(
     return agreed(mesh_concerned(values), key or function, act, *given, **(named or {}))
 
 
-# -- rungs 3 to 7 --------------------------------------------------------------------------------
+# -- steps 3 to 7 --------------------------------------------------------------------------------
 
 
 def _climb(
@@ -351,7 +352,7 @@ def _climb(
 
 
 def _refuse_others(out: UfuncOut) -> None:
-    """Raise NumPy's error if `out` is no array."""
+    """Raise NumPy's error if `out` is not an array."""
     for item in out if type(out) is tuple else (out,):
         if item is not None:
             check_out(item)
@@ -360,7 +361,7 @@ def _refuse_others(out: UfuncOut) -> None:
 def _server_of_objects(
     function: Callable[..., Any], row: Row, values: list[Any]
 ) -> Callable[..., Any] | None:
-    """The function for Python objects; None if the implementation itself takes them."""
+    """Return the function for Python objects; None if the implementation accepts them itself."""
     if row.objects is Objects.ENGINE:
         return None
     operands = list(operands_in(values))
@@ -370,7 +371,7 @@ def _server_of_objects(
     if row.objects is Objects.GATHER and not all(x.layout.is_replicated for x in operands):
         return registry.fallback[0]
     mesh = operands[0].mesh
-    here = mesh.coords is not None and mesh.device_type == "cpu"  # objects never lie on a device
+    here = mesh.coords is not None and mesh.device_type == "cpu"  # no objects on a device
     if not here or not str(function.__module__).startswith("numpy"):
         return None
     if all(x.layout.is_replicated for x in operands):
@@ -379,15 +380,15 @@ def _server_of_objects(
     return registry.fallback[0] if row.writes < 0 and may_have_effects(objects) else None
 
 
-# -- rung 8 --------------------------------------------------------------------------------------
+# -- step 8 --------------------------------------------------------------------------------------
 
 
 def _handed_out(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A result as the program gets it: with 0-d results as NumPy's scalars."""
+    """Return a result in the program's form: 0-d results become NumPy's scalars."""
     if isinstance(result, Base):
         if not is_number(result) or _of_the_standard(args):
             return result
-        stays = bool(kwargs) and _of_the_standard(kwargs.values())  # rarely any: loops come here
+        stays = bool(kwargs) and _of_the_standard(kwargs.values())  # rarely any: fast in loops
         return result if stays else result.number()
     if isinstance(result, tuple) and any(map(is_number, result)):
         items = [_handed_out(item, args, kwargs) for item in result]
@@ -396,7 +397,7 @@ def _handed_out(result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 
 def _of_the_standard(values: Iterable[Any]) -> bool:
-    """Whether an operand is a 0-d array of the array API standard; then results are such, too."""
+    """Return True if an operand is a 0-d array of the array API standard; so are results then."""
     for value in values:
         if type(value) in ATOMS:
             continue

@@ -1,8 +1,8 @@
-"""What operations that are put off read, and who else may write to it.
+"""Leaves of deferred expressions, and detection of other references to their memory.
 
-Arrays and their views are known by their memory. How often Python refers to a buffer then tells
-whether somebody else does: a view that was made otherwise, a NumPy array, a buffer or an address
-that was handed out.
+The library knows which arrays and views share a memory. Python's reference count of a buffer shows
+whether there are other references: a view made by other means, a NumPy array, an exposed buffer or
+an exposed address.
 """
 
 import sys
@@ -33,16 +33,16 @@ __all__ = [
 
 
 class Leaf:
-    """A block that operations have yet to read.
+    """Block that deferred operations have yet to read.
 
     Attributes
     ----------
     block : array or Pieces
-        The block, or what a rank has of an array in another layout.
+        The block, or this rank's block of the array in another layout.
     dtype : dtype
-        Its own.
+        The data type of the block.
     memory : Materialization
-        Where it lies.
+        The memory of the block.
     """
 
     __slots__ = ("__weakref__", "block", "dtype", "memory")
@@ -56,34 +56,37 @@ class Leaf:
 
 
 def held(x: Base) -> Any:
-    """The block of an array, or what is in its place: a `Leaf`, or an operation."""
+    """Return the block of an array, or its placeholder: a :class:`Leaf` or an operation."""
     while (block := own_block(x)) is None:
         late, stored = x._storage.late, x._storage.block
         if late is not None or stored is not None:
             return stored if late is None else late.kept
-    return block  # which another thread may have computed in between
+    return block  # another thread may have computed it in between
 
 
 def block_of(x: Base) -> Any:
-    """The block of an array, which operations may wait for; nothing is run."""
+    """Return the block of an array that operations may wait for, without running them."""
     kept = held(x)
     return kept.block if type(kept) is Leaf else kept
 
 
 def is_in_order(block: Array) -> bool:
-    """Whether results for a block are in C order: its dimensions are, with gaps perhaps."""
+    """Return True if the dimensions of a block are in C order, gaps allowed.
+
+    Results for such a block are in C order.
+    """
     steps = block.strides
     return all(steps) and all(a >= b for a, b in zip(steps, (*steps[1:], 1), strict=True))
 
 
 def _owner_of(block: Array) -> Array:
-    """The array that owns the memory of a block."""
+    """Return the array that owns the memory of a block."""
     base = getattr(block, "base", None)
     return block if base is None else base
 
 
 def leaf_of(x: Base, part: Array | Pieces) -> Leaf:
-    """What an operation reads of an array: a part of its block, or what other ranks have sent."""
+    """Return the leaf that an operation reads of an array: a view of its block, or pieces."""
     source = entered(x).source
     leaf = Leaf(part, source)
     if not source.leaves:
@@ -93,32 +96,32 @@ def leaf_of(x: Base, part: Array | Pieces) -> Leaf:
 
 
 def copied(part: Array) -> Leaf:
-    """A leaf that nobody else can write to."""
+    """Return a leaf over a private copy, which nothing else can write to."""
     return Leaf(part.copy(), Materialization(Memory()))
 
 
 def memory_of(x: Base) -> Materialization | None:
-    """The memory of an array's block, if nobody refers to it but arrays that are known."""
+    """Return the memory of an array's block if only known arrays refer to the memory, else None."""
     return entered(x).source if _can_be_known(x) and _is_known(x) else None
 
 
 def _is_known(x: Base) -> bool:
-    """Whether known arrays alone refer to what owns an array's memory, and to their blocks."""
+    """Return True if only known arrays and leaves refer to the blocks and their memory's owner."""
     owner = id(_owner_of(block_of(x)))
     parts = sum([_parts_of(leaf, owner) for leaf in list(entered(x).source.leaves)])
     return _references_to_owner(x) == _expected(beside(x), parts)
 
 
 def is_perhaps_out(source: Materialization) -> bool:
-    """Whether the program may have this rank's block over a materialization, or a part of it.
+    """Return True if the program may have this rank's block over a materialization or a view of it.
 
-    It was handed out, or something besides the arrays refers to it (``b = x.block``).
+    Either the block was exposed, or a reference besides the arrays exists (``b = x.block``).
     """
     arrays = live_arrays(source)
     if source.is_out or any(x._storage.block is not None for x in arrays):
-        return source.is_out  # what shared arrays give cannot be written to
+        return source.is_out  # blocks of shared arrays are returned read-only
     for x in arrays:
-        x.block  # noqa: B018 (what waits for it has been done then)
+        x.block  # noqa: B018 (runs the operations that read it or compute it)
     seen: set[int] = set()
     for x in arrays:
         owner = id(_owner_of(block_of(x)))
@@ -130,7 +133,7 @@ def is_perhaps_out(source: Materialization) -> bool:
 
 
 def beside(x: Base) -> list[Any]:
-    """The arrays whose blocks are views of what an array's block is a view of, itself included."""
+    """Return all arrays, `x` included, whose blocks' memory has the same owner as that of `x`."""
     owner = _owner_of(block_of(x))
     return [y for y in live_arrays(entered(x).source) if _owner_of(block_of(y)) is owner]
 
@@ -141,16 +144,17 @@ def _can_be_known(x: Base) -> bool:
 
 
 def _parts_of(leaf: Leaf, owner: int) -> int:
-    """How many arrays of a leaf are views of what owns some memory."""
+    """Count the arrays of a leaf that are views of a given owner of memory."""
     block = leaf.block
     arrays = [x for _, x in block] if isinstance(block, Pieces) else [block]
     return sum([id(x.base) == owner for x in arrays])
 
 
 def _expected(arrays: list[Any], count: int) -> int:
-    """How often arrays refer to what owns their memory; -1 if one's block is known to others.
+    """Return the expected references of known arrays to the owner of their memory.
 
-    `count` is how often the parts do that operations read.
+    `count` is the number of references from leaves. The result is -1 if a block has other
+    references than from known arrays.
     """
     uses = _uses(arrays)
     for x in {id(block_of(x)): x for x in arrays}.values():
@@ -164,13 +168,13 @@ def _expected(arrays: list[Any], count: int) -> int:
 
 
 def _are_held_once(arrays: list[Any]) -> bool:
-    """Whether arrays alone refer to their blocks; of what owns these that is not known."""
+    """Return True if only known arrays refer to their blocks; the owner is not checked."""
     uses = _uses(arrays)
     return all(_references(x) == uses[id(block_of(x))] for x in arrays)
 
 
 def _uses(arrays: list[Any]) -> Counter[int]:
-    """How often arrays refer to each block, of which several may have one."""
+    """Count the references of known arrays to each block; several arrays may share a block."""
     found: Counter[int] = Counter()
     for x in arrays:
         found[id(block_of(x))] += 1 + (natural_of(x) is block_of(x))
@@ -181,7 +185,7 @@ def _is_owner(x: Base) -> bool:
     return block_of(x).base is None
 
 
-# Each of these counts is less by what the function itself, and those that it calls, add.
+# The functions below subtract the references that they and their callees add.
 
 
 def _references_to_owner(x: Base) -> int:
@@ -193,9 +197,10 @@ def _references(x: Base) -> int:
 
 
 def _own_counts() -> tuple[int, int]:
-    """What is counted besides the array for a block, and for what it is a view of.
+    """Return the overhead of a reference count: for a block, and for the owner of its memory.
 
-    Without the interpreter's lock counts say nothing: no block has these.
+    In free-threaded Python reference counts mean nothing. The overhead is then a number that no
+    block reaches.
     """
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         return 1 << 20, 1 << 20

@@ -1,4 +1,7 @@
-"""This rank's block for the program, which may write to it at any time; sends nothing."""
+"""Access of the program to this rank's block, which the program may then write to at any time.
+
+No function of this module communicates, except :func:`refreshed`.
+"""
 
 import sys
 from typing import Any
@@ -17,20 +20,20 @@ __all__ = ["block_for_caller", "lend", "lent_in", "refreshed"]
 
 
 def block_for_caller() -> bool:
-    """Whether the program has called the method that calls this, and not this library."""
+    """Return True if the program, not this library, called the method that calls this function."""
     caller = sys._getframe(1).f_back
     return caller is None or not is_house(caller)
 
 
 def lend(x: Base) -> Any:
-    """This rank's block of a cut array, for the program; from then on it counts as handed out.
+    """Return this rank's block of a cut array to the program, and mark the block as exposed.
 
     Raises
     ------
     CommunicationForbidden
-        If the block is not up to date, or other ranks cannot know that it is handed out.
+        If the block is not up to date, or other ranks cannot know that it is exposed.
     CopyRequiredError
-        If the program has the block of another alias, which may be written to at any time.
+        If the program has the block of another alias, and may write to it at any time.
     """
     if not is_shared(x):
         if x.mesh.coords is not None and x.layout.is_plain:
@@ -58,13 +61,13 @@ def lend(x: Base) -> Any:
 
 
 def lent_in(x: Base) -> None:
-    """Note that the program has given the block of an array, and may still have it."""
+    """Note that the program supplied the block of an array and may still refer to it."""
     if not x.layout.is_whole and x.layout.is_plain and x.mesh.coords is not None:
         entered(x).source.is_out = True
 
 
 def refreshed(x: Base) -> None:
-    """Bring an array's block up to date, and let it be handed out from then on; collective."""
+    """Bring an array's block up to date, and allow exposing the block from now on; collective."""
     passed.number += 1
     if is_shared(x):
         x._storage.source.memory.uses.asks = True

@@ -1,4 +1,4 @@
-"""``like=``: creation functions let the type of a foreign array make the new one."""
+"""``like=``: creation functions delegate to the type of an array of another library."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -17,12 +17,12 @@ _OURS = np.ndarray.__array_function__
 
 
 def obeys_like(numpy_function: Callable[..., Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Make a function's ``like=`` work as in NumPy for types that are not ours.
+    """Decorator: support ``like=`` as NumPy does, for types of other libraries.
 
     Parameters
     ----------
     numpy_function : callable
-        The NumPy function that it replaces, which libraries know.
+        The NumPy function that it replaces, which libraries recognize.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def _made_by(
     args: tuple[object, ...],
     named: dict[str, object],
 ) -> Any:
-    """The array made by the type of `like`, called with the first of the functions it knows."""
+    """Make the array by the type of `like`, with the first function that the type recognizes."""
     kind: Any = type(like)
     if not hasattr(kind, "__array_function__"):
         raise TypeError(

@@ -1,23 +1,24 @@
-"""The memory that arrays share: a property of the global array, as in NumPy.
+"""Memory that arrays share: a property of the global array, as in NumPy.
 
-The blocks of an array and of its views are NumPy views of one buffer on each rank, a
-:class:`Materialization` of their :class:`Memory`. Most views never need more than that. But NumPy
-also makes a view where no cut of the buffer serves both arrays, such as a reshape of which a row
-lies on two ranks. Then there are two ways:
+The blocks of an array and of its views are NumPy views of one buffer on each rank. These buffers
+are a :class:`Materialization` of a :class:`Memory`. Most views need nothing else. But NumPy also
+makes a view where no cut of the buffer suits both arrays, for example a reshape with a row that is
+on two ranks. There are two solutions:
 
-* *The cut moves.* The base's borders move to where rows end, which sends less than a row to a
-  neighbour; the base and all that views it follow (:mod:`~distarray.array.recutting`). From then
-  on there is nothing to do.
+* *Recutting.* The block boundaries of the base move to the ends of rows, which sends less than a
+  row to a neighbor. The base and all its views follow (:mod:`~distarray.array.recutting`). No
+  further work is needed.
 * *A second materialization.* The result has a buffer of its own, and a :class:`Link` to the array
-  that it was made of. A memory knows which of its materializations have its newest elements. An
-  array over an old one is brought up to date when its block is read, by one exchange; writing to an
-  array makes the other materializations old.
+  that it was made from. A memory knows which of its materializations have its newest elements. An
+  array over a stale materialization is brought up to date when its block is read, by one exchange.
+  Writing to an array makes the other materializations stale.
 
-Everything is decided by calls that all ranks make, so that it costs no message by itself.
+All decisions follow from calls that all ranks make. So no decision costs a message by itself.
 
-The block of an array whose memory has several materializations is not in its slot: it is asked for
-by :meth:`Storage.read`, read-only, or written to within :func:`~distarray.array.sharing.writing`.
-So a function that writes without saying so raises NumPy's ValueError.
+If a memory has several materializations, the blocks of its arrays are not in the arrays' slots.
+They are read by :meth:`Storage.read`, as read-only views, or written to within
+:func:`~distarray.array.sharing.writing`. A function that writes outside this context raises NumPy's
+ValueError.
 """
 
 from collections.abc import Callable
@@ -47,48 +48,48 @@ __all__ = [
 _block_slot: Any = Base.__dict__["block"]
 _empty: Callable[[Any], None] = _block_slot.__delete__
 _new = object.__new__
-#: So many arrays may be gone before they are struck off.
+#: Number of dropped arrays after which their weak references are removed.
 _FEW = 16
 
-#: Makes a view of an array; it is called again with another array of the same shape when the cut
-#: has moved, and gives None if that one cannot be viewed so.
+#: Function that makes a view of an array. After a change of the cut it is called again, with
+#: another array of the same shape. It returns None if that array cannot be viewed so.
 Maker = Callable[[Any], Any]
 
 
 class Transfer(Protocol):
-    """Copies elements between two arrays that hold the same in different cuts; collective.
+    """Copies of elements between two arrays that hold the same in different cuts; collective.
 
     Attributes
     ----------
     overlaps : bool
-        Whether ranks hold the same elements of the second array. What one of them has written is
-        then brought to the others at once.
+        True if several ranks hold the same elements of the second array. Writes of one rank are
+        then sent to the others at once.
     """
 
     overlaps: bool
 
     def down(self, source: Base, target: Base) -> None:
-        """Copy all elements of the first array to the second, which was made of it."""
+        """Copy all elements of the first array to the second, which was made from it."""
 
     def up(self, source: Base, target: Base) -> None:
         """Copy all elements of the second array, the first argument, back."""
 
 
 class Memory:
-    """The elements that some arrays share.
+    """Elements that some arrays share.
 
     Attributes
     ----------
     materializations : list of Materialization
-        In the order in which they were made.
+        All materializations, in the order in which they were made.
     newest : list of Materialization
-        Those that have the newest elements, the one that was written to last first.
+        The materializations with the newest elements; the last one written to comes first.
     uses : Uses
-        Who uses it from outside.
+        Exposed blocks and counts of writes.
     made : int
-        How many materializations have been made.
+        Number of materializations made so far.
     copies : list of Copy
-        Gathered copies that others may have; see :mod:`~distarray.array.stale_copies`.
+        Gathered copies that libraries may have; see :mod:`~distarray.array.stale_copies`.
     """
 
     __slots__ = ("copies", "made", "materializations", "newest", "uses")
@@ -101,15 +102,15 @@ class Memory:
         self.copies: list[Any] = []
 
     def give_out(self, source: "Materialization") -> None:
-        """Let the program write to a materialization, which is up to date, until it is taken back.
+        """Let the program write to an up-to-date materialization until :meth:`take_back`.
 
-        One at a time: another one is taken back.
+        Only one materialization is writeable at a time: access to another one ends.
         """
         self.newest[:] = [source]
         self.uses.pinned = source
 
     def take_back(self, source: "Materialization") -> None:
-        """The program does not write to a materialization any more, of what was given out."""
+        """End the program's write access to a materialization that :meth:`give_out` granted."""
         if self.uses.pinned is source:
             self.uses.pinned = self.uses.lasting
             if self.uses.pinned is not None:
@@ -117,20 +118,21 @@ class Memory:
 
 
 class Link:
-    """How a materialization was made of another one.
+    """Link from a materialization to the array of another one that it was made from.
 
     Attributes
     ----------
     storage : Storage
-        Of the array that it was made of.
+        The storage of the array that it was made from.
     origin : DistArray
-        That array; this one and the next can be written to whatever becomes of the program's.
+        An array over the block of that array. The library can write to `origin` and `top` whatever
+        the program does with its own arrays.
     top : DistArray
-        All of the materialization's elements.
+        An array of all elements of the materialization.
     transfer : Transfer
-        Copies between the two.
+        Copies elements between the two.
     make : callable
-        Makes the same of an array that a rank has whole; see :mod:`distarray.array.geometry`.
+        Makes the same view of a replicated array; see :mod:`distarray.array.geometry`.
     """
 
     __slots__ = ("make", "origin", "storage", "top", "transfer")
@@ -141,44 +143,45 @@ class Link:
 
 
 def _twin(x: Base) -> Any:
-    """Another array over the same block, which is not known to share memory."""
+    """Return another array over the same block, without storage and so not marked as shared."""
     found = _new(Base.plain_type)
     found.block = block = x.block[...]
     if not is_writeable(block):
-        with suppress(ValueError):  # where the program can do so later as well
+        with suppress(ValueError):  # the program may set the flag later, too
             block.flags.writeable = True
     found.layout, found.mesh = x.layout, x.mesh
     return found
 
 
 def is_writeable(block: Array) -> bool:
-    """Whether the program may write to a block; nothing says so of a device's."""
+    """Return True if the program may write to a block; always True on a device."""
     return bool(getattr(block.flags, "writeable", True))
 
 
 class Materialization:
-    """A buffer on each rank with the elements of a memory, or with some of them.
+    """Buffer on each rank with all or some elements of a memory.
 
     Attributes
     ----------
     memory : Memory
+        The memory that the buffer belongs to.
     link : Link or None
-        Where it comes from; None if it is the memory's first.
+        The link to its origin; None for the first materialization of the memory.
     arrays : list
-        Weak references to the arrays over it, of which some may be gone.
+        Weak references to the arrays over it; some may be dead.
     grain : int
-        Elements of which the borders between ranks are multiples, since rows have been made to end
-        there; 1 if they have not.
+        Number of elements that divides every boundary between ranks, after a recut to the ends of
+        rows; else 1.
     writers : int
-        How many functions that may write to it, also through views that they make, run now.
+        Number of running functions that may write to it, also through views that they make.
     number : int
-        Its own among the memory's, the same on all ranks.
+        Its number within the memory, the same on all ranks.
     is_out : bool
-        Whether the program has this rank's block.
+        True if this rank's block is exposed to the program.
     leaves : WeakSet of Leaf
-        What operations that are put off have yet to read, besides the arrays' blocks.
+        Pending inputs of deferred operations, in addition to the arrays' blocks.
     nbytes : int
-        Of what they read; 0 if they never have.
+        Bytes that these operations read; 0 if there never were any.
     """
 
     __slots__ = (
@@ -206,19 +209,19 @@ class Materialization:
         memory.newest.append(self)
 
     def enter(self, x: Base) -> None:
-        """Note an array over the buffer."""
+        """Register an array over the buffer."""
         self.arrays.append(ref(x))
         if len(self.arrays) > self._most:
             self.strike_off()
 
     def strike_off(self) -> None:
-        """Forget the arrays that are gone."""
+        """Remove references to dead arrays."""
         arrays = self.arrays
         arrays[:] = [known for known in tuple(arrays) if known() is not None]
         self._most = 2 * len(arrays) + _FEW
 
     def refresh(self) -> None:
-        """Bring the buffer up to date; collective if it is old."""
+        """Bring the buffer up to date; collective if it is stale."""
         newest = self.memory.newest
         if self in newest:
             return
@@ -234,7 +237,7 @@ class Materialization:
         prune(self.memory)
 
     def _path_from(self, newest: "list[Materialization]") -> "list[Materialization]":
-        """The materializations from one of the newest to this one, by links."""
+        """Return the path of links from one of the newest materializations to this one."""
         before: dict[int, Any] = {id(self): None}
         ahead = [self]
         for found in ahead:
@@ -250,20 +253,20 @@ class Materialization:
         raise AssertionError("a memory without its newest elements")
 
     def neighbours(self) -> "list[Materialization]":
-        """The materializations that it is linked with."""
+        """Return the materializations that this one is linked with."""
         found = [] if self.link is None else [self.link.storage.source]
         others = self.memory.materializations
         return found + [m for m in others if m.link is not None and m.link.storage.source is self]
 
     def written(self) -> None:
-        """Note that an array over the buffer has been written to; collective if a block is out."""
+        """Note a write to an array over the buffer; collective if a block is exposed."""
         self.memory.newest[:] = [self]
         self._even_out()
         if self.memory.uses.pinned is not None:
             self.memory.uses.pinned.refresh()
 
     def _even_out(self) -> None:
-        """Bring what a rank has written to the others that hold the same elements; collective."""
+        """Send the writes of a rank to other ranks that hold the same elements; collective."""
         link = self.link
         if link is not None and link.transfer.overlaps:
             above = link.storage.source
@@ -273,7 +276,7 @@ class Materialization:
 
 
 def _copy(source: Materialization, target: Materialization) -> None:
-    """Copy what a materialization has to one that it is linked with; collective."""
+    """Copy the elements of a materialization to one that it is linked with; collective."""
     if target.link is not None and target.link.storage.source is source:
         target.link.transfer.down(target.link.origin, target.link.top)
     elif source.link is not None:
@@ -281,36 +284,40 @@ def _copy(source: Materialization, target: Materialization) -> None:
 
 
 class Storage:
-    """An array's place in its memory: the buffers, and the view of them that the array is.
+    """Place of an array in its memory: the buffers, and the view of them that the array is.
 
-    The block of an array is in its own slot, and read without asking the storage. If it is not
-    there, the storage has it: one of several materializations (`block`), or what stands for it
-    while operations are put off (`late`). An :class:`~distarray.array.excerpts.Excerpt` is the
-    storage of an array whose elements a rank has in a copy.
+    Usually the block of an array is in the array's own slot, and is read without the storage.
+    Otherwise the storage has the block: either one of several materializations (`block`), or a
+    placeholder while operations are deferred (`late`). An
+    :class:`~distarray.array.excerpts.Excerpt` is the storage of an array whose elements are cached
+    on every rank.
 
     Attributes
     ----------
     source : Materialization
         The buffers that its blocks are views of.
     parent : Storage or None
-        Of the array that it is a view of.
+        The storage of the array that it is a view of.
     make : callable or None
         Makes the view of that array.
     block : array or None
-        This rank's block, if the memory has several materializations; otherwise it is in the
+        This rank's block, if the memory has several materializations; otherwise the block is in the
         array's own slot.
     layout : Layout
+        The layout of the array, if `block` is set.
     mesh : DeviceMesh
+        The mesh of the array, if `block` is set.
     kind : tuple of (tuple of int, dtype) or None
         Shape and data type of the first array over the buffers.
     late : Late or None
-        What is in the place of the block while operations are put off that give it, or that have
-        yet to read it; see :mod:`distarray.array.waiting`.
+        The placeholder for the block while deferred operations have yet to compute or to read it;
+        see :mod:`distarray.array.waiting`.
     base : DistArray or None
-        The array that is a view of none, and that this one is a view of, as in NumPy. It lives as
-        long as its views, which can be made anew of it.
+        As in NumPy, the array at the root of the chain of views; None for an array that is no view.
+        The reference keeps the base alive as long as its views, since they may be made again from
+        it.
     depth : int
-        How many arrays of the same buffers it is below the first of them.
+        Number of views between the first array of the buffers and this one.
     """
 
     __slots__ = (
@@ -337,7 +344,7 @@ class Storage:
         self.depth: int = 0 if parent is None else parent.depth + 1
 
     def hold(self, x: Base) -> None:
-        """Take the block out of an array's slot."""
+        """Move the block from an array's slot to its storage."""
         if self.block is None:
             kept = mirror_of(x)
             if kept is not None:
@@ -353,14 +360,14 @@ class Storage:
         return dtype
 
     def block_of(self, x: Base) -> Any:
-        """The block of an array that is not in its slot; collective if it is old."""
+        """Return the block of an array whose slot is empty; collective if the block is stale."""
         late = self.late
         if late is not None:
             return late.block_of(x)
         return _block_slot.__get__(x) if self.block is None else self.read()
 
     def read(self) -> Array:
-        """This rank's block with the newest elements; collective if they are elsewhere."""
+        """Return this rank's block with the newest elements; collective if they are elsewhere."""
         self.source.memory.uses.agree(self.source.memory, self.mesh.group)
         self.source.refresh()
         block: Array = self.block
@@ -371,22 +378,22 @@ class Storage:
         return view
 
     def bare(self) -> Any:
-        """An array of the block as it is, which is not known to share memory."""
+        """Return an array over the current block, without storage and so not marked as shared."""
         found = _new(Base.plain_type)
         found.block, found.layout, found.mesh = self.block, self.layout, self.mesh
         return found
 
 
 def is_shared(x: Base) -> bool:
-    """Whether the memory of an array has several materializations."""
+    """Return True if the memory of an array has several materializations."""
     storage = storage_of(x)
     return storage is not None and storage.block is not None
 
 
 def entered(x: Base, late: Any = None) -> Storage:
-    """The storage of an array, which is made if it has none yet.
+    """Return the storage of an array; create it if there is none yet.
 
-    `late` is what is then in the place of a block, if there is none.
+    `late` is then the placeholder for the block, if there is no block yet.
     """
     storage: Any = storage_of(x)
     if storage is not None and storage.source is None:

@@ -1,6 +1,6 @@
-"""The methods of :class:`numpy.ndarray`, each of which calls the equivalent NumPy function.
+"""Methods of :class:`numpy.ndarray`, each of which calls the equivalent NumPy function.
 
-They have ndarray's signatures and do what those functions do; these say what may communicate.
+They have ndarray's signatures and those functions' results. Docstrings state which communicate.
 """
 
 import pickle
@@ -38,7 +38,7 @@ __all__ = ["Methods"]
 def _assign_part(part: Any, value: ArrayLike, dtype: np.dtype[Any]) -> None:
     """Assign to the real or the imaginary part; arrays are cast unsafely.
 
-    How Python's numbers are converted depends on the version of NumPy.
+    The conversion of Python's numbers depends on the version of NumPy.
     """
     if not hasattr(value, "dtype"):
         taken: Any = np.empty(np.shape(value), dtype)
@@ -48,13 +48,13 @@ def _assign_part(part: Any, value: ArrayLike, dtype: np.dtype[Any]) -> None:
 
 
 def _same_view(x: Any) -> Any:
-    """An array over the same block."""
+    """Return an array over the same block."""
     block = x.block
     return x.like(block if isinstance(block, np.generic) else block[...])
 
 
 class Methods(Reductions):
-    """ndarray's methods and computed attributes."""
+    """Methods and computed attributes of ndarray."""
 
     __slots__ = ()
 
@@ -64,19 +64,19 @@ class Methods(Reductions):
     def reshape(
         self, *shape: int | Sequence[int], order: str = "C", copy: bool | None = None
     ) -> Self:
-        """As :func:`numpy.reshape`; a view if no element has to change rank, else a copy."""
+        """Reshape, as :func:`numpy.reshape`; a copy only if elements have to change rank."""
         return call_in_general(
             np.reshape, self, shape[0] if len(shape) == 1 else shape, order, copy=copy
         )
 
     @numpys_at_once
     def ravel(self, order: str = "C") -> Self:
-        """As :func:`numpy.ravel`."""
+        """Flatten into one dimension, as :func:`numpy.ravel`."""
         return call_in_general(np.ravel, self, order=order)
 
     @numpys_at_once
     def flatten(self, order: str = "C") -> Self:
-        """A copy collapsed into one dimension."""
+        """Return a copy collapsed into one dimension."""
         if order in ("K", "k"):
             return call(np.copy, call(np.ravel, self, order))
         found: Self = call_in_general(np.reshape, self, (self.layout.size,), order, copy=True)
@@ -85,26 +85,26 @@ class Methods(Reductions):
 
     @numpys_at_once
     def transpose(self, *axes: int | Sequence[int] | None) -> Self:
-        """As :func:`numpy.transpose`; a view."""
+        """Permute dimensions, as :func:`numpy.transpose`; a view."""
         return call_in_general(np.transpose, self, axes[0] if len(axes) == 1 else (axes or None))
 
     @numpys_at_once
     def swapaxes(self, axis1: int, axis2: int) -> Self:
-        """As :func:`numpy.swapaxes`; a view."""
+        """Exchange two dimensions, as :func:`numpy.swapaxes`; a view."""
         return call_in_general(np.swapaxes, self, axis1, axis2)
 
     @numpys_at_once
     def squeeze(self, axis: Axes = None) -> Self:
-        """As :func:`numpy.squeeze`; a view."""
+        """Remove dimensions of length 1, as :func:`numpy.squeeze`; a view."""
         return call_in_general(np.squeeze, self, axis=axis)
 
     @numpys_at_once
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
-        """As :func:`numpy.diagonal`."""
+        """Return a diagonal, as :func:`numpy.diagonal`."""
         return call_in_general(np.diagonal, self, offset=offset, axis1=axis1, axis2=axis2)
 
     def repeat(self, repeats: ArrayLike, axis: int | None = None) -> Self:
-        """As :func:`numpy.repeat`."""
+        """Repeat elements, as :func:`numpy.repeat`."""
         return call(np.repeat, self, repeats, axis=axis)
 
     def resize(self, *shape: int | Sequence[int] | None, refcheck: bool = True) -> None:
@@ -113,11 +113,11 @@ class Methods(Reductions):
 
     @property
     def T(self) -> Self:
-        """The transposed array; a view."""
+        """Transposed array; a view."""
         known = self.layout.replicas
         if known is None or not unwatched[0] or self.mesh.coords is None:
             return self.transpose()
-        block = self.block.T  # written out, as products in loops ask for it
+        block = self.block.T  # inlined, as products in loops use it
         turned = object.__new__(type(self))
         turned.block = block
         turned.mesh = self.mesh
@@ -126,7 +126,7 @@ class Methods(Reductions):
 
     @property
     def mT(self) -> Self:
-        """The array with its last two dimensions exchanged; a view."""
+        """Array with its last two dimensions exchanged; a view."""
         if len(self.shape) < 2:
             raise ValueError("matrix transpose with ndim < 2 is undefined")
         return call(np.matrix_transpose, self)
@@ -149,26 +149,26 @@ class Methods(Reductions):
         out: Out = None,
         mode: str = "raise",
     ) -> Any:
-        """As :func:`numpy.take`."""
+        """Select elements along an axis, as :func:`numpy.take`."""
         return call(np.take, self, indices, axis=axis, out=out, mode=mode)
 
     def put(self, indices: ArrayLike, values: ArrayLike, mode: str = "raise") -> None:
-        """As :func:`numpy.put`."""
+        """Set elements at flat indices, as :func:`numpy.put`."""
         call(np.put, self, indices, values, mode=mode)
 
     @numpys_at_once
     def nonzero(self) -> tuple[Self, ...]:
-        """As :func:`numpy.nonzero`."""
+        """Return the indices of nonzero elements, as :func:`numpy.nonzero`."""
         return call_in_general(np.nonzero, self)
 
     def compress(self, condition: ArrayLike, axis: int | None = None, out: Out = None) -> Self:
-        """As :func:`numpy.compress`."""
+        """Select slices by a condition, as :func:`numpy.compress`."""
         return call(np.compress, condition, self, axis=axis, out=out)
 
     def choose(
         self, *choices: ArrayLike | Sequence[ArrayLike], out: Out = None, mode: str = "raise"
     ) -> Self:
-        """As :func:`numpy.choose`; the choices may be separate arguments."""
+        """Select from choices, as :func:`numpy.choose`; the choices may be separate arguments."""
         listed = choices[0] if len(choices) == 1 else choices
         return call(np.choose, self, listed, out=out, mode=mode)
 
@@ -176,7 +176,7 @@ class Methods(Reductions):
     def searchsorted(
         self, v: ArrayLike, side: str = "left", sorter: ArrayLike | None = None
     ) -> Any:
-        """As :func:`numpy.searchsorted`."""
+        """Find insertion indices that keep the order, as :func:`numpy.searchsorted`."""
         return call(np.searchsorted, self, v, side=side, sorter=sorter)
 
     @numpys_at_once
@@ -188,7 +188,7 @@ class Methods(Reductions):
         *,
         stable: bool | None = None,
     ) -> Self:
-        """As :func:`numpy.argsort`."""
+        """Return the indices that sort the array, as :func:`numpy.argsort`."""
         return call(np.argsort, self, axis=axis, kind=kind, order=order, stable=stable)
 
     def argpartition(
@@ -198,7 +198,7 @@ class Methods(Reductions):
         kind: str = "introselect",
         order: str | None = None,
     ) -> Self:
-        """As :func:`numpy.argpartition`."""
+        """Return the indices that partition the array, as :func:`numpy.argpartition`."""
         return call(np.argpartition, self, kth, axis=axis, kind=kind, order=order)
 
     def sort(
@@ -237,16 +237,16 @@ class Methods(Reductions):
         out: Out = None,
         **kwargs: Any,
     ) -> Self:
-        """As :func:`numpy.clip`."""
+        """Limit values to an interval, as :func:`numpy.clip`."""
         return call(np.clip, self, min, max, out=out, **kwargs)
 
     @numpys_at_once
     def round(self, decimals: int = 0, out: Out = None) -> Self:
-        """As :func:`numpy.round`."""
+        """Round to a number of decimals, as :func:`numpy.round`."""
         return call(np.round, self, decimals=decimals, out=out)
 
     def conj(self, out: Out = None) -> Self:
-        """As :func:`numpy.conjugate`; the array itself if it is real and there is no `out`."""
+        """Conjugate, as :func:`numpy.conjugate`; without `out` return a real array itself."""
         if out is None and self.block.dtype.kind in "biuf":
             return self
         if self.block.dtype.kind in "SUVMm":
@@ -257,7 +257,7 @@ class Methods(Reductions):
 
     @property
     def real(self) -> Self:
-        """The real part; a view."""
+        """Real part; a view."""
         return call(np.real, self)
 
     @real.setter
@@ -266,7 +266,7 @@ class Methods(Reductions):
 
     @property
     def imag(self) -> Self:
-        """The imaginary part; a view of a complex array."""
+        """Imaginary part; a view of a complex array."""
         return call(np.imag, self)
 
     @imag.setter
@@ -284,13 +284,13 @@ class Methods(Reductions):
         subok: bool = True,
         copy: bool = True,
     ) -> Self:
-        """The array cast to a data type, with the same layout.
+        """Cast the array to a data type, with the same layout.
 
         Cost
         ----
         None, except for a pending fold that the cast does not commute with; one allreduce of an
-        integer if text is converted, since a rank may find some that is no number; and with
-        ``copy=False`` and an order, if one block does not tell how the array is stored.
+        integer if text is converted, since a rank may find text without a number; and with
+        ``copy=False`` and an order, if one block does not determine how the array is stored.
         """
         how = cast_type(dtype), order, casting, copy
         if is_free(np.astype, self.layout):
@@ -299,7 +299,7 @@ class Methods(Reductions):
 
     @numpys_at_once
     def copy(self, order: str = "C") -> Self:
-        """A copy with memory of its own and the canonical cut; see :func:`numpy.copy`."""
+        """Return a copy with its own memory and the canonical cut; see :func:`numpy.copy`."""
         return call_in_general(np.copy, self, order)
 
     @overload
@@ -307,24 +307,24 @@ class Methods(Reductions):
     @overload
     def view(self, *dtype: DTypeLike, **named: DTypeLike) -> Any: ...
     def view(self, *dtype: DTypeLike, **named: DTypeLike) -> Any:
-        """An array over the same memory; with another data type or array type if one is given.
+        """Return an array over the same memory; optionally with another data type or array type.
 
-        As in NumPy. Items of another size change the extent of the last dimension: a ValueError on
-        all ranks if a cut of it would go through a new item. A subclass of NumPy's array is a view
-        of the whole array; for a cut array it is a gathered copy, which is read-only.
+        As in NumPy, items of another size change the extent of the last dimension. This raises a
+        ValueError on all ranks if a cut of the dimension would split a new item. A subclass of
+        NumPy's array is a view of the whole array; for a cut array it is a read-only gathered copy.
 
         Cost
         ----
-        One allreduce of an integer if the item size changes and blocks do not tell their order.
+        One allreduce of an integer if the item size changes and blocks do not show their order.
         """
         if self.layout.partials:
-            self.settle()  # otherwise the fold would give each of the two arrays its own memory
+            self.settle()  # otherwise the fold would put the two arrays into separate memory
         if not dtype and not named:
             return derived(self, _same_view)
         return viewed(self, *dtype, **named)
 
     def getfield(self, dtype: DTypeLike, offset: int = 0) -> Self:
-        """A view of some bytes of each element; see :meth:`numpy.ndarray.getfield`."""
+        """Return a view of some bytes of each element; see :meth:`numpy.ndarray.getfield`."""
         if self.layout.partials:
             self.settle()
         kind = np.dtype(dtype)
@@ -338,7 +338,7 @@ class Methods(Reductions):
 
     @property
     def flags(self) -> Any:
-        """Whether the array can be written to, and how it is stored.
+        """Writability and memory order of the array.
 
         Cost
         ----
@@ -350,24 +350,24 @@ class Methods(Reductions):
     def strides(self) -> tuple[int, ...]:
         """Bytes from one index to the next in memory.
 
-        Of a cut array as if it were whole: in C order, if it is no view. Those of this rank's block
-        are ``x.to_local().strides``.
+        For a cut array they are those of the whole array: in C order, unless it is a view. The
+        strides of this rank's block are ``x.to_local().strides``.
         """
         return tuple(self.block.strides) if self.layout.is_whole else strides_of(self)
 
     @property
     def base(self) -> Any:
-        """The array that this one is a view of, and which is none itself; None if it is no view."""
+        """Array of which this one is a view, itself not a view; None if this one is no view."""
         return base_of(self)
 
     @property
     def data(self) -> memoryview:
-        """The memory of an array that every rank has whole; a cut array has no such attribute."""
+        """Memory of an array that every rank has whole; a cut array has no such attribute."""
         return whole_block(self, "data").data
 
     @property
     def ctypes(self) -> Any:
-        """As :attr:`data`."""
+        """Access to the memory from :mod:`ctypes`, under the conditions of :attr:`data`."""
         return whole_block(self, "ctypes").ctypes
 
     def setflags(
@@ -375,17 +375,17 @@ class Methods(Reductions):
     ) -> None:
         """Forbid writing to the array, or allow it; see :meth:`numpy.ndarray.setflags`.
 
-        Every rank calls it. If one may not write to its block, it is refused on all.
+        Every rank calls it. If a rank may not write to its block, the call raises on all ranks.
 
         Cost
         ----
-        None to forbid it; one allreduce of an integer to allow it.
+        None to forbid writing; one allreduce of an integer to allow it.
         """
         given = {"write": write, "align": align, "uic": uic}
         set_flags(self, lambda block: block.setflags(**given), any(given.values()))
 
     def byteswap(self, inplace: bool = False) -> Self:
-        """The bytes of each element in the opposite order."""
+        """Reverse the bytes of each element."""
         if self.layout.partials:
             self.settle()
         passed.number += inplace
@@ -396,20 +396,20 @@ class Methods(Reductions):
         return self
 
     def to_device(self, device: str, /, *, stream: int | None = None) -> Self:
-        """The array on another kind of device; this array itself if it is already there."""
+        """Move the array to another kind of device; return the array itself if already there."""
         return call(Methods.to_device, self, device, stream=stream)
 
     # -- contractions ---------------------------------------------------------------------------
 
     def dot(self, b: ArrayLike, out: Out = None) -> Any:
-        """As :func:`numpy.dot`."""
+        """Compute the dot product, as :func:`numpy.dot`."""
         return call(np.dot, self, b) if out is None else call(np.dot, self, b, out=out)
 
     # -- bytes ----------------------------------------------------------------------------------
 
     def tobytes(self, order: Order = "C") -> bytes:
-        """The bytes of the whole array on every rank; collective unless replicated."""
-        alone = self.mesh.size() == 1  # nothing to gather: not copied twice
+        """Return the bytes of the whole array on every rank; collective unless replicated."""
+        alone = self.mesh.size() == 1  # nothing to gather: copied only once
         if str(order) in "Aa" and not alone:
             order = "F" if is_contiguous(self, "F") and not is_contiguous(self, "C") else "C"
         if not alone:
@@ -417,7 +417,7 @@ class Methods(Reductions):
         return self.mesh.to_host(self.plain().to_local()).tobytes(order)
 
     def dumps(self) -> bytes:
-        """The pickle of the array, as :func:`pickle.dumps` makes it; collective."""
+        """Pickle the array, as :func:`pickle.dumps`; collective."""
         return pickle.dumps(self, protocol=2)  # NumPy's choice
 
     def dump(self, file: str | PathLike[str] | IO[bytes]) -> None:
@@ -432,7 +432,7 @@ class Methods(Reductions):
 
     @property
     def flat(self) -> Any:
-        """The elements in C order, for reading, writing and iteration."""
+        """Elements in C order, for reading, writing and iteration."""
         return call(np.flatiter, self)
 
     @flat.setter
@@ -441,9 +441,9 @@ class Methods(Reductions):
 
     @flat.deleter
     def flat(self) -> None:
-        """Refused, as by NumPy."""
+        """Raise an error, as NumPy does."""
         raise AttributeError("Cannot delete array flat iterator")
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """Called by NumPy on results of code that knows arrays only by duck typing."""
+        """Return a result; NumPy calls this method in code that uses arrays by duck typing."""
         return array

@@ -1,20 +1,20 @@
-"""Keeping whole copies of cut arrays, for loops that read and write single elements and rows.
+"""Replicated read caches of cut arrays, for loops that read and write single elements and rows.
 
-Read element by element, a cut array would cost a message for each. After a few such reads the ranks
-fetch the whole array once. That copy, the mirror, serves further reads as long as nobody else
-writes to the array. What the loop itself assigns goes into the mirror as well as into the block.
+Element by element, each read of a cut array would cost a message. After a few such reads the ranks
+gather the whole array once. That replica, the mirror, serves further reads until another call
+writes to a cut array. The loop's own assignments go to the mirror as well as to the block.
 
-All ranks decide alike, and no message is needed to find out whether a mirror is still valid:
+All ranks decide alike. No message is needed to check whether a mirror is still valid:
 
-- `ladder.passed` counts the calls that may have written to any cut array, and each such call ends
-  all mirrors. Assignments through a mirror are not among them. They can change nothing that another
-  mirror has: before an array is fetched, the ranks agree that no array with a mirror shares its
+- `ladder.passed` counts the calls that may have written to any cut array, and each such call
+  invalidates all mirrors. Assignments through a mirror do not count. They cannot change elements of
+  another mirror: before an array is fetched, the ranks agree that no array with a mirror shares its
   memory.
-- Handing out a block (`to_local`, DLPack) ends all mirrors, too. But a single rank may do this
-  without the others' knowing. Therefore no mirrors are made if the program's code contains a name
-  by which blocks are handed out.
-- Nothing that may differ between ranks decides: reference counts only count where the ranks agree
-  on the outcome, and it makes no difference when an object is freed.
+- Exposing a block (`to_local`, DLPack) invalidates all mirrors, too. But a single rank may do this
+  without the other ranks' knowledge. Therefore no mirrors are made if the program's code contains a
+  name that exposes blocks.
+- No decision depends on state that may differ between ranks. Reference counts only matter where the
+  ranks agree on the outcome, and the time when an object is freed makes no difference.
 """
 
 import operator
@@ -42,21 +42,21 @@ from distarray.typing import ArrayLike, Key
 
 __all__ = ["noted", "read", "write"]
 
-#: An array is fetched after `FEW` accesses, and one more for each `PER` bytes of it.
+#: An array is fetched after `FEW` accesses, plus one for each `PER` bytes of it.
 FEW, PER = 9, 1 << 19
-#: How many accesses a single element counts as. A row counts as one: it may be used where it is,
-#: without a message.
+#: Weight of an access to a single element. A row has weight 1: it may be used where it is, without
+#: a message.
 ELEMENT = 3
-#: A mirror that served fewer accesses than this is fetched again only after more of them.
+#: Minimum number of accesses served: a mirror below it is fetched again only after more accesses.
 WORTH = 8
-#: After so many accesses to an array without a mirror a warning is given.
+#: Number of accesses to an array without a mirror after which a warning is given.
 MANY = 2000
-#: The most mirrors with elements.
+#: Maximum number of mirrors with elements.
 MOST = 64
 
 
 class _Kept(local):
-    """The mirrors of a rank (a process or a thread).
+    """Mirrors of a rank (a process or a thread).
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ _kept = _Kept()
 def read(x: Base, key: Key) -> Any:
     """Read the elements that a basic key selects of a cut array from its mirror.
 
-    NotImplemented if the array has no mirror that is valid.
+    Return NotImplemented if the array has no valid mirror.
 
     Cost
     ----
@@ -106,7 +106,7 @@ def write(x: Base, key: Key, value: ArrayLike | Base) -> bool:
 
     Cost
     ----
-    As :func:`read`.
+    Equal to that of :func:`read`.
     """
     mirror: Any = mirror_of(x)
     if mirror is None or not is_plain(key):
@@ -115,7 +115,7 @@ def write(x: Base, key: Key, value: ArrayLike | Base) -> bool:
     if block is None or not _usable(mirror, x):
         return False
     if isinstance(value, Base) and is_of(value, mirror, key):
-        return True  # `x[key] += y` ends so
+        return True  # the last step of `x[key] += y`
     if not is_writeable(x):
         return False
     if passed.watched:
@@ -128,7 +128,7 @@ def write(x: Base, key: Key, value: ArrayLike | Base) -> bool:
 
 
 def noted(x: Base, part: Layout) -> None:
-    """Count an access to a part of a cut array, if the part is small and at one coordinate."""
+    """Count an access to a section of a cut array if the section is small and at one coordinate."""
     if not part.ats or x.layout.ats or part.size * x.dtype.itemsize > SMALL or is_shared(x):
         return
     mirror = mirror_of(x)
@@ -155,19 +155,19 @@ def _can_be_kept(x: Base) -> bool:
 
 
 def _usable(mirror: Mirror, x: Base) -> bool:
-    """Whether the mirror has the array's elements, which are fetched if it is time for that."""
+    """Return True if the mirror has valid elements; fetch them first if it is time for that."""
     if error_state() is not usual[0] and not mirror.is_free:
         return False
     if mirror.layout is not x.layout:
         return False
-    now = passed.__dict__  # this thread's; what is read of it costs less than of `passed`
-    if mirror.seen == now["number"] - now["harmless"]:  # nor was a block handed out
+    now = passed.__dict__  # of this thread; access is faster than by `passed`
+    if mirror.seen == now["number"] - now["harmless"]:  # no block was exposed either
         return True
     return mirror.slow >= mirror.needed and _fetched(mirror, x)
 
 
 def _fetched(mirror: Mirror, x: Base) -> bool:
-    """Fetch the elements if they may be kept on all ranks; whether that was done."""
+    """Fetch the elements if all ranks may cache them; return True if that was done."""
     limit, nbytes = in_force().keep, mirror.layout.size * mirror.dtype.itemsize
     if 2 * nbytes > limit:
         return False
@@ -184,7 +184,7 @@ def _fetched(mirror: Mirror, x: Base) -> bool:
         mirror.origin, mirror.exports = derived(x, lambda y: y.like(y.block)), passed.exports
         storage: Any = storage_of(mirror.origin)
         if storage is not None:
-            storage.base = None  # else it and its mirror would live for ever
+            storage.base = None  # otherwise the array and its mirror would never be freed
     mirror.elements = x.full()
     mirror.seen = passed.number - passed.harmless
     _keep(mirror, nbytes, limit)
@@ -192,12 +192,12 @@ def _fetched(mirror: Mirror, x: Base) -> bool:
 
 
 def _first(nbytes: int) -> int:
-    """The accesses after which an array of so many bytes is fetched."""
+    """Return the number of accesses after which an array of this size is fetched."""
     return FEW + nbytes // PER
 
 
 def _keep(mirror: Mirror, nbytes: int, limit: int) -> None:
-    """Enter a mirror that has just been fetched, and drop the oldest while there are too many."""
+    """Register a mirror that has just been fetched, and drop the oldest ones beyond the limits."""
     mirrors = _kept.mirrors
     mirrors[:] = [pair for pair in mirrors if pair[0]() is not mirror]
     mirrors.append((ref(mirror), nbytes))
@@ -208,13 +208,13 @@ def _keep(mirror: Mirror, nbytes: int, limit: int) -> None:
 
 
 def _agreed(x: Base) -> bool:
-    """Whether, on all ranks, only known arrays can write to this array's memory.
+    """Return True if, on all ranks, only known arrays can write to this array's memory.
 
     Cost
     ----
     One allreduce of an integer.
     """
-    x.block  # noqa: B018 (what waits for it, or it waits for, is done)
+    x.block  # noqa: B018 (runs the operations that compute or read it)
     vote = np.array(int(not names_blocks() and _is_alone(x)))
     return bool(x.mesh.group.allreduce(vote, Fold.MIN, "whether to keep an array"))
 
@@ -227,7 +227,7 @@ def _is_alone(x: Base) -> bool:
 
 
 def _tell() -> None:
-    """Warn, at the program's line, of a loop that goes on sending messages."""
+    """Warn, at the program's line, of a loop that keeps sending messages."""
     warn_program(
         f"elements or rows of one cut array have been read or written {MANY} times, each time by "
         "messages or a look at where they are, and lastly by this line. Read many at once (a "

@@ -1,6 +1,6 @@
-"""Mirrors: whole copies of cut arrays, which every rank keeps, and writing to them.
+"""Mirrors: replicated read caches of cut arrays, and write-through to the arrays.
 
-When an array has one, :mod:`~distarray.array.mirroring` decides.
+:mod:`~distarray.array.mirroring` decides when an array gets a mirror.
 """
 
 import operator
@@ -17,43 +17,44 @@ from distarray.typing import Key
 
 __all__ = ["KINDS", "SMALL", "Mirror", "is_plain", "is_writeable", "write_through"]
 
-#: Kinds of elements that are numbers, and so always NumPy's scalars.
+#: Kinds of numeric elements, which are always NumPy scalars.
 KINDS = "biufc"
-#: The most bytes that are read from a mirror, or written to it, at a time.
+#: Maximum bytes read from or written to a mirror per access.
 SMALL = 1 << 16
 
 
 class Mirror:
-    """How often a cut array's elements and rows were accessed, and its elements once fetched.
+    """Access counts of a cut array's elements and rows, and the cached elements once fetched.
 
     Attributes
     ----------
     layout : Layout
-        The array's.
+        The layout of the array.
     dtype : numpy.dtype
-        The array's.
+        The data type of the array.
     places : list of (int, int, int)
-        For each dimension where this rank's block starts and stops, and the array's extent.
+        For each dimension, the start and stop of this rank's block, and the extent of the array.
     replicas : dict
-        The layouts of arrays that every rank of the mesh has whole, by shape.
+        Replicated layouts on the mesh, by shape.
     cut : int
-        The number of dimensions up to the last one of which this rank has only a part.
+        Number of dimensions up to the last one of which this rank lacks indices; 0 if none.
     elements : array or None
-        All elements, once they have been fetched.
+        All elements of the array, once fetched.
     origin : DistArray or None
-        Another array over the same block, from which views are made even if the program gives the
+        Another array over the same block. Views are made from it even if the program gives the
         array itself another shape or block.
     seen : int
-        The number of calls that might have written (`passed.number - passed.harmless`) when the
-        elements were fetched. They are the array's as long as it has not changed.
+        The write counter (`passed.number - passed.harmless`) when the elements were fetched. The
+        elements are valid as long as the counter has not changed.
     exports : int
-        The same for blocks that were handed out; -1 if the array was never fetched.
+        The counter `passed.exports` of exposed blocks at that time; -1 if the array was never
+        fetched.
     slow, total : int
-        Accesses without the mirror: since the array was fetched last, and in all.
+        Accesses without the mirror: since the last fetch, and in all.
     needed : int
-        The array is fetched after so many of them.
+        Number of slow accesses after which the array is fetched.
     used : int
-        Accesses that the mirror served.
+        Accesses that the mirror has served since the last fetch.
     """
 
     __slots__ = (
@@ -89,13 +90,13 @@ class Mirror:
 
     @property
     def holds(self) -> bool:
-        """Whether the elements are those of the array now."""
+        """True if the cached elements are valid."""
         now = passed.__dict__
         return bool(self.seen == now["number"] - now["harmless"])
 
     @property
     def is_free(self) -> bool:
-        """Whether elements can be read without comparing the call with other ranks'."""
+        """True if elements can be read without comparing the call with other ranks."""
         return is_free(operator.getitem, self.layout)
 
     def drop(self) -> None:
@@ -104,9 +105,10 @@ class Mirror:
 
 
 def write_through(mirror: Mirror, x: Base, key: Key, act: Callable[..., Any], *args: Key) -> None:
-    """Let NumPy write to the elements of a mirror that a key selects, and then to the array's own.
+    """Let NumPy write to the elements of a mirror that a key selects, then copy them to the block.
 
-    A warning that is raised as an error comes after NumPy has written.
+    A warning that is raised as an error is raised after NumPy has written. So the block is written
+    in that case, too.
     """
     try:
         act(*args)
@@ -130,26 +132,26 @@ def _written(mirror: Mirror, x: Base, key: Key) -> None:
 
 
 def is_writeable(x: Base) -> bool:
-    """Whether an array's block can be written to, on one rank as on all."""
+    """Return True if an array's block is writeable; the same on all ranks."""
     block = x.block
     return type(block) is np.ndarray and bool(block.flags.writeable)
 
 
 def is_plain(key: Key) -> bool:
-    """Whether a key has only integers, slices, None and Ellipsis, of the types that are common."""
+    """Return True if a key has only integers, slices, None and Ellipsis, of the usual types."""
     if type(key) is not tuple:
         return type(key) in ENTRIES
-    if len(key) == 2:  # by far the most
+    if len(key) == 2:  # by far the most frequent length
         return type(key[0]) in ENTRIES and type(key[1]) in ENTRIES
     return ENTRIES.issuperset(map(type, key))
 
 
 def _own_key(mirror: Mirror, key: Key, x: Base) -> tuple[Any, Any] | None:
-    """The part of this rank's block that a key selects, and which part of the selection that is.
+    """Return the section of this rank's block that a key selects, and its place in the selection.
 
-    None if the key selects nothing of the block. Integers, and slices of dimensions that are not
-    cut, are read here. In a loop hardly two keys are alike, so that it would not help to remember
-    what was found for one.
+    The result is None if the key selects nothing of the block. Integers, and slices of dimensions
+    that are not cut, are handled here. The result is not cached, since hardly any two keys in a
+    loop are equal.
     """
     parts = key if type(key) is tuple else (key,)
     places = mirror.places
@@ -170,7 +172,7 @@ def _own_key(mirror: Mirror, key: Key, x: Base) -> tuple[Any, Any] | None:
 
 
 def _own_slices(layout: Layout, key: Key, coords: Coords | None) -> tuple[Any, Any] | None:
-    """As :func:`_own_key`, for any basic key."""
+    """Return the result of :func:`_own_key` for any basic key."""
     entries: Any = basic_entries(key, layout.shape)
     own = local_key(layout, entries, coords)
     if own is None:

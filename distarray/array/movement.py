@@ -1,6 +1,7 @@
-"""Moving blocks: the exchange between two layouts, pending folds, gathering.
+"""Movement of blocks: exchanges between two layouts, pending folds and gathers.
 
-The functions here work on (block, layout, mesh); :class:`~distarray.array.DistArray` wraps them.
+The functions of this module take (block, layout, mesh); :class:`~distarray.array.DistArray` wraps
+them.
 """
 
 from collections.abc import Sequence
@@ -32,19 +33,19 @@ __all__ = [
     "starts",
 ]
 
-#: The most parts that are sent to every rank by messages; more are gathered, which takes each rank
-#: as many messages as the number of ranks has digits.
+#: Maximum number of blocks that are sent to every rank point to point. More blocks are gathered,
+#: which takes each rank about log2(number of ranks) messages.
 FEW = 16
-#: The most bytes that are copied, so that an exchange need not be waited for at once.
+#: Maximum bytes of send buffers that are copied so that an exchange can complete later.
 MOST_COPIED = 1 << 20
-#: A place in the target block, and the elements that belong there.
+#: Section of the target block, and the elements for it.
 Piece = tuple[tuple[slice, ...], Array]
 
 
 class Brought(NamedTuple):
-    """A rank's block of another layout, in pieces: its own as views, and those of other ranks.
+    """This rank's block in another layout, in pieces: local ones as views, and received ones.
 
-    What others send has come when `pending` is over.
+    The received pieces are complete when `pending` is.
     """
 
     own: list[Piece]
@@ -53,24 +54,25 @@ class Brought(NamedTuple):
 
 
 def starts(layout: Layout, mesh: DeviceMesh) -> tuple[int, ...]:
-    """Global index of the first element of this rank's block, one number per dimension."""
+    """Return the global index of this rank's first element, one number per dimension."""
     return tuple([start for start, _ in layout.section(mesh.coords)])
 
 
 def pieces(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> list[Piece]:
-    """This rank's block of `dst` in pieces: local ones as views, the others as received.
+    """Return this rank's block of `dst` in pieces: local ones as views, the others as received.
 
-    Communicates unless every rank has all it needs.
+    Communicates unless every rank has all the elements it needs.
     """
     found = bring(block, src, dst, mesh)
     return [*found.own, *found.received]
 
 
 def bring(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh, late: bool = False) -> Brought:
-    """As :func:`pieces`; `late`: of numbers on a host, what others send may still have to come.
+    """Fetch this rank's block of `dst` in pieces; with `late`, the receives may still be pending.
 
-    This rank's block may change meanwhile: what goes to others is copied. Much of it would cost
-    more than the wait, and is sent at once.
+    Receives are pending only for numbers on a host. This rank's block may change before they
+    complete, so outgoing elements are copied. If there are so many that copying costs more than
+    waiting, they are sent at once.
     """
     if src is dst:
         return Brought([(tuple([slice(0, extent) for extent in block.shape]), block)], [], FINISHED)
@@ -88,18 +90,21 @@ def bring(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh, late: bool =
 
 
 def _of_no_bytes(block: Array, layout: Layout, mesh: DeviceMesh) -> Array:
-    """A block of empty texts: nothing is sent, and NumPy makes room for a character in each."""
+    """Return a block of empty strings without communication.
+
+    NumPy allocates one character for each of them.
+    """
     found: Array = mesh.xp.zeros(layout.local_shape(mesh.coords), block.dtype)
     return found
 
 
 def part_of(block: Array, slices: tuple[slice, ...]) -> Array:
-    """A view of a box of a block, also if indexing would give a scalar."""
+    """Return a view of a box of a block, even if indexing would return a scalar."""
     return block[slices] if slices else block
 
 
 def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
-    """This rank's block of `dst`: the block itself or a view of it if nothing has to move."""
+    """Return this rank's block of `dst`: the same block or a view of it if nothing has to move."""
     if src is dst:
         return block
     if not block.dtype.itemsize:
@@ -120,14 +125,17 @@ def moved(block: Array, src: Layout, dst: Layout, mesh: DeviceMesh) -> Array:
 
 
 def _many(src: Layout, mesh: DeviceMesh) -> tuple[int, ...]:
-    """The mesh dimensions along which an array is cut into many parts; none if they are few."""
+    """Return the mesh dimensions that cut an array into many blocks; empty for few blocks."""
     mesh_dims = tuple(sorted([m for cut in src.cuts for m in cut.mesh_dims]))
     parts = prod([mesh.shape[m] for m in mesh_dims])
     return mesh_dims if parts > FEW and src.size and src.is_plain else ()
 
 
 def _bare(block: Array) -> Array:
-    """Records as bytes: NumPy copies fields, and leaves between them what was in memory before."""
+    """Return a view of records as bytes.
+
+    NumPy copies only the fields, and would leave the padding between them uninitialized.
+    """
     dtype = block.dtype
     if dtype.names is None or dtype.hasobject or not dtype.itemsize:
         return block
@@ -137,7 +145,7 @@ def _bare(block: Array) -> Array:
 def _collected(
     block: Array, src: Layout, mesh: DeviceMesh, at: Coords, mesh_dims: tuple[int, ...]
 ) -> Array:
-    """The whole array on every rank, by a gather along the mesh dimensions that cut it."""
+    """Replicate the whole array by an allgather along the mesh dimensions that cut it."""
     route = Route(src, Layout.replicated(src.shape, src.mesh_shape))
     if mesh.group.guarded:
         mesh.group.check_exchange(block.nbytes, route)
@@ -156,9 +164,9 @@ def _collected(
 
 
 def _meet(mesh: DeviceMesh, src: Layout, dst: Layout) -> None:
-    """Let the ranks choose how messages between GPUs travel, while all of them are here.
+    """Let all ranks agree on the transport of messages between GPUs, before the exchange.
 
-    Ranks that neither send nor receive do not take part in the exchange.
+    Ranks that neither send nor receive do not take part in the exchange itself.
     """
     if mesh.device_type != "cpu" and mesh.coords is not None:
         group = mesh.group
@@ -169,7 +177,7 @@ def _meet(mesh: DeviceMesh, src: Layout, dst: Layout) -> None:
 def _talk(
     plan: Exchange, block: Array, received: Sequence[Array], mesh: DeviceMesh, route: Route
 ) -> None:
-    """Send what other ranks need, and receive into the given arrays."""
+    """Send the elements that other ranks need, and receive into the given arrays."""
     _check_allowed(plan, block, mesh, route)
     if plan.sends or plan.receives:
         mesh.group.exchange(*_messages(plan, block, received), route)
@@ -178,7 +186,7 @@ def _talk(
 def _begin_to_talk(
     plan: Exchange, block: Array, received: Sequence[Array], mesh: DeviceMesh, route: Route
 ) -> Pending:
-    """As :func:`_talk`, with copies of what is sent; what is left is to wait for others."""
+    """Begin the exchange of :func:`_talk` with send buffers copied; return it as pending."""
     _check_allowed(plan, block, mesh, route)
     if not plan.sends and not plan.receives:
         return FINISHED
@@ -191,7 +199,7 @@ def _begin_to_talk(
 def _messages(
     plan: Exchange, block: Array, received: Sequence[Array]
 ) -> tuple[list[tuple[int, Array]], list[tuple[int, Array]]]:
-    """The views that go to other ranks, and those that take what comes; each after its rank."""
+    """Return the views to send to other ranks, and those to receive into, each with its rank."""
     return (
         [(t.peer, part_of(block, t.slices)) for t in plan.sends],
         [(t.peer, part) for t, part in zip(plan.receives, received, strict=True)],
@@ -199,9 +207,9 @@ def _messages(
 
 
 def _check_allowed(plan: Exchange, block: Array, mesh: DeviceMesh, route: Route) -> None:
-    """Refuse an exchange if communication is forbidden.
+    """Raise an error if communication is forbidden.
 
-    A rank with nothing to send must refuse, too: otherwise it would wait for those that refuse.
+    A rank with nothing to send must raise, too: otherwise it would wait for the ranks that raise.
     """
     if mesh.group.guarded and moved_elements(*route):
         mesh.group.check_exchange(plan.elements_sent * block.dtype.itemsize, route)
@@ -210,8 +218,8 @@ def _check_allowed(plan: Exchange, block: Array, mesh: DeviceMesh, route: Route)
 def _run(plan: Exchange, block: Array, target: Array, mesh: DeviceMesh, route: Route) -> None:
     _talk(plan, block, [part_of(target, t.slices) for t in plan.receives], mesh, route)
     if plan.kept:
-        # A 0-d block as an array: NumPy refuses scalars that do not fit the data type. But from the
-        # host a device takes only scalars.
+        # Pass a 0-d block as an array: NumPy rejects scalars that do not fit the data type. But a
+        # device accepts only scalars from the host.
         of_host = mesh.device_type != "cpu" and not devices.on_device(block)
         target[plan.kept[1]] = block[()] if of_host else block[plan.kept[0] or ...]
 
@@ -219,7 +227,7 @@ def _run(plan: Exchange, block: Array, target: Array, mesh: DeviceMesh, route: R
 def assign(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMesh) -> None:
     """Copy an array into another of the same shape on the same mesh, casting as NumPy does.
 
-    Only missing elements are sent, straight from and into the blocks.
+    Only missing elements are sent, directly from and into the blocks.
     """
     if src is dst:
         target[...] = block
@@ -229,7 +237,7 @@ def assign(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMe
     if block.dtype != target.dtype and (plan.sends or plan.receives):
         block = block.astype(target.dtype)
     if plan.receives and np.may_share_memory(block, target):
-        # Messages must not land on elements that are still to be sent or copied from.
+        # Messages must not overwrite elements that are still to be sent or copied.
         found = [(slices, part.copy()) for slices, part in pieces(block, src, dst, mesh)]
         for slices, part in found:
             target[slices] = part
@@ -238,7 +246,7 @@ def assign(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMe
 
 
 def assign_rest(target: Array, dst: Layout, block: Array, src: Layout, mesh: DeviceMesh) -> None:
-    """What :func:`assign` does besides copying what stays on this rank, which is there already."""
+    """Send and receive only the remote parts of `assign`; the local part is already in place."""
     if src is not dst:
         _meet(mesh, src, dst)
         plan = plan_exchange(src, dst, mesh.coords)
@@ -247,11 +255,11 @@ def assign_rest(target: Array, dst: Layout, block: Array, src: Layout, mesh: Dev
 
 
 def assign_each(parts: Sequence[tuple[Array, Layout, Array, Layout]], mesh: DeviceMesh) -> None:
-    """As :func:`assign` for several (target, dst, block, src), all of them in one exchange.
+    """Assign several (target, dst, block, src) as :func:`assign`, all in one exchange.
 
-    Then data that goes one way does not wait for data that goes the other. Ranks whose parts
-    overlap in memory have to take one part after the other; they still match the other ranks, since
-    messages between two ranks arrive in the order of the parts.
+    Thus data in one direction does not wait for data in the other. Ranks on which a target and a
+    block overlap in memory have to process the assignments one by one. They still match the other
+    ranks, since messages between two ranks arrive in the order of the assignments.
     """
     if any(np.may_share_memory(target, block) for target, _, block, _ in parts):
         for part in parts:
@@ -278,11 +286,11 @@ def assign_each(parts: Sequence[tuple[Array, Layout, Array, Layout]], mesh: Devi
 def settled(
     block: Array, layout: Layout, mesh: DeviceMesh, target: Layout | None = None
 ) -> tuple[Array, Layout]:
-    """Carry out pending folds, and replicate an array that lives at one coordinate.
+    """Carry out pending folds, and replicate an array that is at one coordinate.
 
-    The result of a fold is replicated, by an allreduce along its mesh dimensions; but if `target`
-    cuts a dimension by the fold's mesh dimension, the result is cut so, by a reduce-scatter.
-    Communicates along the mesh dimensions concerned, if there are any.
+    The result of a fold is replicated, by an allreduce along its mesh dimensions. But if `target`
+    cuts a dimension by the fold's mesh dimension, so does the result, by a reduce-scatter.
+    Communicates along these mesh dimensions, if there are any.
     """
     if layout.is_plain:
         return block, layout
@@ -303,14 +311,14 @@ def settled(
         route = Route(layout, layout.settled())
         block = mesh.subgroup(tuple(mesh_dims)).allreduce(block, fold, route)
     if not dtype.isnative and block.dtype == dtype.newbyteorder("="):
-        block = block.astype(dtype)  # folded in native byte order
+        block = block.astype(dtype)  # the fold is in native byte order
     return block, layout.settled()
 
 
 def _scattered(
     block: Array, layout: Layout, mesh: DeviceMesh, mesh_dim: int, dim: int
 ) -> tuple[Array, Layout]:
-    """Carry out the fold along a mesh dimension and leave the result cut along `dim` by it."""
+    """Carry out the fold along a mesh dimension, and cut the result along `dim` by it."""
     cut = Cut.chunked(layout.shape[dim], (mesh_dim,), (layout.mesh_shape[mesh_dim],))
     parts = []
     for part in range(cut.parts):
@@ -324,7 +332,10 @@ def _scattered(
 
 
 def scatter_target(layout: Layout) -> Layout:
-    """The layout to which a large array with pending folds is settled: uncut dimensions are cut."""
+    """Return the layout in which to settle a large array with pending folds.
+
+    Uncut dimensions are cut by the mesh dimensions of the folds, if they are long enough.
+    """
     placements = list(layout.settled().placements)
     free = [d for d, cut in enumerate(layout.cuts) if not cut.mesh_dims]
     for mesh_dim in layout.partials:
@@ -352,7 +363,7 @@ def _from_coordinate(block: Array, layout: Layout, mesh: DeviceMesh) -> tuple[Ar
 def gathered(
     block: Array, layout: Layout, mesh: DeviceMesh, root: int | None = None
 ) -> Array | None:
-    """The whole array as a new NumPy array, on every rank or only on `root` (None elsewhere)."""
+    """Gather the whole array into a new NumPy array, on all ranks or only `root` (else None)."""
     block, layout = settled(block, layout, mesh)
     if root is None or layout.is_replicated:
         target = Layout.replicated(layout.shape, layout.mesh_shape)

@@ -1,8 +1,8 @@
-"""NumPy's own functions, for jobs of one rank.
+"""Calls of NumPy's own functions in jobs of one rank.
 
 Implementations consist of several array operations, each of which costs some microseconds, or of
 formulas that save messages and take more arithmetic. On one rank there are no messages to save: for
-rows that say so (``alone=Alone()``) NumPy's function is called on the blocks.
+rows with the trait ``alone=Alone()`` NumPy's function is called on the blocks.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,25 +24,25 @@ __all__ = ["Alone", "is_alone"]
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """A trait of a row: NumPy's function takes the call if one rank has everything.
+    """Trait of a row: NumPy's function carries out the call if one rank has everything.
 
     Parameters
     ----------
     unless : callable, optional
-        Takes the same arguments, by the same names; if it returns true, the implementation is
-        called after all.
+        Predicate with the same arguments, by the same names; if it returns True, the
+        implementation is called after all.
     by_size : bool
-        Whether the result is placed like the first cut operand after the first operand, and by
-        its size alone if there is none.
+        True if the result is placed like the first cut operand after the first operand, and by
+        the result's size alone if there is no such operand.
     function : callable, optional
-        The function to call instead of the row's NumPy function. It returns an array, a tuple of
-        arrays, or something else; or it writes into an operand and returns None.
+        Function to call instead of the row's NumPy function. It returns an array, a tuple of
+        arrays, or another value; or it writes into an operand and returns None.
 
     Notes
     -----
-    Not used under `config.reproducible`, where sums have an order of their own, on a device, or
-    with ``out``. The result is placed like the first distributed operand, along the dimensions that
-    it has; if that operand is small and replicated, by the size of the result.
+    Not used under `config.reproducible`, where the order of sums is fixed, on a device, or with
+    ``out``. The result is placed like the first distributed operand, along the dimensions that the
+    result has; if that operand is small and replicated, by the size of the result.
     """
 
     unless: Callable[..., bool] | None = None
@@ -50,7 +50,7 @@ class Alone:
     function: Callable[..., Any] | None = None
 
     def answer(self, row: Row, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call, or NotImplemented if the implementation has to be called."""
+        """Return the result of a call, or NotImplemented if the implementation must be called."""
         if 0 <= row.out < len(args) or (kwargs and kwargs.get("out") is not None):
             return NotImplemented
         x = _lone([*args, *kwargs.values()])
@@ -61,7 +61,7 @@ class Alone:
         return self._laid_out(value, args, x)
 
     def _laid_out(self, value: Any, args: tuple[Any, ...], x: DistArray) -> Any:
-        """NumPy's result as distributed arrays."""
+        """Wrap NumPy's result as distributed arrays."""
         sized = self.by_size
         if sized and len(args) > 1:
             x, sized = _model(args[1:], x)
@@ -71,13 +71,13 @@ class Alone:
 
 
 def is_alone(mesh: DeviceMesh) -> bool:
-    """Whether a mesh is on the only rank of the job, and on the host."""
+    """Return True if a mesh is on the only rank of the job, and on the host."""
     root = mesh._root
     return root is not None and root.size == 1 and mesh.device_type == "cpu"
 
 
 def _lone(values: list[Any]) -> DistArray | None:
-    """The first distributed operand, if it and all others are on the only rank of the job."""
+    """Return the first distributed operand, if all are on the only rank of the job; else None."""
     found: DistArray | None = None
     for value in values:
         if isinstance(value, DistArray):
@@ -95,7 +95,7 @@ def _lone(values: list[Any]) -> DistArray | None:
 
 
 def _model(values: Iterable[Any], otherwise: DistArray) -> tuple[DistArray, bool]:
-    """The first cut operand, a model for the result; if none is cut, the result's size decides."""
+    """Return the first cut operand as model of the result, or True if the result's size decides."""
     for value in values:
         if isinstance(value, DistArray) and not value.layout.is_replicated:
             return value, False

@@ -1,6 +1,6 @@
-"""Elementwise operations that are put off: what they read, what they give, where they were called.
+"""Deferred elementwise operations: their operands, results and lines of the program.
 
-See :mod:`distarray.array.deferred`, which puts them off.
+:mod:`distarray.array.deferred` defers them.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,10 +18,10 @@ from distarray.typing import Array, DType, Shape
 
 __all__ = ["KINDS", "SCALARS", "Line", "Operation", "acting", "cast_to", "result_type"]
 
-#: Kinds of data types of which operations are put off.
+#: Kinds of data types whose operations can be deferred.
 KINDS = frozenset("biufc")
 _NUMBERS = frozenset({bool, int, float, complex})
-#: Types of numbers among operands.
+#: Types of scalar operands.
 SCALARS = _NUMBERS | {np.dtype(code).type for code in np.typecodes["AllInteger"] + "?efdFD"}
 _UFUNCS = frozenset(
     [
@@ -30,7 +30,7 @@ _UFUNCS = frozenset(
         if isinstance(f, np.ufunc) and f.nout == 1 and not f.signature and f not in DETOURS
     ]
 )
-#: Operations that take about as long as their operands take to be read.
+#: Operations that take about as long as reading their operands.
 _CHEAP = frozenset(
     {np.add, np.subtract, np.multiply, np.negative, np.positive, np.absolute, np.square}
     | {np.maximum, np.minimum, np.logical_and, np.logical_or, np.logical_not, np.invert}
@@ -42,7 +42,7 @@ _numbers = count()
 
 
 class Line(NamedTuple):
-    """A line of the program, for warnings, with the display that was in force there."""
+    """Line of the program, for warnings, with the display settings in force at the call."""
 
     path: str
     number: int
@@ -51,32 +51,32 @@ class Line(NamedTuple):
 
 
 class Operation:
-    """An operation that is put off.
+    """Deferred operation: a node of an expression graph.
 
     Attributes
     ----------
     number : int
-        Operands have lower ones.
+        Its serial number; operands have lower numbers.
     function : callable
-        As :func:`acting` gives it.
+        The function to run, as :func:`acting` returns it.
     operands : tuple
-        Leaves, operations, numbers.
+        Leaves, operations and numbers.
     dtype : dtype
-        Of the result.
+        The data type of the result.
     reads : frozenset of Materialization
-        All that it will read.
+        All memory that the expression reads.
     shape : tuple of int
-        Of the block.
+        The shape of this rank's block.
     size : int
-        How many operations it stands for, itself included.
+        Number of operations in the expression, including this one.
     cost : int
-        About how often as long as one addition they take.
+        Approximate cost of the expression, in units of one addition.
     line : Line
-        Where the program calls it.
+        The line of the program that calls the operation.
     folds : int
-        How often the result has been folded without being kept.
+        Number of reductions of the result that did not store it.
     block : array or None
-        The result, once it is there.
+        The result, once computed.
     """
 
     __slots__ = (
@@ -111,22 +111,22 @@ class Operation:
                 self.cost += x.cost
 
     def done(self, block: Array) -> None:
-        """Keep the result, and nothing else."""
+        """Store the result, and drop the operands."""
         self.block, self.operands, self.reads, self.size = block, (), frozenset(), 1
 
 
-# -- functions that are no ufuncs ------------------------------------------------------------------
+# -- functions other than ufuncs -------------------------------------------------------------------
 
 
 class Loop:
-    """A function that works element by element, called as a ufunc is.
+    """Elementwise function with the calling convention of a ufunc.
 
     Parameters
     ----------
     function : callable
-        Takes operands.
+        Takes the operands.
     nin : int
-        How many.
+        Number of operands.
     """
 
     def __init__(self, function: Callable[..., Any], nin: int) -> None:
@@ -142,7 +142,7 @@ class Loop:
 
 
 class Cast:
-    """A conversion to a data type, called as a ufunc is."""
+    """Conversion to a data type, with the calling convention of a ufunc."""
 
     nin = 1
     __name__ = "cast"
@@ -159,7 +159,7 @@ class Cast:
 
 @lru_cache(maxsize=64)
 def cast_to(dtype: DType) -> Cast:
-    """The conversion to a data type."""
+    """Return the conversion to a data type."""
     return Cast(dtype)
 
 
@@ -167,24 +167,28 @@ _LOOPS: dict[Any, Any] = {np.where: Loop(np.where, 3), np.clip: Loop(np.clip, 3)
 
 
 def acting(function: Any) -> Any:
-    """What is run for a function, with NumPy's `nin` and ``out=``; None if it is not put off."""
+    """Return the callable that runs for a function, with NumPy's `nin` and ``out=``.
+
+    The result is None if calls of the function are not deferred.
+    """
     if function in _UFUNCS or type(function) is Cast:
         return function
     return _LOOPS.get(function)
 
 
-# -- the types of results --------------------------------------------------------------------------
+# -- data types of results -------------------------------------------------------------------------
 
 
 def result_type(function: Any, operands: Sequence[Any]) -> DType | None:
-    """The type of a result; None where the operation is better done at once.
+    """Return the data type of a result; None if the operation must run at once.
 
-    So it is if it fails, as NumPy will say, and if the elements have to do with it.
+    An operation must run at once if NumPy raises an error for it, or if the values of the elements
+    affect its data type or its errors.
     """
     kinds = tuple([x.dtype if hasattr(x, "dtype") else type(x) for x in operands])
     if int in kinds and any(getattr(kind, "kind", "") in "biu" for kind in kinds):
         samples = [x if type(x) in _NUMBERS else np.empty(0, x.dtype) for x in operands]
-        return _asked(function, samples)  # NumPy looks at the number
+        return _asked(function, samples)  # NumPy's result depends on the value of the int
     return _known_type(function, kinds)
 
 
@@ -201,5 +205,5 @@ def _asked(function: Any, samples: list[Any]) -> DType | None:
             dtype: DType = function(*samples).dtype
     except Exception:
         return None
-    refuses = function is np.power and dtype.kind in "iu"  # negative exponents
+    refuses = function is np.power and dtype.kind in "iu"  # negative exponents raise
     return dtype if dtype.kind in KINDS and dtype.isnative and not refuses else None

@@ -1,8 +1,8 @@
 """Python's operators on distributed arrays.
 
-Each goes straight to the blocks if both operands have the same layout, or one is a scalar, and
-through the ufunc's general engine otherwise. Large results reuse the block of a temporary operand
-if there is one.
+Each operator uses the blocks directly if both operands have the same layout, or one operand is a
+scalar. Otherwise it calls the ufunc through the dispatcher. Large results reuse the block of a
+temporary operand if there is one.
 """
 
 import operator
@@ -44,11 +44,11 @@ _divmod: Any = np.divmod
 _matmul: Any = np.matmul
 _multiply: Any = np.multiply
 _array = np.ndarray
-#: The keys of `==` and `!=` of records, for which there is no ufunc.
+#: Registry keys of `==` and `!=` of records, for which there is no ufunc.
 _equal, _not_equal = operator.eq, operator.ne
-#: The reflected operators, for NumPy scalars as left operands.
+#: Reflected operators, for NumPy scalars as left operands.
 _answers: dict[np.ufunc, Binary] = {}
-#: NumPy's errors for types that have no comparison, which `==` does not pass on.
+#: NumPy's errors for types without comparison, which `==` catches.
 _INCOMPARABLE = ("_UFuncNoLoopError", "_UFuncBinaryResolutionError")
 _NUMBERS = frozenset("biufc")
 _SEQUENCES = (list, tuple, str, bytes, bytearray)
@@ -59,14 +59,14 @@ def _declines(other: ArrayLike) -> bool:
 
 
 def _keeps_out(other: Any) -> bool:
-    """Whether an operand cannot be worked into an array in place, also for NumPy."""
+    """Return True if an operand cannot be used by an in-place operator, also in NumPy."""
     kind: Any = type(other)
     return _declines(other) or is_sparse(other) or (_goes_first(kind) and not is_subclass(kind))
 
 
 @lru_cache(maxsize=256)
 def _goes_first(kind: type) -> bool:
-    """Whether a right operand's own method takes precedence, as it does over NumPy's arrays."""
+    """Return True if a right operand's own method takes precedence, as over NumPy's arrays."""
     if is_subclass(kind):
         return True
     priority = getattr(kind, "__array_priority__", None)
@@ -75,12 +75,12 @@ def _goes_first(kind: type) -> bool:
 
 
 def yields(other: ArrayLike) -> bool:
-    """Whether a right operand declines, or its own method takes precedence."""
+    """Return True if a right operand declines, or its own method takes precedence."""
     return _declines(other) or _goes_first(type(other))  # type: ignore[arg-type]
 
 
 def _repeats(ufunc: np.ufunc, number: Base, other: ArrayLike) -> bool:
-    """Whether the product of a number and a sequence repeats it, as for NumPy's own integers."""
+    """Return True if a number times a sequence repeats the sequence, as NumPy's integers do."""
     return (
         ufunc is _multiply
         and isinstance(other, _SEQUENCES)
@@ -96,7 +96,7 @@ def _asking(ufunc: np.ufunc, reflected: bool = False) -> Binary:
             return NotImplemented
         if reflected:
             if ufunc is _multiply and isinstance(other, np.matrix):
-                return np.dot(other, np.atleast_2d(cast("Any", self)))  # a row, as a matrix is
+                return np.dot(other, np.atleast_2d(cast("Any", self)))  # a row, like a matrix
             return ufunc(other, self)
         kind: Any = type(other)
         return NotImplemented if _goes_first(kind) else ufunc(self, other)
@@ -105,7 +105,7 @@ def _asking(ufunc: np.ufunc, reflected: bool = False) -> Binary:
 
 
 def _of_two(ufunc: np.ufunc, first: Base, second: Base) -> Any:
-    """The result of a ufunc for two arrays, without NumPy's dispatch if they are small."""
+    """Call a ufunc on two arrays, without NumPy's dispatch if they are small."""
     wide = whole_pair(first.layout, second.layout)
     if wide is not None and first.mesh is second.mesh and first.mesh.coords is not None:
         like = first if wide is first.layout else second
@@ -163,9 +163,9 @@ def _binary(ufunc: np.ufunc) -> tuple[Binary, Binary]:
 
 
 def _answer_to(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Binary | None:
-    """The array's reflected operator, for a call of a ufunc by a NumPy scalar's own operator.
+    """Return the array's reflected operator, for a ufunc called by a NumPy scalar's operator.
 
-    None for other calls.
+    Return None for other calls.
     """
     if len(inputs) != 2 or type(inputs[0]) not in SCALARS or not isinstance(inputs[1], Base):
         return None
@@ -175,7 +175,7 @@ def _answer_to(ufunc: np.ufunc, inputs: tuple[Any, ...]) -> Binary | None:
 
 
 def called(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
-    """The call of a ufunc that is put off, or made without the ladder; else NotImplemented."""
+    """Defer the call of a ufunc, or make it without the dispatcher; else NotImplemented."""
     if own_layout(x) is None and (whole := all_readable(inputs)) is not inputs:
         return ufunc(*whole)
     if x.layout.size >= temporaries.LARGE:
@@ -191,7 +191,7 @@ def called(ufunc: np.ufunc, x: Base, inputs: tuple[Any, ...]) -> Any:
 
 
 def _comparison(ufunc: np.ufunc, otherwise: bool) -> Binary:
-    """`==` and `!=`, which answer alike for every element where types cannot be compared."""
+    """Return `==` or `!=`, with the same result for all elements if types cannot be compared."""
     compare = _forward(ufunc)
 
     def operate(self: Base, other: Any) -> Any:
@@ -210,7 +210,7 @@ def _comparison(ufunc: np.ufunc, otherwise: bool) -> Binary:
 
 
 def _beside(x: Base, other: Any) -> Any:
-    """An operand as NumPy takes it beside an array's block, as it is; None if that cannot be."""
+    """Return the number or block that NumPy can combine with the block of `x`; else None."""
     kind = type(other)
     if kind in SCALARS:
         return other
@@ -223,13 +223,13 @@ def _beside(x: Base, other: Any) -> Any:
 
 
 def _writes_at_once(ufunc: np.ufunc, layout: Layout, block: Array) -> bool:
-    """Whether nothing has to be done before a ufunc writes to a block, nor after."""
+    """Return True if a ufunc can write to a block without steps before or after the write."""
     free = (layout.is_whole and error_state() is usual[0]) or is_free(ufunc, layout)
     return free and (type(block) is not _array or block.flags.writeable)
 
 
 def _by_storage(ufunc: np.ufunc, x: Base, other: Any) -> bool:
-    """Whether the storage of an array whose block is not in its slot has applied an operator."""
+    """Apply an operator by the storage of an array without block in its slot; True if done."""
     layout, storage = own_layout(x), storage_of(x)
     if layout is None:
         return bool(storage.in_place(x, ufunc, other))
@@ -242,7 +242,7 @@ def _in_place(ufunc: np.ufunc) -> Binary:
             return self
         layout, block = self.layout, self.block
         if type(block) is not _array:
-            if isinstance(block, np.generic):  # a scalar, as in NumPy: replaced, not changed
+            if isinstance(block, np.generic):  # a scalar is replaced, not changed, as in NumPy
                 return ufunc(self, other)
             passed.number += 1
         elif not layout.is_whole:
@@ -271,7 +271,7 @@ def _unary(ufunc: np.ufunc) -> Unary:
 
 
 def _exponent(other: Any) -> Any:
-    """A single number that every rank has; None for anything else."""
+    """Return a single number that every rank has; None for anything else."""
     kind = type(other)
     if kind in (int, float) or isinstance(other, np.generic):
         return other
@@ -282,23 +282,23 @@ def _exponent(other: Any) -> Any:
 
 
 def _refuses(self: Base, exponent: Any) -> bool:
-    """Whether NumPy refuses the power, though a rank without elements would not notice."""
+    """Return True if NumPy refuses the power; a rank without elements would not notice."""
     kind = "i" if type(exponent) is int else getattr(exponent, "dtype", None)
     signed = kind == "i" or getattr(kind, "kind", "") == "i"
     return signed and self.block.dtype.kind in "bui" and exponent < 0
 
 
 def _raised(act: Callable[[Any, Any], Any], x: Base, other: ArrayLike) -> Any:
-    """A power by the operator; of errors that the program can tell all ranks learn."""
+    """Compute a power by the operator; all ranks raise the errors that the program can observe."""
     if error_state() is usual[0] and (x.layout.is_whole or not is_observed()):
         return act(x, other)
     return watched(_POWER, (x, other), {}, act, (x, other))
 
 
 def _short_exponent(x: Base, other: ArrayLike) -> Any:
-    """The exponent if each block can be raised to it by itself; else None.
+    """Return the exponent if each rank can compute the power of its block alone; else None.
 
-    For common exponents NumPy's operator uses cheaper functions than the ufunc, with other bits.
+    For common exponents NumPy's operator uses faster functions than the ufunc, with other bits.
     """
     if x.layout.partials or is_overridden(_POWER):
         return None
@@ -317,11 +317,11 @@ def _power(x: Base, other: ArrayLike) -> Any:
         if later is not None:
             return later
     if x.layout.partials or x.layout.is_lone_element:
-        x = x.plain()  # the operator's type is not the ufunc's: truth values ** 2 are int8
+        x = x.plain()  # operator and ufunc differ in the result type: bool ** 2 is int8
     exponent = _short_exponent(x, other)
     if exponent is not None:
         return x.computed(x.block**exponent)
-    if x.block.dtype.kind in "biu":  # a single rank may not see a negative exponent
+    if x.block.dtype.kind in "biu":  # a single rank may not have the negative exponent
         return NotImplemented if yields(other) else _POWER(x, other)
     return _power_of_arrays(x, other)
 
@@ -341,7 +341,7 @@ _power_of_arrays, _reflected_power = _binary(_POWER)
 
 
 class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
-    """The operators of :class:`numpy.ndarray`."""
+    """Operators of :class:`numpy.ndarray`."""
 
     __slots__ = ()
 
@@ -349,7 +349,7 @@ class Operators(Base):  # noqa: PLW1641 (Scalars has __hash__)
     __le__ = _binary(np.less_equal)[0]
     __gt__ = _binary(np.greater)[0]
     __ge__ = _binary(np.greater_equal)[0]
-    if TYPE_CHECKING:  # assigned, they would be taken for those of `object`
+    if TYPE_CHECKING:  # type checkers would take assigned methods for those of `object`
 
         def __eq__(self, other: Any) -> Self: ...  # type: ignore[override]
         def __ne__(self, other: Any) -> Self: ...  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""How many calls of a rank have passed that may have written to a cut array."""
+"""Counters of this rank's calls that may have written to cut arrays (write epoch)."""
 
 from itertools import count
 from threading import local
@@ -7,22 +7,22 @@ __all__ = ["passed"]
 
 
 class _Passed(local):
-    """How many calls of this rank (a process or a thread) may have written to a cut array.
+    """Counters of this rank (a process or a thread): calls that may have written to a cut array.
 
-    Once the number has changed, which it does on all ranks alike, elements of other ranks that a
-    rank keeps are fetched again. No two threads ever have the same number.
+    All ranks count the same calls. When `number - harmless` changes, cached elements of other ranks
+    are invalid and are fetched again. No two threads ever have the same number.
 
     Attributes
     ----------
     number : int
-        The calls.
+        All calls that may have written.
     harmless : int
-        The calls among them that have only read, or have written to the
-        :mod:`~distarray.array.mirrors` as well as to the array.
+        The calls among them that only read, or that wrote to the cached replica
+        (:mod:`~distarray.array.mirrors`) as well as to the array.
     exports : int
-        How often the program was handed the block of a cut array.
+        Number of times that a block of a cut array was exposed to the program.
     watched : int
-        How many gathered copies of cut arrays may still be alive; see
+        Number of gathered copies of cut arrays that may still be alive; see
         :mod:`~distarray.array.stale_copies`. The same on all ranks.
     """
 

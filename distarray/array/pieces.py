@@ -1,6 +1,6 @@
-"""An operand of an elementwise call that lies in several arrays on a rank.
+"""Operands of elementwise calls that consist of several arrays on a rank.
 
-The parts that other ranks have sent stay in the buffers they were received in.
+Sections received from other ranks stay in their receive buffers.
 """
 
 from collections.abc import Sequence
@@ -16,45 +16,45 @@ __all__ = ["Cell", "Part", "Pieces", "cells_of", "whole_box"]
 
 
 class Pieces(list[tuple[Box, Array]]):
-    """An operand in several arrays, each with its box in the result's block.
+    """Operand in several arrays, each with its box in the block of the result.
 
     Attributes
     ----------
     own : int
-        How many of them are this rank's; they come first.
+        Number of this rank's own arrays; they come first.
     coming : Pending
-        The messages with the others.
+        The exchange that receives the other arrays.
     """
 
     own = 0
     coming: Pending = FINISHED
 
     def arrive(self) -> None:
-        """Wait for what is coming."""
+        """Wait for the pending messages."""
         self.coming.wait()
         self.coming = FINISHED
 
 
-#: A rank's part of an operand: an array that broadcasts, pieces of one, or a number.
+#: Section of an operand on a rank: an array that broadcasts, pieces, or a number.
 Part: TypeAlias = Array | Pieces | complex
 
 
 def whole_box(shape: Sequence[int]) -> Box:
-    """The box that is all of a block."""
+    """Return the box of a whole block."""
     return tuple([(0, extent) for extent in shape])
 
 
 class Cell(NamedTuple):
-    """A box of a block in which every operand is one array.
+    """Box of a block in which every operand is one array.
 
     Attributes
     ----------
     key : tuple of slice
         The box.
     parts : list
-        The operands' elements there.
+        The elements of each operand in the box.
     is_here : bool
-        Whether they have all come.
+        True if all of these elements have arrived.
     """
 
     key: tuple[slice, ...]
@@ -63,21 +63,21 @@ class Cell(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many elements the box has."""
+        """Number of elements of the box."""
         return prod([part.stop - part.start for part in self.key])
 
 
 def cells_of(parts: Sequence[Part], whole: Box, box: Box | None = None) -> list[Cell]:
-    """The boxes in which every part is one array.
+    """Return the cells: boxes in which every operand is one array.
 
     Parameters
     ----------
     parts : sequence
-        Of operands.
+        The operands' sections on this rank.
     whole : tuple of (int, int)
-        The block.
+        The box of the whole block.
     box : tuple of (int, int), optional
-        The part of it that is asked about.
+        The box to divide; by default the whole block.
     """
     found = cells(tuple([_outline(part, whole) for part in parts]), box or whole)
     cells_found = []
@@ -96,7 +96,7 @@ def _outline(part: Any, whole: Box) -> Outline:
 
 
 def _at(part: Any, source: Source) -> Any:
-    """A part's elements for a cell."""
+    """Return the elements of an operand in a cell."""
     if source is None:
         return part
     number, key = source
@@ -104,7 +104,7 @@ def _at(part: Any, source: Source) -> Any:
 
 
 def _is_here(part: Any, source: Source) -> bool:
-    """Whether a part's elements for a cell have come."""
+    """Return True if the elements of an operand in a cell have arrived."""
     if type(part) is not Pieces or part.coming is FINISHED:
         return True
     return source is not None and source[0] < part.own

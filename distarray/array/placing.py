@@ -1,4 +1,4 @@
-"""The layout of new arrays, and the decorator that all creation functions share."""
+"""Layout of new arrays, and the decorator of all creation functions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ __all__ = [
 
 Placements = Sequence[Placement] | Placement
 
-#: Bytes of the largest numeric type.
+#: Bytes per element of the largest numeric data type.
 _LARGEST = np.dtype("G").itemsize
 
 
@@ -55,8 +55,8 @@ def creates(
 ) -> Callable[[Function], Function]:
     """Register a creation function, and return the public function that programs call.
 
-    That one climbs the ladder, too, so that pending folds among its arguments are settled as if
-    NumPy's function of that name were called.
+    The public function uses the dispatcher, too, so that pending folds among its arguments are
+    settled as if NumPy's function of that name were called.
 
     Parameters
     ----------
@@ -65,10 +65,10 @@ def creates(
     through, at, lists, computes, alone, small
         Traits; see :class:`~distarray.array.registry.Row`.
     elements : callable, optional
-        Returns for the arguments how many elements the result has, or -1 if that takes longer to
-        find out. If given, NumPy's function makes small arrays.
+        Function that returns the number of elements of the result for the arguments, or -1 if
+        finding the number takes longer. If given, NumPy's function makes small arrays.
     keeps : bool
-        Whether the result is of the class of the first argument, where that is a program's own
+        True if the result has the class of the first argument, where that class is a program's own
         subclass of NumPy's array.
     """
 
@@ -112,7 +112,7 @@ def _made_small(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """The array, made by NumPy on every rank if it is small; NotImplemented if it may not be."""
+    """Make a small array by NumPy on every rank; NotImplemented if it may not be small."""
     limit = in_force().replicate_below
     if not _is_small(elements, args, kwargs, limit):
         return NotImplemented
@@ -128,7 +128,7 @@ def _made_small(
 def _is_small(
     elements: Callable[..., int], args: tuple[Any, ...], kwargs: dict[str, Any], limit: int
 ) -> bool:
-    """Whether arguments are NumPy's, and known to ask for few elements."""
+    """Return True if arguments are NumPy's, and known to request few elements."""
     try:
         if len(args) > 1 and not PLAIN.issuperset(map(type, args[1:])):
             return False
@@ -136,12 +136,12 @@ def _is_small(
         if kwargs and not (OURS.isdisjoint(kwargs) and PLAIN.issuperset(map(type, given))):
             return False
         return 0 <= elements(*args, **kwargs) * _LARGEST < limit
-    except TypeError:  # of wrong arguments, or of types that cannot be hashed
+    except TypeError:  # wrong arguments, or types that cannot be hashed
         return False
 
 
 def _kept(numpy_function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The array of a program's own subclass that NumPy makes like another; None if it does not."""
+    """Make an array of a program's own subclass, as NumPy does; None if there is no subclass."""
     if not args or not (_is_kept(args[0]) and OURS.isdisjoint(kwargs)):
         return None
     found = numpy_function(*args, **kwargs)
@@ -154,7 +154,7 @@ def _is_kept(x: Any) -> bool:
 
 
 class Unbound(staticmethod):  # type: ignore[type-arg]
-    """A function that does not become a method as a class attribute, like NumPy's own in C."""
+    """Function that does not become a method as a class attribute, like NumPy's own in C."""
 
     def __reduce__(self) -> str:
         return self.__qualname__
@@ -165,14 +165,14 @@ class Unbound(staticmethod):  # type: ignore[type-arg]
 
 @dataclass(frozen=True, slots=True)
 class MadeAlone:
-    """A trait of a row: NumPy's function makes the array if there is only one rank.
+    """Trait of a row: NumPy's function makes the array if there is only one rank.
 
-    It gets the arguments except `mesh` and `placements`; if it returns a tuple, the first item is
-    placed. Not used if `like` or `device` is given, or an argument is distributed.
+    NumPy's function gets the arguments except `mesh` and `placements`; if it returns a tuple, the
+    first item is placed. Not used if `like` or `device` is given, or an argument is distributed.
     """
 
     def answer(self, row: Row, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call, or NotImplemented if the implementation has to be called."""
+        """Return the result of a call, or NotImplemented if the implementation must be called."""
         mesh, placements = kwargs.get("mesh"), kwargs.get("placements")
         at = default_mesh() if mesh is None else mesh
         if not is_alone(at) or _is_bound(args, kwargs):
@@ -186,7 +186,7 @@ class MadeAlone:
 
 
 def _is_bound(args: Iterable[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether arguments are distributed, or determine where the array goes."""
+    """Return True if arguments are distributed, or determine where the array is placed."""
     if kwargs.get("device") is not None or kwargs.get("like") is not None:
         return True
     return any(isinstance(value, DistArray) for value in (*args, *kwargs.values()))
@@ -196,12 +196,13 @@ def _placed(value: Array, mesh: DeviceMesh, placements: Placements | None) -> Di
     return wrap(value, placed_layout(value.shape, value.dtype, mesh, placements), mesh)
 
 
-#: NumPy reads such as "(2,4)i4" by a part of Python that fails in two threads at a time (3.11).
+#: Lock for data types such as "(2,4)i4": NumPy parses them with a module of Python that fails in
+#: two threads at a time (3.11).
 _one_at_a_time = Lock()
 
 
 def as_dtype(dtype: DTypeLike) -> DType:
-    """The data type of a new array; a class of string types means strings of length 1."""
+    """Return the data type of a new array; a class of string types means strings of length 1."""
     if isinstance(dtype, type) and issubclass(dtype, np.dtype):
         return np.empty((), dtype).dtype
     if isinstance(dtype, str):
@@ -211,12 +212,12 @@ def as_dtype(dtype: DTypeLike) -> DType:
 
 
 def unfolded(shape: tuple[int, ...], dtype: DType) -> tuple[tuple[int, ...], DType]:
-    """Shape and data type of an array, with subarray elements such as ``"(2,4)i4"`` unfolded."""
+    """Unfold subarray elements such as ``"(2,4)i4"``; return the array's shape and data type."""
     return ((*shape, *dtype.shape), dtype.base) if dtype.shape else (shape, dtype)
 
 
 def as_shape(shape: ShapeLike | None) -> tuple[int, ...]:
-    """A shape as a tuple of int, checked as NumPy does."""
+    """Return a shape as a tuple of int, checked as in NumPy."""
     given: Sequence[int] = shape if type(shape) is tuple else _sequence(shape)
     dims = tuple([index(extent) for extent in given])
     if dims and min(dims) < 0:
@@ -242,7 +243,7 @@ def place(
     device: str | None = None,
     like: ArrayLike | None = None,
 ) -> tuple[Layout, DeviceMesh]:
-    """The layout and mesh of a new array.
+    """Return the layout and mesh of a new array.
 
     Parameters
     ----------
@@ -251,11 +252,11 @@ def place(
     dtype : dtype
         Data type of the array.
     mesh, placements
-        As the caller gave them; by default the default mesh, and its default layout.
+        The caller's arguments; by default the default mesh, and its default layout.
     device : str, optional
-        "cpu", "cuda" or a value of ``x.device``; must be the mesh's.
+        "cpu", "cuda" or a value of ``x.device``; must be the mesh's device.
     like : DistArray or ndarray, optional
-        If no mesh is given, that of a DistArray is used.
+        If no mesh is given, the mesh of a DistArray is used.
     """
     if like is not None and not isinstance(like, (DistArray, np.ndarray)):
         raise TypeError(
@@ -272,16 +273,16 @@ def place(
 
 
 def follow(x: DistArray) -> Layout:
-    """The layout of a new array that is laid out like `x`; settles nothing.
+    """Return the layout of a new array that is placed like `x`; settles nothing.
 
-    Along mesh dimensions where `x` lives at one coordinate or is pending, the new array is
-    replicated.
+    Along mesh dimensions where `x` is stored at one coordinate or has a pending fold, the new array
+    is replicated.
     """
     return x.layout if x.layout.is_plain else x.layout.settled()
 
 
 def plain(value: ArrayLike) -> Any:
-    """A 0-d distributed array as NumPy's scalar or 0-d array; other values unchanged.
+    """Convert a 0-d distributed array to NumPy's scalar or 0-d array; other values unchanged.
 
     Communicates only for an element that only one rank holds, or a pending fold.
     """

@@ -1,8 +1,8 @@
 """Calls on local blocks that differ between NumPy and CuPy.
 
-Most NumPy functions dispatch to CuPy for its arrays, and the engines call those. Here is the rest:
-functions that NumPy does not dispatch, and calls that CuPy does not have, which then go through the
-host.
+Most NumPy functions dispatch to CuPy for its arrays, and the engines call those. This module covers
+the rest: functions that NumPy does not dispatch, and functions that CuPy lacks, which then run on
+the host.
 """
 
 from collections.abc import Callable
@@ -46,9 +46,9 @@ Operand = TypeVar("Operand", Array, "DistArray")
 
 _module = devices.module_of
 _host_types = (np.ndarray, np.generic)
-#: Methods of ufuncs that avoid NumPy's faults.
+#: Methods of ufuncs that work around faults of NumPy.
 _RIGHT = {"reduce": faults.reduce, "reduceat": faults.reduceat}
-#: For each method, the ufuncs for which CuPy has it.
+#: For each method, the ufuncs for which CuPy implements it.
 _METHODS = {
     "reduce": (np.add, np.multiply),
     "accumulate": (np.add, np.multiply),
@@ -67,7 +67,7 @@ def refuse_read_only(x: Base | Array, text: str = "assignment destination is rea
 
 
 def make_read_only(block: Array) -> None:
-    """Forbid writing to a block; CuPy has no read-only memory."""
+    """Forbid writing to a block; no effect for CuPy, which has no read-only memory."""
     if isinstance(block, np.ndarray):
         block.flags.writeable = False
 
@@ -75,49 +75,50 @@ def make_read_only(block: Array) -> None:
 def made_like(
     xp: ModuleType, function: str, model: Array, dtype: DTypeLike, order: str, shape: Shape
 ) -> Array:
-    """``xp.empty_like`` or another of its kind, which never makes a subclass."""
+    """Call ``xp.empty_like`` or a similar constructor, which never returns a subclass."""
     make = getattr(xp, function)
     made: Array
     if xp is np and not devices.on_device(model):
         made = make(model, dtype, order, False, shape)
-    else:  # CuPy refuses `subok`, and takes an empty shape for none
+    else:  # CuPy rejects `subok`, and treats an empty shape as None
         made = make(model, dtype, order, shape=shape or (1,)).reshape(shape)
     return made
 
 
 def as_array(block: Array) -> Array:
-    """A block, or a NumPy scalar that stands for one, as an array."""
+    """Return a block as an array, also if it is a NumPy scalar."""
     return np.asarray(block) if isinstance(block, np.generic) else block
 
 
 def beside(table: Array, block: Array) -> Array:
-    """A host array, on the device of a block."""
+    """Return a host array, copied to the device of a block."""
     return table if isinstance(block, _host_types) else _module(block).asarray(table)
 
 
 def contiguous(block: Array) -> Array:
-    """The block in C order, copied if it is not; at least 1-d on the host, as in NumPy."""
+    """Return the block in C order, copied if necessary; at least 1-d on the host, as in NumPy."""
     if isinstance(block, _host_types):
         return np.ascontiguousarray(block)
     return _module(block).ascontiguousarray(block)
 
 
 def in_c_order(block: Array) -> Array:
-    """The block itself if its dimensions lie in C order, with gaps perhaps; else a copy.
+    """Return the block itself if its dimensions are in C order, gaps allowed; else a copy.
 
-    So do dimensions with a single index, which may have more on other ranks.
+    Dimensions with a single index are checked as well, since they may have more on other ranks.
     """
     steps = [abs(step) for step in block.strides if step]
     return block if steps == sorted(steps, reverse=True) else block.copy()
 
 
 def cast(block: Array, dtype: DTypeLike, order: str, casting: str) -> Array:
-    """``block.astype``; CuPy's does not check `casting`."""
+    """Convert a block by ``block.astype``; check `casting`, as CuPy's method does not."""
     if isinstance(block, _host_types):
         return block.astype(dtype, order=order, casting=casting)  # type: ignore[call-overload]
     np.empty(0, block.dtype).astype(dtype, casting=casting)  # raises NumPy's error
     if not block.size:
-        # CuPy refuses a data type where there are elements: ranks without any do so, too.
+        # CuPy rejects a data type only if there are elements: raise its error on ranks without any,
+        # too.
         _module(block).zeros(1, block.dtype).astype(dtype)
     return block.astype(dtype, order=order)
 
@@ -155,7 +156,7 @@ def _brought(value: Any, xp: ModuleType) -> Any:
 
 
 def ufunc_method(ufunc: np.ufunc, name: str, block: Array, *args: Any) -> Array:
-    """``ufunc.reduce``, ``.accumulate`` or ``.reduceat``; through the host if CuPy has none."""
+    """Call ``ufunc.reduce``, ``.accumulate`` or ``.reduceat``; on the host if CuPy lacks it."""
     if isinstance(block, _host_types):
         return _RIGHT.get(name, getattr(np.ufunc, name))(ufunc, block, *args)
     method = getattr(ufunc, name)
@@ -166,14 +167,17 @@ def ufunc_method(ufunc: np.ufunc, name: str, block: Array, *args: Any) -> Array:
 
 
 def take(block: Array, indices: Array, axis: int, out: Array | None = None) -> Array:
-    """The elements at indices that are known to be within bounds."""
+    """Return the elements at indices that are known to be within bounds."""
     if isinstance(block, _host_types):
         return np.take(block, indices, axis=axis, out=out, mode="clip")  # skips NumPy's check
     return np.take(block, indices, axis=axis, out=out)
 
 
 def repeated(values: Array, counts: Array) -> Array:
-    """``np.repeat(values, counts)`` of two 1-d arrays; CuPy's needs the counts as a list."""
+    """Repeat values as ``np.repeat(values, counts)``, for two 1-d arrays.
+
+    CuPy's function needs the counts as a list.
+    """
     if isinstance(values, _host_types):
         return np.repeat(values, counts)
     ends = np.cumsum(counts)
@@ -182,7 +186,7 @@ def repeated(values: Array, counts: Array) -> Array:
 
 
 def repeat(block: Array, counts: Array, axis: int) -> Array:
-    """``block.repeat(counts, axis)`` with an array of counts."""
+    """Repeat slices as ``block.repeat(counts, axis)``, with an array of counts."""
     if isinstance(block, _host_types):
         return block.repeat(counts, axis)
     counts = counts.get() if devices.on_device(counts) else counts
@@ -190,7 +194,7 @@ def repeat(block: Array, counts: Array, axis: int) -> Array:
 
 
 def delete(block: Array, chosen: Any, axis: int) -> Array:
-    """``np.delete``."""
+    """Delete slices, as :func:`numpy.delete`."""
     if isinstance(block, _host_types):
         return np.delete(block, chosen, axis)
     chosen = chosen.get() if devices.on_device(chosen) else chosen
@@ -198,7 +202,7 @@ def delete(block: Array, chosen: Any, axis: int) -> Array:
 
 
 def insert(block: Array, positions: Array, values: Array, axis: int) -> Array:
-    """``np.insert`` of as many slices as there are positions; CuPy has none."""
+    """Insert one slice per position, as :func:`numpy.insert`, which CuPy lacks."""
     if isinstance(block, _host_types):
         return np.insert(block, positions, values, axis)
     extent = block.shape[axis]
@@ -212,7 +216,7 @@ def _taken(block: Array, places: Array, axis: int) -> Array:
 
 
 def call_ufunc(ufunc: np.ufunc, *inputs: Array, **keywords: Any) -> Array:
-    """A ufunc on blocks; by :class:`Adapted` if they are on a device."""
+    """Call a ufunc on blocks, through :class:`Adapted` if they are on a device."""
     for block in inputs:
         if not isinstance(block, _host_types):
             return Adapted(ufunc, _module(block))(*inputs, **keywords)
@@ -220,7 +224,7 @@ def call_ufunc(ufunc: np.ufunc, *inputs: Array, **keywords: Any) -> Array:
 
 
 def conjugated(a: Operand) -> Operand:
-    """The conjugate of complex numbers; others unchanged: NumPy turns bool into int8."""
+    """Return the conjugate of complex numbers; other arrays unchanged (NumPy makes bool int8)."""
     return np.conjugate(a) if a.dtype.kind == "c" else a  # type: ignore[return-value]
 
 
@@ -236,7 +240,7 @@ def _vecmat(a: Array, b: Array) -> Array:
     return np.matmul(conjugated(a)[..., None, :], b)[..., 0, :]
 
 
-#: Products that CuPy lacks, made of its matmul.
+#: Products that CuPy lacks, computed by its matmul.
 _PRODUCTS: dict[np.ufunc, Callable[..., Any]] = {
     getattr(np, name): function
     for name, function in (("vecdot", _vecdot), ("matvec", _matvec), ("vecmat", _vecmat))
@@ -255,25 +259,25 @@ def _product(
 def _isclose(
     a: Array, b: Array, rtol: ArrayLike, atol: ArrayLike, equal_nan: bool = False
 ) -> Array:
-    # To NumPy what is equal is close, also where the tolerance is negative.
+    # In NumPy equal elements are close, also if the tolerance is negative.
     found: Array = np.isclose(a, b, rtol, atol, equal_nan) | (a == b)
     return found
 
 
 def _angle(z: Array, deg: bool = False) -> Array:
-    # CuPy says that of -0.0 is 0.
+    # CuPy returns 0 for the angle of -0.0.
     parts = (z.imag, z.real) if z.dtype.kind == "c" else (0, z)
     found: Array = np.arctan2(*parts)
     return found * (180 / np.pi) if deg else found
 
 
 def _sinc(x: Array) -> Array:
-    # CuPy's of small integers are of half precision.
+    # CuPy's result for small integers has half precision.
     found: Array = np.sinc(x.astype(float) if x.dtype.kind in "biu" else x)
     return found
 
 
-#: Functions whose results are others in CuPy.
+#: Functions whose results differ in CuPy.
 _OTHERS: dict[Callable[..., Any], Callable[..., Any]] = {
     np.isclose: _isclose,
     np.angle: _angle,
@@ -282,10 +286,10 @@ _OTHERS: dict[Callable[..., Any], Callable[..., Any]] = {
 
 
 class Adapted:
-    """An elementwise function adapted to blocks on a device.
+    """Elementwise function adapted to blocks on a device.
 
-    Ufuncs that CuPy lacks go through the host; two results are copied into given arrays; and
-    keywords that CuPy's ufuncs do not have (`order`, `subok`) are left out.
+    Ufuncs that CuPy lacks run on the host. Two results are copied into given arrays. Keywords that
+    CuPy's ufuncs do not have (`order`, `subok`) are dropped.
     """
 
     def __init__(self, function: Callable[..., Any], xp: ModuleType) -> None:
@@ -300,7 +304,7 @@ class Adapted:
     def __call__(
         self, *inputs: Any, out: Any = None, where: Array | bool = True, **keywords: Any
     ) -> Any:
-        """``function(*inputs, out=out, where=where, **keywords)``."""
+        """Call ``function(*inputs, out=out, where=where, **keywords)``."""
         keywords.pop("order", None)
         keywords.pop("subok", None)
         if where is True and (out is None or (self._known and not isinstance(out, tuple))):
@@ -318,7 +322,8 @@ class Adapted:
         try:
             return self._call(*inputs, **keywords)
         except (TypeError, NotImplementedError):
-            # CuPy takes no such arguments. NumPy takes them, or raises what is to be raised.
+            # CuPy rejects these arguments. NumPy accepts them, or raises the error that the caller
+            # expects.
             return on_host(self._call, *inputs, **keywords)
 
 

@@ -1,4 +1,4 @@
-"""Printed forms. They never communicate, unless `config.print_gathered` is set."""
+"""Printed forms of arrays; no communication, unless `config.print_gathered` is set."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -18,7 +18,7 @@ __all__ = ["array_html", "array_repr", "array_str", "local_form", "local_text", 
 
 
 def summary(x: Base) -> str:
-    """One line: type, shape, dtype and placements."""
+    """Return one line: type, shape, dtype and placements."""
     return _summary(x.layout, x.dtype)
 
 
@@ -29,7 +29,7 @@ def _summary(layout: Layout, dtype: DType) -> str:
 
 
 def whole(x: Base) -> Any:
-    """The array that NumPy would print, if this rank has it or may gather it; else None."""
+    """Return the array for NumPy to print, if this rank has it or may gather it; else None."""
     if x.mesh.coords is None:
         return None
     if x.layout.is_replicated:
@@ -38,7 +38,7 @@ def whole(x: Base) -> Any:
 
 
 def array_repr(x: Base) -> str:
-    """As NumPy prints it when replicated; else the layout and this rank's block."""
+    """Return NumPy's `repr` of a replicated array; else the layout and this rank's block."""
     values = whole(x)
     if values is not None:
         return repr(values)
@@ -46,7 +46,7 @@ def array_repr(x: Base) -> str:
 
 
 def array_str(x: Base) -> str:
-    """As NumPy prints it when replicated; else the layout and this rank's block."""
+    """Return NumPy's `str` of a replicated array; else the layout and this rank's block."""
     values = whole(x)
     if values is not None:
         return str(values)
@@ -54,7 +54,7 @@ def array_str(x: Base) -> str:
 
 
 def local_text(x: Base, form: Callable[[Any], str]) -> str:
-    """The text of this rank's block; of one that may be old, what brings it up to date."""
+    """Return the text of this rank's block; a hint to `refresh` if the block may be stale."""
     block = raw_block(x)
     if is_old(x):
         return "(written to through another array since: x.refresh() brings it up to date)"
@@ -62,7 +62,7 @@ def local_text(x: Base, form: Callable[[Any], str]) -> str:
 
 
 def local_form(x: Base, block: str) -> str:
-    """The layout, this rank and its section, and the text of its block."""
+    """Return the layout, this rank and its section, and the text of its block."""
     mesh = x.mesh
     if mesh.coords is None:
         return f"{summary(x)} on a mesh that this rank does not belong to"
@@ -73,7 +73,7 @@ def local_form(x: Base, block: str) -> str:
 
 
 def array_html(x: Base) -> str:
-    """For notebooks: what the array is, how it is cut, and this rank's block; sends nothing."""
+    """Return HTML for notebooks: properties, picture of the blocks, this rank; sends nothing."""
     from distarray.layout.pictures import described, layout_svg
 
     mesh, layout, here = x.mesh, x.layout, "does not belong to the mesh"

@@ -1,6 +1,6 @@
 """Checks by NumPy itself before an operation runs: data types, masks, output arrays.
 
-Everything is decided from metadata, so that all ranks raise the same error: NumPy's.
+Every check uses metadata only, so that all ranks raise the same error: NumPy's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,10 +33,10 @@ __all__ = [
 
 
 def keeps_dims(keepdims: Any) -> bool:
-    """Whether a reduction keeps its dimensions; NumPy's error for what its ufuncs do not take.
+    """Return True if a reduction keeps its dimensions; raise NumPy's error for invalid values.
 
-    They take integers, of which NumPy's own truth values are none. Functions that reduce without
-    a ufunc (`argmax`, `median`) take anything that is true or false.
+    NumPy's ufuncs accept integers, which do not include NumPy's own bool type. Functions that
+    reduce without a ufunc (`argmax`, `median`) accept any object with a truth value.
     """
     if type(keepdims) is bool:
         return keepdims
@@ -51,7 +51,7 @@ def result_types(
     outs: Sequence[Any],
     keywords: dict[str, Any],
 ) -> list[Any]:
-    """Data types of the results, from a call with empty arrays; or NumPy's exception.
+    """Return data types of the results, from a call with empty arrays; or raise NumPy's error.
 
     Operands are arrays or Python numbers; `outs` may also be NumPy arrays.
     """
@@ -76,7 +76,7 @@ def refuse_shapes(
     try:
         function(*[_emptied(x) for x in operands], **keywords)
     except Exception as error:
-        raise error from None  # without the error that the caller may be handling
+        raise error from None  # without an error that the caller may be handling
 
 
 def _emptied(x: Any) -> Any:
@@ -84,16 +84,16 @@ def _emptied(x: Any) -> Any:
 
 
 def as_axis(axis: Any) -> int:
-    """An axis as NumPy's C functions read it; they refuse a bool."""
+    """Convert an axis as NumPy's C functions do, which raise for a bool."""
     if isinstance(axis, (bool, np.bool_)):
         raise TypeError("an integer is required for the axis")
     return index(axis)
 
 
 def condition(where: ArrayLike) -> Any:
-    """A condition with a data type: lists and numbers are converted to bool, as NumPy does.
+    """Return a condition with a data type: lists and numbers are converted to bool, as in NumPy.
 
-    What gives an array by itself keeps its type, from which NumPy casts only if that is safe.
+    An object that provides an array keeps its type, from which NumPy makes only safe casts.
     """
     if hasattr(where, "dtype") and not isinstance(where, np.generic):
         return where
@@ -101,7 +101,7 @@ def condition(where: ArrayLike) -> Any:
 
 
 def _gives_an_array(value: object) -> bool:
-    """Whether an object that is no array has a buffer, or one of NumPy's protocols."""
+    """Return True if an object that is no array has a buffer, or one of NumPy's protocols."""
     if isinstance(value, (list, tuple, str, bytes, np.generic)):
         return False
     if any(hasattr(value, name) for name in ("__array__", "__array_interface__")):
@@ -114,7 +114,7 @@ def _gives_an_array(value: object) -> bool:
 
 
 def as_mask(where: ArrayLike, mesh: DeviceMesh) -> DistArray:
-    """A mask as an array; raises NumPy's error if it is not of bool."""
+    """Convert a mask to an array; raise NumPy's error if its data type is not bool."""
     mask = condition(where)
     check_cast(mask.dtype, np.dtype(bool), "safe")
     return as_distarray(mask, mesh)
@@ -144,19 +144,19 @@ def check_shapes(arrays: Sequence[Any], outs: Sequence[Any]) -> None:
 
 
 def tiny(shape: Sequence[int], dtype: DType) -> Array:
-    """Zeros of as many dimensions, none longer than 1, to see NumPy's result or error for it."""
+    """Return zeros of as many dimensions, none longer than 1, to probe NumPy's result or error."""
     return np.zeros([min(extent, 1) for extent in shape], dtype)
 
 
 def hollow(shape: Sequence[int], dtype: DType) -> Array:
-    """An array of any shape and one element of memory, to see NumPy's error for it."""
+    """Return an array of any shape with memory for one element, to probe NumPy's error."""
     if dtype.kind == "T":  # as_strided does not support strings of variable length
         return np.broadcast_to(np.zeros((), dtype), shape)
     return as_strided(np.zeros(1, dtype), shape, (0,) * len(shape))
 
 
 def check_cast(source: DType, target: DType, casting: Casting) -> None:
-    """Raise NumPy's error for array data that must not be cast."""
+    """Raise NumPy's error if a cast of array data is not allowed."""
     if not np.can_cast(source, target, casting):
         raise TypeError(
             f"Cannot cast array data from {source!r} to {target!r} according to the rule "

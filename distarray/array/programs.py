@@ -1,4 +1,4 @@
-"""Operations that were put off, in an order in which they can run, each once."""
+"""Schedule of deferred operations: a topological order in which each operation runs once."""
 
 import warnings
 from collections.abc import Sequence
@@ -17,22 +17,23 @@ from distarray.typing import Array
 
 __all__ = ["Program"]
 
-#: In so many parts a block is computed while messages come: they progress in calls of MPI only.
+#: Number of bands of a block that are computed while messages arrive. Messages progress only in MPI
+#: calls, which are made between the bands.
 _BANDS = 8
 
 
 class Program:
-    """What has to run for the results of some operations.
+    """Schedule of all operations that the results of some operations need.
 
     Parameters
     ----------
     ends : sequence of Operation
-        Not done yet, of blocks of one shape.
+        The operations with the results: not run yet, with blocks of one shape.
 
     Attributes
     ----------
     blocks : list of array or Pieces
-        The memory that is read.
+        The blocks that the operations read.
     """
 
     def __init__(self, ends: Sequence[Operation]) -> None:
@@ -41,7 +42,7 @@ class Program:
         self._found: set[tuple[int, str]] = set()
         self._constants: list[Any] = []
         self._steps: list[Step] = []
-        #: The operations that each step stands for: those that are alike are one.
+        #: The operations that each step computes; equal operations share one step.
         self._operations: list[list[Operation]] = []
         self._numbers: dict[Any, int] = {}
         every = _graph(ends)
@@ -53,13 +54,13 @@ class Program:
             self._add(x)
 
     def step_of(self, x: Operation) -> int:
-        """The number of the step that stands for an operation."""
+        """Return the number of the step that computes an operation."""
         return self._numbers[id(x)] - len(self.blocks)
 
     def run(self, outs: dict[int, Array], boxes: Sequence[Box] | None = None) -> None:
-        """Run the steps, for parts of the block if only those are wanted; keep results in `outs`.
+        """Run the steps in the given boxes, or in the whole block; store results in `outs`.
 
-        Floating-point errors are kept for :meth:`warn`.
+        Floating-point errors are stored for :meth:`warn`.
         """
         late: list[Cell] = []
         for box in boxes or [self._whole]:
@@ -79,11 +80,11 @@ class Program:
             self.note(tiles)
 
     def _coming(self) -> list[Pieces]:
-        """Operands of which not all has come."""
+        """Return the operands with elements that have not arrived."""
         return [x for x in self.blocks if type(x) is Pieces and x.coming is not FINISHED]
 
     def poke(self) -> None:
-        """Let the messages progress that operands come in."""
+        """Advance the messages that deliver operands, without waiting."""
         for block in self._coming():
             block.coming.poke()
 
@@ -92,7 +93,7 @@ class Program:
             block.arrive()
 
     def tiles(self, outs: dict[int, Array]) -> Tiles | None:
-        """The steps, ready to run; None if an operand lies in several arrays."""
+        """Return the steps, ready to run; None if an operand is split into several arrays."""
         if any(type(block) is Pieces for block in self.blocks):
             return None
         ((key, blocks, _),) = cells_of(self.blocks, self._whole)
@@ -101,16 +102,17 @@ class Program:
     def following(
         self, end: Operation, box: Box, target: Array
     ) -> tuple[list[Tiles], list[Tiles]] | None:
-        """The steps for part of a block, whose one result follows the reading into `target`.
+        """Return the steps for a box of a block whose result is written to `target` after reads.
 
-        Those that can run, and those that wait for other ranks: these read copies of what the
-        first overwrite. None if that is not known to be right.
+        The steps of the first list can run at once. Those of the second wait for messages from
+        other ranks; they read copies of elements that the first steps overwrite. The result is None
+        if a write might precede a read of the same element.
         """
         cells = cells_of(self.blocks, self._whole, box)
         here = [cell for cell in cells if cell.is_here]
         late = [cell for cell in cells if not cell.is_here]
         if sum([cell.size for cell in late]) > sum([cell.size for cell in here]):
-            self._arrive()  # copies would cost more than the wait
+            self._arrive()  # the copies would cost more than waiting
             here, late = cells, []
         here.sort(key=lambda cell: cell.key[0].start)
         if len(here) > 1 and not all(_spans(cell.key, box) for cell in here):
@@ -122,13 +124,16 @@ class Program:
         )
 
     def _behind(self, cell: Cell, step: int, box: Box, target: Array) -> Tiles:
-        """The steps for a cell, whose result is for its part of `target`, which is for a box."""
+        """Return the steps for a cell, with the result in the cell's section of `target`.
+
+        `target` holds the elements of `box`.
+        """
         parts = zip(cell.key, box, strict=True)
         into = target[tuple([slice(k.start - low, k.stop - low) for k, (low, _) in parts])]
         return self._tiles(cell.key, cell.parts, {}, (step, into))
 
     def follow(self, here: Sequence[Tiles], late: Sequence[Tiles], back: int) -> None:
-        """Run what :meth:`following` has found."""
+        """Run the steps that :meth:`following` returned."""
         run_behind(here, back, self.poke)
         if late:
             self._arrive()
@@ -144,21 +149,21 @@ class Program:
         return Tiles(lifted, self._constants, self._steps, *results)
 
     def note(self, tiles: Tiles) -> None:
-        """Keep the floating-point errors of tiles that have run."""
+        """Store the floating-point errors of tiles that have run."""
         self._found |= set(tiles.finished())
 
     def lines(self) -> list[Line]:
-        """Where the program has called the operations."""
+        """Return the lines of the program that called the operations."""
         return [operation.line for alike in self._operations for operation in alike]
 
     def warn(self) -> None:
-        """Warn of floating-point errors, each at the program's line, as NumPy does."""
+        """Warn of floating-point errors as NumPy does, each at its line of the program."""
         for number, kind in sorted(self._found):
             for operation in self._operations[number]:
                 _warn(operation, kind)
 
     def _read(self, operand: Leaf | Operation) -> None:
-        """Count the memory of an operand to what is read, if it is there."""
+        """Add the block of an operand, if there is one, to the blocks that are read."""
         if operand.block is not None and id(operand) not in self._numbers:
             self._numbers[id(operand)] = len(self.blocks)
             self.blocks.append(operand.block)
@@ -185,7 +190,7 @@ class Program:
 
 
 def _bands(box: Box) -> list[Box]:
-    """Parts of a box, one after the other along the first dimension."""
+    """Divide a box into bands along the first dimension."""
     (start, stop), *others = box
     extent = max(1, -(-(stop - start) // _BANDS))
     bands = [(low, min(low + extent, stop)) for low in range(start, stop, extent)]
@@ -193,18 +198,18 @@ def _bands(box: Box) -> list[Box]:
 
 
 def _apart(cell: Cell, target: Array) -> Cell:
-    """A cell that reads copies of what is written to `target`."""
+    """Return a cell with copies of the blocks that may overlap `target`."""
     parts = [x.copy() if np.may_share_memory(x, target) else x for x in cell.parts]
     return cell._replace(parts=parts)
 
 
 def _spans(key: tuple[slice, ...], box: Box) -> bool:
-    """Whether part of a box is all of it but for the first dimension."""
+    """Return True if a section covers a whole box in every dimension but the first."""
     return all((k.start, k.stop) == pair for k, pair in zip(key[1:], box[1:], strict=True))
 
 
 def _graph(ends: Sequence[Operation]) -> list[Operation]:
-    """All operations that have to run, operands first."""
+    """Return all operations that have to run, operands first."""
     found: dict[int, Operation] = {}
     pending = list(ends)
     while pending:

@@ -1,8 +1,9 @@
-"""Records of cut arrays that can be written to, as NumPy's, which are views of their array.
+"""Writeable records of cut arrays: as in NumPy, each record is a view of its array.
 
-The rank that has a record gets a view of its block, the others a copy. All of them execute what the
-program assigns to its fields. Nobody is told of it: so a part of the block is out (see
-:mod:`distarray.array.blocks_out`), as long as the record lives.
+The rank that owns a record gets a view of its block. The other ranks get a copy. All ranks execute
+the program's assignments to the fields of the record. The library sees none of these assignments.
+So a section of the block counts as exposed (see :mod:`distarray.array.blocks_out`) as long as the
+record is alive.
 """
 
 from collections.abc import Iterable
@@ -19,7 +20,7 @@ __all__ = ["as_read", "own_part", "with_own"]
 
 
 def _own_block(x: Base) -> Any:
-    """This rank's block of records that a program may write to; None of other arrays."""
+    """Return this rank's block if it holds records that the program may write to, else None."""
     block = raw_block(x)
     if not isinstance(block, np.ndarray) or block.dtype.names is None:
         return None
@@ -27,13 +28,16 @@ def _own_block(x: Base) -> Any:
 
 
 def own_part(x: Base, cell: Base) -> Any:
-    """What this rank has of a view of one record, if it may be written to; else None."""
+    """Return this rank's view of a record if it owns the record and may write to it, else None."""
     block = _own_block(x)
     return raw_block(cell) if block is not None and cell.layout.holds(x.mesh.coords) else None
 
 
 def as_read(x: Base, element: Array, own: Any) -> Any:
-    """A record, given a copy of it, and what this rank has of it, if it is to be written to."""
+    """Return a record to the program: the view `own` if there is one, else the copy `element`.
+
+    The copy is writeable if the record is, and the block of `x` then counts as exposed.
+    """
     element.flags.writeable = _own_block(x) is not None
     if element.flags.writeable:
         hand_out()
@@ -41,9 +45,12 @@ def as_read(x: Base, element: Array, own: Any) -> Any:
 
 
 def with_own(x: Base, start: int, elements: Array) -> Iterable[Any]:
-    """The elements of a 1-d array from `start` on, of which every rank has copies."""
+    """Return the elements of a 1-d array from index `start` on, given copies that every rank has.
+
+    For writeable records, the elements that this rank owns are views of its block.
+    """
     block = _own_block(x)
-    elements.flags.writeable = block is not None  # so are their records, which are views of them
+    elements.flags.writeable = block is not None  # the records are views and inherit this flag
     if block is None:
         return elements
     hand_out()

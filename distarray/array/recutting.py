@@ -1,4 +1,4 @@
-"""Moving the cut of an array, which all arrays over the same memory follow."""
+"""Change of the cut of an array, together with the cuts of all arrays over the same memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,27 +19,28 @@ _new = object.__new__
 
 
 def recut(top: Any, layout: Layout, wanted: Callable[[Any], bool], x: Base) -> bool:
-    """Give an array, and all arrays over the same memory, another cut; collective.
+    """Change the cut of an array and of all arrays over the same memory; collective.
 
     Parameters
     ----------
     top : DistArray
-        In C order.
+        The array in C order whose cut changes.
     layout : Layout
-        Of the same shape.
+        The new layout, of the same shape.
     wanted : callable
-        Whether the cut serves: takes `x` as it would be.
+        Takes `x` as it would be after the change; returns True if the new cut suits the caller.
     x : DistArray
-        A view of `top`, or that itself.
+        A view of `top`, or `top` itself.
 
     Returns
     -------
     bool
-        False if not all arrays over the memory can follow on all ranks; then nothing has changed.
+        False if on some rank an array over the memory cannot take the new cut; then nothing has
+        changed.
 
     Cost
     ----
-    One allreduce of an integer, and an exchange of what changes rank.
+    One allreduce of an integer, and an exchange of the elements that change rank.
     """
     mesh, source = top.mesh, top._storage.source
     arrays = live_arrays(source)

@@ -1,7 +1,7 @@
-"""The reductions and scans of :class:`numpy.ndarray` as methods.
+"""Reductions and scans of :class:`numpy.ndarray` as methods.
 
-Along given dimensions they give an array; over all of them, a number, whose type depends on the
-array's.
+Along given dimensions they return an array. Over all dimensions they return a number, whose type
+depends on the array's type.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ __all__ = ["Reductions"]
 
 
 class Reductions(Base):
-    """ndarray's reductions and scans."""
+    """Reductions and scans of ndarray."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ class Reductions(Base):
         *more: ArrayLike,
         **kwargs: Unpack[Reducing],
     ) -> Any:
-        """As :func:`numpy.sum`."""
+        """Sum elements, as :func:`numpy.sum`."""
         return call(np.sum, self, axis, dtype, out, *more, **kwargs)
 
     @overload
@@ -74,7 +74,7 @@ class Reductions(Base):
         *more: ArrayLike,
         **kwargs: Unpack[Reducing],
     ) -> Any:
-        """As :func:`numpy.prod`."""
+        """Multiply elements, as :func:`numpy.prod`."""
         return call(np.prod, self, axis, dtype, out, *more, **kwargs)
 
     @overload
@@ -102,7 +102,7 @@ class Reductions(Base):
         *more: ArrayLike,
         **kwargs: Unpack[Reducing],
     ) -> Any:
-        """As :func:`numpy.mean`."""
+        """Compute the mean, as :func:`numpy.mean`."""
         return call(np.mean, self, axis, dtype, out, *more, **kwargs)
 
     @overload
@@ -115,7 +115,7 @@ class Reductions(Base):
     def max(
         self, axis: Axes = None, out: Out = None, *more: ArrayLike, **kwargs: Unpack[Reducing]
     ) -> Any:
-        """As :func:`numpy.max`."""
+        """Return the maximum, as :func:`numpy.max`."""
         return call(np.max, self, axis, out, *more, **kwargs)
 
     @overload
@@ -128,7 +128,7 @@ class Reductions(Base):
     def min(
         self, axis: Axes = None, out: Out = None, *more: ArrayLike, **kwargs: Unpack[Reducing]
     ) -> Any:
-        """As :func:`numpy.min`."""
+        """Return the minimum, as :func:`numpy.min`."""
         return call(np.min, self, axis, out, *more, **kwargs)
 
     @overload
@@ -146,7 +146,7 @@ class Reductions(Base):
         dtype: DTypeLike = None,
         **kwargs: Unpack[Reducing],
     ) -> Any:
-        """As :func:`numpy.any`."""
+        """Return True where some element is true, as :func:`numpy.any`."""
         if dtype is not None:
             reduce: Any = np.logical_or.reduce
             return reduce(self, axis, dtype, out, **kwargs)
@@ -167,7 +167,7 @@ class Reductions(Base):
         dtype: DTypeLike = None,
         **kwargs: Unpack[Reducing],
     ) -> Any:
-        """As :func:`numpy.all`."""
+        """Return True where all elements are true, as :func:`numpy.all`."""
         if dtype is not None:
             reduce: Any = np.logical_and.reduce
             return reduce(self, axis, dtype, out, **kwargs)
@@ -201,7 +201,7 @@ class Reductions(Base):
         *more: ArrayLike,
         **kwargs: Unpack[Reducing],
     ) -> Any:
-        """As :func:`numpy.std`."""
+        """Compute the standard deviation, as :func:`numpy.std`."""
         return call(np.std, self, axis, dtype, out, ddof, *more, **kwargs)
 
     @overload
@@ -232,7 +232,7 @@ class Reductions(Base):
         *more: ArrayLike,
         **kwargs: Unpack[Reducing],
     ) -> Any:
-        """As :func:`numpy.var`."""
+        """Compute the variance, as :func:`numpy.var`."""
         return call(np.var, self, axis, dtype, out, ddof, *more, **kwargs)
 
     @overload
@@ -241,7 +241,7 @@ class Reductions(Base):
     def argmax(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
     @number_at_once
     def argmax(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
-        """As :func:`numpy.argmax`."""
+        """Return the index of the maximum, as :func:`numpy.argmax`."""
         return call(np.argmax, self, axis, out, **kwargs)
 
     @overload
@@ -250,17 +250,17 @@ class Reductions(Base):
     def argmin(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any: ...
     @number_at_once
     def argmin(self, axis: Axes = None, out: Out = None, **kwargs: Unpack[Reducing]) -> Any:
-        """As :func:`numpy.argmin`."""
+        """Return the index of the minimum, as :func:`numpy.argmin`."""
         return call(np.argmin, self, axis, out, **kwargs)
 
     @numpys_at_once
     def cumsum(self, axis: Axes = None, dtype: DTypeLike = None, out: Out = None) -> Self:
-        """As :func:`numpy.cumsum`."""
+        """Compute cumulative sums, as :func:`numpy.cumsum`."""
         return call(np.cumsum, self, axis, dtype, out)
 
     @numpys_at_once
     def cumprod(self, axis: Axes = None, dtype: DTypeLike = None, out: Out = None) -> Self:
-        """As :func:`numpy.cumprod`."""
+        """Compute cumulative products, as :func:`numpy.cumprod`."""
         return call(np.cumprod, self, axis, dtype, out)
 
     @numpys_at_once
@@ -272,5 +272,5 @@ class Reductions(Base):
         dtype: DTypeLike = None,
         out: Out = None,
     ) -> Any:
-        """As :func:`numpy.trace`."""
+        """Sum a diagonal, as :func:`numpy.trace`."""
         return call(np.trace, self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)

@@ -1,6 +1,6 @@
-"""The registry: the implementation of each NumPy function, and what it can take.
+"""Registry of the implementation of each NumPy function, and its traits.
 
-Tables are keyed by the NumPy function object. A row declares its traits: what the ladder
+Tables are keyed by the NumPy function object. A row declares the traits that the dispatcher
 (:mod:`distarray.array.ladder`) must know before it calls the implementation.
 """
 
@@ -31,13 +31,13 @@ __all__ = [
 
 
 class Objects(Enum):
-    """The ways in which arrays of Python objects are treated."""
+    """Treatments of arrays of Python objects."""
 
     #: If all operands are whole, NumPy's own function is called; else the implementation.
     NUMPY = "NumPy's function where whole"
-    #: The same, but cut operands are gathered, since elements are compared or measured.
+    #: As `NUMPY`, but cut operands are gathered, since elements are compared or measured.
     GATHER = "gathered"
-    #: The implementation takes them like any other type.
+    #: The implementation accepts them like any other type.
     ENGINE = "as any other"
 
 
@@ -47,7 +47,7 @@ class Shortcut(Protocol):
     def answer(
         self, row: "Row", key: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """The result of a call, or NotImplemented if the implementation has to be called."""
+        """Return the result of a call, or NotImplemented if the implementation must be called."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,33 +59,34 @@ class Row:
     function : callable
         The implementation.
     through : frozenset of Fold
-        Pending folds that it can take; others are carried out before the call.
+        Pending folds that it accepts; others are carried out before the call.
     at : bool
-        Whether it takes arrays that live at one coordinate of a mesh dimension
+        True if it accepts arrays stored at one coordinate of a mesh dimension
         (:class:`~distarray.layout.At`); otherwise they are replicated before the call.
     like : bool
-        Whether it makes arrays, and takes the argument ``like=`` of NumPy's function.
+        True if it creates arrays, and accepts the argument ``like=`` of NumPy's function.
     lists : bool
-        Whether it reads lists itself, with the distributed arrays in them; they are then not
+        True if it reads lists itself, with the distributed arrays in them; they are then not
         searched for arrays to be settled.
     computes : bool
-        Whether it computes with elements, so that floating-point errors may be raised, on which
+        True if it computes with elements, so that it may raise floating-point errors, on which
         the ranks then agree. False if it only describes or rearranges elements.
     objects : Objects
-        What happens to Python objects.
+        Treatment of Python objects.
     alone : Shortcut or None
         NumPy's own call if one rank has everything.
     small : callable or None
         NumPy's own function without its dispatch, for small operands that every rank has whole.
-        None if we decide where the result goes, or if it may be large or be the operand itself.
+        None if this library decides the layout of the result, or if the result may be large or be
+        the operand itself.
     settles : bool
-        Whether it settles all of its operands itself.
+        True if it settles all of its operands itself.
     out : int
-        Position of the parameter `out`; -1 if there is none that can be given by position.
+        Position of the parameter `out`; -1 if `out` cannot be given by position.
     writes : int
-        Position of the argument that it changes in place; -1 if there is none besides `out`.
+        Position of the argument that it changes in place; -1 if it changes only `out`.
     outside : bool
-        Whether it has been registered by a program; operators then take no shortcut past it.
+        True if a program has registered it; operators then always use the dispatcher.
     """
 
     function: Callable[..., Any]
@@ -103,7 +104,7 @@ class Row:
     outside: bool = False
 
     def answer(self, key: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The last two rungs of the ladder: NumPy's own call on one rank, or the implementation."""
+        """Carry out the last dispatch steps: NumPy's call on one rank, or the implementation."""
         if self.alone is not None:
             found = self.alone.answer(self, key, args, kwargs)
             if found is not NotImplemented:
@@ -111,7 +112,7 @@ class Row:
         return self.function(*args, **kwargs)
 
 
-#: NumPy function -> row. Also other callables that stand for an operation (`operator.getitem`).
+#: NumPy function -> row. Keys are also other callables for an operation (`operator.getitem`).
 FUNCTIONS: dict[Any, Row] = {}
 #: Method of a ufunc ("__call__", "reduce", ...) -> row of a function(ufunc, *inputs, **keywords).
 UFUNC_METHODS: dict[str, Row] = {}
@@ -138,7 +139,7 @@ def implements(
     through, at, like, lists, computes, objects, alone, writes
         Traits; see :class:`Row`.
     small : bool or callable
-        Whether NumPy takes small operands that every rank has whole; or a function that takes
+        True if NumPy accepts small operands that every rank has whole; or a function that accepts
         them, with the same arguments, such as a method of NumPy's arrays.
     """
 
@@ -165,7 +166,7 @@ def implements(
 
 
 def _own_function(numpy_function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """NumPy's function without its dispatch."""
+    """Return the undispatched NumPy function, or None if NumPy does not expose it."""
     return getattr(numpy_function, "_implementation", None)
 
 
@@ -199,20 +200,20 @@ def register_function(
     numpy_function : callable
         A NumPy function that can be overridden, or one of a library that uses its protocol.
     through : iterable of Fold
-        Pending folds that the function can take; others are carried out first.
+        Pending folds that the function accepts; others are carried out first.
     at : bool
-        Whether it takes arrays that live at one coordinate of a mesh dimension.
+        True if it accepts arrays stored at one coordinate of a mesh dimension.
 
     Returns
     -------
     callable
-        The decorator. The function gets the arguments of the call. It may return NotImplemented,
+        The decorator. The function receives the arguments of the call. It may return NotImplemented
         without having communicated: then the earlier implementation is called.
 
     Notes
     -----
-    Methods of arrays use it, too (``x.sort()`` calls :func:`numpy.sort`); operations of this
-    library that are composed of others may use the built-in ones.
+    Methods of arrays call the function, too (``x.sort()`` calls :func:`numpy.sort`). Operations of
+    this library that are composed of others may call the built-in implementations.
 
     Examples
     --------
@@ -251,23 +252,23 @@ def register_function(
 def register_ufunc(
     ufunc: np.ufunc, method: str = "__call__", *, through: Iterable[Fold] = ()
 ) -> Callable[[Function], Function]:
-    """Make the decorated function implement a ufunc or one of its methods, in place of ours.
+    """Make the decorated function implement a ufunc or ufunc method, in place of the built-in one.
 
     Parameters
     ----------
     ufunc : numpy.ufunc
-        NumPy's or any other, such as those of :mod:`scipy.special`. Python's operators that
-        stand for it (``a + b``) call the function as well.
+        NumPy's or any other, such as those of :mod:`scipy.special`. The corresponding Python
+        operators (``a + b``) call the function as well.
     method : str
         "__call__", or "reduce", "accumulate", "reduceat", "outer", "at".
     through : iterable of Fold
-        Pending folds that the function can take; others are carried out first.
+        Pending folds that the function accepts; others are carried out first.
 
     Returns
     -------
     callable
-        The decorator. The function gets the inputs and keywords of the call; it may return
-        NotImplemented, without having communicated: then the built-in implementation is called.
+        The decorator. The function receives the inputs and keywords of the call. It may return
+        NotImplemented without having communicated: then the built-in implementation is called.
 
     Examples
     --------
@@ -285,14 +286,14 @@ def register_ufunc(
     return register_function(key, through=through)
 
 
-#: Called when a program registers a function.
+#: Functions that are called when a program registers a function.
 listeners: list[Callable[[], None]] = []
-#: Called with a function and its arguments if it has no row; set by the fallback.
+#: Function that is called with a function without a row and its arguments; set by the fallback.
 fallback: list[Callable[..., Any]] = []
 
 
 def is_overridden(key: Operation) -> bool:
-    """Whether a program has registered its own implementation of an operation."""
+    """Return True if a program has registered its own implementation of an operation."""
     row = FUNCTIONS.get(key)
     return row is not None and row.outside
 
@@ -300,7 +301,7 @@ def is_overridden(key: Operation) -> bool:
 def unregistered(
     key: Operation, row: Row | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Call the implementation that a function had before a program registered its own."""
+    """Call the implementation that was in force before a program registered its own."""
     if row is not None:
         return row.answer(key, args, kwargs)
     if isinstance(key, np.ufunc):

@@ -1,9 +1,9 @@
-"""The memory of an array viewed as another data type or type of array, or handed out.
+"""Views of an array's memory as another data type or array type, and access to whole blocks.
 
-An item of another size changes the extent of the last dimension. NumPy itself decides whether that
-is allowed, on an array of the same shape and hardly any memory. But it does not know the cut of the
-last dimension: that is kept if every boundary between ranks is also one between new items. If not,
-the array is reshaped first, so that the elements of a new item are on one rank.
+Another item size changes the extent of the last dimension. NumPy itself decides whether that is
+allowed, on an array of the same shape that uses almost no memory. But NumPy does not know the cut
+of the last dimension. The cut is kept if every boundary between ranks is also a boundary between
+new items. If not, the array is reshaped first, so that all bytes of a new item are on one rank.
 """
 
 from collections.abc import Callable
@@ -21,28 +21,30 @@ from distarray.typing import DTypeLike
 
 __all__ = ["across", "retyped", "viewed", "whole_block"]
 
-#: Views an array as items of a data type and size, through which a cut goes; set by
-#: :mod:`distarray.engines.strided`.
+#: List with one function, which views an array as items of a data type and size if a boundary
+#: between ranks is inside an item. Set by :mod:`distarray.engines.strided`.
 across: list[Callable[[Any, np.dtype[Any], int], Any]] = []
 
-#: Marks an argument that was not given, since None is a data type.
+#: Default of an argument that was not given, since None is a data type.
 _NOT_GIVEN: Any = object()
 
 
 def viewed(x: Base, dtype: DTypeLike = _NOT_GIVEN, type: DTypeLike = _NOT_GIVEN) -> Any:
-    """The array viewed as another data type, another type of array, or both.
+    """Return the array viewed as another data type, another type of array, or both.
 
     Parameters
     ----------
     x : DistArray
-        Without pending folds.
+        An array without pending folds.
     dtype : data type, or type of array
+        The new data type.
     type : type of array
+        The new type of array.
 
     Raises
     ------
     ValueError, TypeError
-        NumPy's errors; and see :func:`retyped`.
+        NumPy's errors, and those of :func:`retyped`.
     """
     if type is _NOT_GIVEN and _is_array_type(dtype):
         dtype, type = _NOT_GIVEN, dtype
@@ -54,18 +56,18 @@ def viewed(x: Base, dtype: DTypeLike = _NOT_GIVEN, type: DTypeLike = _NOT_GIVEN)
 
 
 def _is_array_type(kind: object) -> bool:
-    """Whether a value is a type of arrays; NumPy's scalar types are not."""
+    """Return True if a value is a type of arrays; False for NumPy's scalar types."""
     return isinstance(kind, type) and hasattr(kind, "__array_ufunc__")
 
 
 def _of_type(x: Base, kind: type[Any], model: Base) -> Any:
-    """A view as a type of arrays: a distributed array, or a NumPy array of the whole.
+    """View an array as a type of arrays: a distributed type, or a NumPy type for the whole array.
 
-    A program's class that is derived from distributed arrays finishes it by `model`.
+    A program's class that is derived from distributed arrays completes the view from `model`.
 
     Cost
     ----
-    A gather if the array is cut and a NumPy array is asked for.
+    A gather if the array is cut and a NumPy array is requested.
     """
     if kind is np.ndarray or not issubclass(kind, np.ndarray):
         over = getattr(kind, "_over", None)
@@ -76,7 +78,7 @@ def _of_type(x: Base, kind: type[Any], model: Base) -> Any:
 
 
 def whole_block(x: Base, attribute: str) -> Any:
-    """The block of an array in host memory that every rank has whole, for an attribute of it.
+    """Return the block of a replicated array in host memory, for access to one of its attributes.
 
     Raises
     ------
@@ -93,25 +95,25 @@ def whole_block(x: Base, attribute: str) -> Any:
 
 
 def retyped(x: Base, dtype: DTypeLike) -> Any:
-    """The array's memory as elements of another data type; a view.
+    """Return a view of the array's memory as elements of another data type.
 
     Parameters
     ----------
     x : DistArray
-        Without pending folds.
+        An array without pending folds.
     dtype : data type
-        Of any size.
+        A data type of any size.
 
     Raises
     ------
     ValueError, TypeError
-        If NumPy refuses it; on all ranks.
+        If NumPy rejects the view; on all ranks.
 
     Cost
     ----
     None for items of the same size, and for arrays made with blocks in C order. Otherwise one
-    allreduce of an integer if some rank's block does not tell how the array is stored. If a cut of
-    the last dimension goes through a new item, that of a reshape.
+    allreduce of an integer if some rank's block does not determine how the array is stored. If a
+    boundary between ranks is inside a new item, that of a reshape.
     """
     kind, own = np.dtype(dtype), x.dtype
     size = kind.itemsize
@@ -134,7 +136,7 @@ def retyped(x: Base, dtype: DTypeLike) -> Any:
 
 
 def _asked(x: Base, kind: np.dtype[Any]) -> Any:
-    """NumPy's view of an array of this shape and data type; or its exception, on all ranks."""
+    """Return NumPy's view of an array of this shape and type, or raise its error on all ranks."""
     own, shape = x.dtype, x.layout.shape
     steps = (*[0] * (len(shape) - 1), own.itemsize)[: len(shape)]
     cell = np.empty(1, own)
@@ -151,7 +153,7 @@ def _asked(x: Base, kind: np.dtype[Any]) -> Any:
 
 
 def _retyped_layout(layout: Layout, old: int, new: int, kind: np.dtype[Any]) -> Layout | None:
-    """The layout of an array viewed as another type; None if a cut goes through a new item."""
+    """Return the layout of an array viewed as another type; None if a cut splits a new item."""
     found: Layout | None = layout
     if new != old and layout.ndim:
         found = _resized_items(layout, old, new)
@@ -162,9 +164,9 @@ def _retyped_layout(layout: Layout, old: int, new: int, kind: np.dtype[Any]) -> 
 
 @lru_cache(maxsize=1024)
 def _resized_items(layout: Layout, size: int, other: int) -> Layout | None:
-    """The layout of an array whose items of `size` bytes are read as items of another size.
+    """Return the layout of an array whose items of `size` bytes are read as items of another size.
 
-    None if a boundary between ranks is not one between new items.
+    The result is None if a boundary between ranks is not a boundary between new items.
     """
     cut = rescaled_cut(layout.cuts[-1], size, other)
     return None if cut is None else layout.replace(layout.ndim - 1, cut)

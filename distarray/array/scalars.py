@@ -1,6 +1,6 @@
-"""Conversions of elements to Python's objects: `int()`, `bool()`, `item`, `tolist` and the like.
+"""Conversions of elements to Python objects: `int()`, `bool()`, `item`, `tolist` and others.
 
-An array of the wrong size is refused with NumPy's message, without reading any element.
+An array of the wrong size raises NumPy's error, without reading any element.
 """
 
 import operator
@@ -16,7 +16,7 @@ __all__ = ["Scalars"]
 
 
 class Scalars(Base):
-    """The conversions of :class:`numpy.ndarray` to Python's objects.
+    """Conversions of :class:`numpy.ndarray` to Python objects.
 
     They communicate unless the array is replicated: every rank gets the same object.
     """
@@ -24,7 +24,7 @@ class Scalars(Base):
     __slots__ = ()
 
     def item(self: Any, *args: int | tuple[int, ...]) -> Any:
-        """One element as a Python scalar; communicates unless the array is replicated."""
+        """Return one element as a Python scalar; communicates unless the array is replicated."""
         if not args:
             if self.size != 1:
                 raise ValueError("can only convert an array of size 1 to a Python scalar")
@@ -40,11 +40,11 @@ class Scalars(Base):
         return self[(*key, ...)].full().item()
 
     def tolist(self) -> Any:
-        """The array as nested lists of Python scalars, on every rank; collective like ``full``."""
+        """Return nested lists of Python scalars, on every rank; collective like ``full``."""
         return gathered(readable(self), "x.tolist()", aloud=False).tolist()
 
     def _scalar(self, what: Callable[[Any], Any]) -> Any:
-        """`what(block)`, for conversions that need a single element."""
+        """Return `what(block)`, for conversions that need a single element."""
         if self.layout.is_replicated:
             return what(self.mesh.to_host(self.block))
         if self.size != 1:

@@ -1,4 +1,4 @@
-"""Arguments settled: without pending folds, and on all ranks, as far as an implementation needs."""
+"""Settling of arguments: pending folds are reduced and lone arrays replicated where needed."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,10 @@ ATOMS = frozenset({type(None), bool, int, float, complex, str, type})
 
 
 def as_they_are(values: Iterable[Any], lists: bool = False) -> bool:
-    """Whether no argument is, or holds, an array to be settled, or objects; `lists` as in a row."""
+    """Return True if no argument or item of a sequence needs settling or has dtype object.
+
+    With `lists`, the items of lists and tuples are not checked.
+    """
     for value in values:
         if type(value) in ATOMS:
             continue
@@ -31,7 +34,7 @@ def _all_as_they_are(values: Iterable[Any]) -> bool:
 
 
 def _settled(value: Any, row: Row) -> Any:
-    """An argument settled as far as the implementation needs; itself if nothing is to be done."""
+    """Settle an argument as far as the implementation needs; return it unchanged if possible."""
     if isinstance(value, Base):
         layout = value.layout
         if layout.is_plain:
@@ -56,10 +59,10 @@ def _settle_folds(out: ArrayLike | None) -> None:
 def settled_arguments(
     row: Row, args: Iterable[Any], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments settled as far as an implementation needs.
+    """Settle arguments as far as an implementation needs.
 
-    Pending folds are carried out in place. An array at one coordinate is replicated in a copy: it
-    may be a view, and later writes to it must still reach the array that it is a view of.
+    Pending folds are carried out in place. An array at one coordinate is replicated into a copy:
+    the array may be a view, and later writes to it must still reach its base.
     """
     found = []
     for position, value in enumerate(args):

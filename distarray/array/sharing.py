@@ -1,4 +1,4 @@
-"""Views and aliases of arrays: which memory they share, and writing to it."""
+"""Views and aliases of arrays: the memory that they share, and write access to it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -25,20 +25,21 @@ from distarray.array.speedups import used
 __all__ = ["ancestor", "begun", "derived", "link", "noted", "to_be_written", "writing"]
 
 _new = object.__new__
-#: Where a chain of views of views is looked through for what it may leave out.
+#: Depths at which a chain of views of views is checked for removable views.
 _DEEP = frozenset([1 << power for power in range(6, 32)])
 _Array = TypeVar("_Array", bound=Base)
 
 
 def derived(x: _Array, make: Callable[[_Array], Any]) -> _Array:
-    """A view of an array, made by a function of it.
+    """Make a view of an array by a function of it, and register the view.
 
     Parameters
     ----------
     x : DistArray
+        The array.
     make : callable
-        Takes the array, or one of the same shape in another cut, and gives the view; it writes to
-        none and sends nothing.
+        Takes the array, or one of the same shape in another cut, and returns the view. It writes to
+        no array and does not communicate.
     """
     view: _Array
     layout = x.layout
@@ -56,11 +57,11 @@ def derived(x: _Array, make: Callable[[_Array], Any]) -> _Array:
 
 
 def _of_block(x: Base, storage: Storage, make: Maker) -> Any:
-    """As :func:`derived`, of an array whose block is not in its slot."""
+    """Make a view as :func:`derived`, of an array whose block is not in its slot."""
     late = storage.late
     bare = storage.bare() if late is None else late.bare(x)
     if bare is None:
-        x.block  # noqa: B018 (what gives it is run)
+        x.block  # noqa: B018 (runs the operation that computes it)
         return derived(x, make)
     view = make(bare)
     if view is bare:
@@ -74,7 +75,7 @@ def _of_block(x: Base, storage: Storage, make: Maker) -> Any:
 
 
 def _enter(x: Base, view: Base, make: Maker) -> Storage:
-    """Note a view of an array, and what is known of it from the array."""
+    """Register a view of an array, and copy the array's properties that hold for the view."""
     own = _noted(x, view, make)
     if own.depth in _DEEP:
         shorten(view)
@@ -84,9 +85,9 @@ def _enter(x: Base, view: Base, make: Maker) -> Storage:
 
 
 def _of_view(x: Base, view: Base, make: Maker | None) -> Storage:
-    """Note a view of an array."""
+    """Register a view of an array."""
     above = x._storage
-    own: Storage = _new(Storage)  # without its __init__, which would take longer
+    own: Storage = _new(Storage)  # skips __init__, which takes longer
     own.source, own.parent, own.make = above.source, above, make
     own.block = own.kind = own.late = None
     own.base = x if above.base is None else above.base
@@ -97,7 +98,7 @@ def _of_view(x: Base, view: Base, make: Maker | None) -> Storage:
 
 
 def _quickest() -> Callable[[Base, Base, Maker | None], Storage]:
-    """:func:`_of_view`, in C where there is a compiler: every slice of a cut array calls it."""
+    """Return :func:`_of_view`, in C if it was compiled: every slice of a cut array calls it."""
     if not hasattr(used, "noting"):
         return _of_view
     slots = {name: vars(kind)[name] for kind, names in _SLOTS.items() for name in names}
@@ -114,31 +115,31 @@ _noted = _quickest()
 
 
 def noted(x: Base, view: Base, make: Maker | None) -> None:
-    """Note a view of an array that has been made already, as :func:`derived` would."""
+    """Register a view that has already been made, as :func:`derived` does."""
     entered(x)
     _noted(x, view, make)
 
 
 def begun(x: Base) -> None:
-    """Prepare the memory of an array for one materialization more; collective."""
+    """Prepare the memory of an array for one more materialization; collective."""
     source = entered(x).source
     source.is_out = is_perhaps_out(source)
     source.memory.uses.begin(source, x.mesh.group)
 
 
 def link(x: Base, top: Base, transfer: Transfer, make: Maker) -> None:
-    """Make an array with a buffer of its own share the memory of another one.
+    """Make an array with a buffer of its own share the memory of another array.
 
     Parameters
     ----------
     x : DistArray
-        Cut, without pending folds.
+        The cut array whose memory is shared, without pending folds.
     top : DistArray
-        Holds the elements of `x`, in another shape or cut.
+        The new array, with the elements of `x` in another shape or cut.
     transfer : Transfer
-        Copies between the two.
+        Copies elements between the two.
     make : callable
-        Makes the same of an array that a rank has whole.
+        Makes the same view of a replicated array.
     """
     storage = entered(x)
     memory = storage.source.memory
@@ -151,7 +152,7 @@ def link(x: Base, top: Base, transfer: Transfer, make: Maker) -> None:
     memory.uses.begun = False
     made = Materialization(memory, Link(storage, top, transfer, make))
     own = top._storage = Storage(made, None, None)
-    own.kind = top.layout.shape, top.dtype  # should the others be given up
+    own.kind = top.layout.shape, top.dtype  # needed if the other materializations are dropped
     own.base = x if storage.base is None else storage.base
     made.enter(top)
     own.hold(top)
@@ -160,7 +161,7 @@ def link(x: Base, top: Base, transfer: Transfer, make: Maker) -> None:
 
 
 def ancestor(x: Base) -> Any:
-    """The array nearest to the beginning of its memory that an array is a view of, or itself."""
+    """Return the live array nearest to the root of the chain of views of `x`, or `x` itself."""
     storage = entered(x)
     living = {id(y._storage): y for y in live_arrays(storage.source)}
     found, above = x, storage.parent
@@ -170,14 +171,14 @@ def ancestor(x: Base) -> Any:
 
 
 def to_be_written(values: Iterable[Any]) -> list[Base]:
-    """The arrays among arguments that may only be written to within :func:`writing`."""
+    """Return the arrays among arguments that must only be written to within :func:`writing`."""
     watched = passed.watched
     return [x for x in operands_in(values) if watched or is_shared(x)]
 
 
 @contextmanager
 def writing(*arrays: Any) -> Iterator[None]:
-    """Allow to write to arrays, whose memory has its newest elements there from then on."""
+    """Allow writes to arrays in a context; afterwards their materialization is the newest."""
     if passed.watched:
         stale_copies.tell(*arrays)
     shared = [x._storage for x in arrays if isinstance(x, Base) and is_shared(x)]

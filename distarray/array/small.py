@@ -1,6 +1,6 @@
-"""The trait `small` of rows: what is called in their place on small arrays.
+"""Values of the registry trait `small`: functions that compute on small arrays.
 
-See :mod:`distarray.array.at_hand`, which calls it with blocks.
+See :mod:`distarray.array.at_hand`, which calls them with blocks.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ WIDE = 8
 
 
 def spreads(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The trait `small` of a row whose operands broadcast."""
+    """Return the trait `small` of a row whose operands broadcast."""
     own: Callable[..., Any] = getattr(function, "_implementation", function)
     SPREADING.add(own)
     return own
@@ -36,14 +36,15 @@ def writer(function: Function) -> Function:
 
 
 def bounded(function: Callable[..., Any], elements: Callable[..., int]) -> Callable[..., Any]:
-    """The trait `small` of a row whose result may be much larger than its operands.
+    """Return the trait `small` of a row whose result may be much larger than its operands.
 
     Parameters
     ----------
     function : callable
-        NumPy's function, or one to be called in its place.
+        NumPy's function, or a function to be called in its place.
     elements : callable
-        Takes the arguments; returns the number of elements of the result, or an upper bound.
+        Function of the arguments that returns the number of elements of the result, or an upper
+        bound.
     """
     own = getattr(function, "_implementation", function)
 
@@ -56,5 +57,5 @@ def bounded(function: Callable[..., Any], elements: Callable[..., int]) -> Calla
 
 
 def of_product(*args: ArrayLike, **kwargs: ArrayLike) -> int:
-    """The product of the operands' sizes: the elements of an outer product."""
+    """Return the product of the operands' sizes: the number of elements of an outer product."""
     return prod([value.size for value in args if isinstance(value, np.ndarray)])

@@ -1,7 +1,7 @@
-"""Operators beside scipy's sparse arrays and matrices.
+"""Operators with scipy's sparse arrays and matrices as other operand.
 
-These know NumPy's arrays, and no others: they leave the operation to the other operand, or compare
-nothing. So they are given the whole array, and answer as they answer NumPy's.
+Sparse types accept only NumPy's arrays: for other arrays they decline the operation, or compare
+nothing. So this library passes them the whole array, and the result is scipy's for a NumPy array.
 """
 
 import operator
@@ -16,7 +16,7 @@ from distarray.typing import ArrayLike
 
 __all__ = ["beside_sparse", "is_sparse"]
 
-#: What Python calls where the ufunc's operator was asked.
+#: Python operator for each ufunc of an operator.
 _OPERATORS: dict[np.ufunc, Callable[[Any, Any], Any]] = {
     np.less: operator.lt,
     np.less_equal: operator.le,
@@ -35,7 +35,7 @@ _OPERATORS: dict[np.ufunc, Callable[[Any, Any], Any]] = {
 
 
 def is_sparse(operand: ArrayLike) -> bool:
-    """Whether an operand is one of scipy's sparse arrays or matrices, or of a derived type."""
+    """Return True if an operand is a sparse array or matrix of scipy, or of a derived type."""
     kind: Any = type(operand)
     return _is_sparse(kind)
 
@@ -48,11 +48,11 @@ def _is_sparse(kind: type) -> bool:
 
 
 def beside_sparse(ufunc: np.ufunc, x: Base, other: ArrayLike, reflected: bool) -> Any:
-    """The result of an operator for an array and a sparse one, as scipy gives it for NumPy's.
+    """Apply an operator to an array and a sparse operand; the result is scipy's for a NumPy array.
 
     Cost
     ----
-    A gather of the array, which is said as for every library.
+    A gather of the array, with the same warning as for every library.
     """
     act = _OPERATORS.get(ufunc)
     if act is None:

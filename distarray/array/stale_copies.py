@@ -1,8 +1,9 @@
-"""Gathered copies of cut arrays that others still have when their array is written to.
+"""Gathered copies of cut arrays that a library still holds when the array is written to.
 
-NumPy's own array would be shared with the library that was given it. Of a cut array the library
-has a copy, which does not see what is written later. The program is told, at the line that writes,
-if some rank's copy is alive then: the ranks ask one another at the first write after a gather.
+A library that is given a NumPy array shares its memory. A library that is given a cut array gets a
+gathered copy, which does not receive later writes. If such a copy is alive on some rank, the
+program is warned at the line that writes. The ranks find this out by an allreduce at the first
+write after a gather.
 """
 
 import gc
@@ -31,22 +32,23 @@ from distarray.typing import Array
 
 __all__ = ["Copy", "count_write", "tell", "watch"]
 
-#: Modules that keep what they have been given, and are done with it.
+#: Modules that store their argument, but do not read it again.
 _DONE = frozenset({"matplotlib.contour", "matplotlib.tri._tricontour"})
-#: Held while garbage is collected; meanwhile another thread's call would do nothing.
+#: Lock held during garbage collection: a concurrent ``gc.collect`` of another thread does nothing.
 _collecting = Lock()
-#: The lines of the program that write, and that took the copies, by rank.
+#: Warnings that were already given: (thread, line that took the copy, line that writes).
 _told: set[tuple[int, str, str]] = set()
 
 
 class Copy:
-    """A gathered copy, and the program's line for which it was made.
+    """Gathered copy, with the program's line for which it was made.
 
     Attributes
     ----------
     whole : weak reference to array
+        The copy.
     what : str
-        The function that took it.
+        The function that took the copy.
     where : str
         ``file:line`` of the program.
     """
@@ -58,7 +60,7 @@ class Copy:
 
 
 def watch(memory: Any, whole: Array, what: str) -> None:
-    """Note a copy that a library gets of an array over a memory; on all ranks alike."""
+    """Register a gathered copy that a library gets of an array over `memory`; on all ranks."""
     here = sys._getframe(1)
     frame = program_frame(here)
     if any(user.f_globals.get("__name__") in _DONE for user in user_frames(here)):
@@ -74,14 +76,14 @@ def watch(memory: Any, whole: Array, what: str) -> None:
 
 
 def count_write(*arrays: Any) -> None:
-    """Count a call that writes to arrays that are cut; as :func:`tell`."""
+    """Count a call that writes to cut arrays, then warn of stale copies as :func:`tell`."""
     passed.number += 1
     if passed.watched:
         tell(*arrays)
 
 
 def tell(*arrays: Any) -> None:
-    """Tell the program of copies that will not see what it is about to write; collective.
+    """Warn the program of copies that will not receive the write that follows; collective.
 
     Raises
     ------
@@ -90,7 +92,7 @@ def tell(*arrays: Any) -> None:
 
     Cost
     ----
-    One allreduce at the first write to memory of which copies were made since the last; else none.
+    One allreduce at the first write to memory that was copied since its last write; else none.
     """
     if in_force().stale == "allow":
         return

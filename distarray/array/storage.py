@@ -1,15 +1,16 @@
-"""How the blocks of an array are stored: one answer for the whole array, the same on all ranks.
+"""Memory order of the blocks of an array: one result for the whole array, the same on all ranks.
 
 Whether a result shares memory with its operand is a property of the global array, as in NumPy: all
-ranks share, or all copy. If it follows from the layouts (what moves is copied), no message is
-needed. If it depends on strides (:func:`is_contiguous`, :func:`can_merge`, :func:`stored_order`), a
-rank's own block may leave it open: a block with one index along a dimension can be seen as stored
-in any order along it, and an empty one in any order at all. On such a block NumPy's operations do
-not preserve the order that they preserve on others. And a view may leave gaps in the blocks of some
-ranks and take those of others entirely. In these cases, and only in these, the ranks vote.
+ranks share memory, or all copy. If this follows from the layouts (elements that change rank are
+copied), no message is needed. If it depends on strides (:func:`is_contiguous`, :func:`can_merge`,
+:func:`stored_order`), a rank's own block may not determine it. A block with one index along a
+dimension is consistent with any order along that dimension, and an empty block with any order at
+all. On such a block NumPy's operations do not preserve the order that they preserve on other
+blocks. Also, a view may leave gaps in the blocks of some ranks and take all elements of other
+blocks. In these cases, and only in these, the ranks vote.
 
-All this assumes that blocks with two or more indices are stored alike on all ranks. That holds for
-results of operations, and :func:`~distarray.array.from_local` ensures it.
+This assumes that blocks with two or more indices are stored in the same order on all ranks. That
+holds for results of operations, and :func:`~distarray.array.from_local` ensures it.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,17 +44,18 @@ __all__ = [
     "walked",
 ]
 
-#: Where a view lies in the memory of the whole array; None for what is no view. Set by
-#: :mod:`distarray.array.geometry`.
+#: Function that returns the placement of a view in the memory of the whole array, or None for an
+#: array that is no view. Set by :mod:`distarray.array.geometry`.
 in_whole: Callable[[Base], Array | None] = lambda _: None  # noqa: E731
-#: Votes; the highest decides. The first two come from blocks that leave the question open.
+#: Votes; the highest one decides. The first two come from blocks that do not determine the result.
 _MAYBE, _HARDLY, _YES, _NO = range(4)
 
 
 def vacant(own: Array, layout: Layout, mesh: DeviceMesh) -> Array:
-    """The block of a view on a rank that holds nothing of it: as writeable as the array's.
+    """Return the block of a view on a rank that has none of its elements.
 
-    One without elements is a view, too, whose flag can be set again where NumPy's can.
+    It is writeable if the array's block is. An empty block is made as a view, too, so that its flag
+    can be set again where NumPy allows it.
     """
     shape = layout.local_shape(mesh.coords)
     if 0 in shape and np.ndim(own):
@@ -66,7 +68,7 @@ def vacant(own: Array, layout: Layout, mesh: DeviceMesh) -> Array:
 
 
 def is_contiguous(x: Base, order: str, everywhere: bool = True) -> bool:
-    """Whether an array is stored without gaps in C order ("C") or in Fortran order ("F").
+    """Return True if an array is stored without gaps in C order ("C") or in Fortran order ("F").
 
     Parameters
     ----------
@@ -75,15 +77,15 @@ def is_contiguous(x: Base, order: str, everywhere: bool = True) -> bool:
     order : str
         The order.
     everywhere : bool
-        Whether ranks without elements need the same answer, too. They share no memory in any case;
-        if False, their answer may differ.
+        True if ranks without elements need the same result, too. They share no memory in any case;
+        if False, their result may differ.
 
     Cost
     ----
-    One allreduce of an integer if blocks leave it open: if some rank has a single index of a longer
-    dimension, or (with `everywhere`) nothing; or if a view takes part of one rank's block of its
-    base, and all of another's. None otherwise, nor for "C" if the array is known to have been made
-    in C order.
+    One allreduce of an integer if blocks do not determine the result: if some rank has a single
+    index of a longer dimension, or (with `everywhere`) no elements; or if a view takes only some
+    elements of one rank's block of its base, and all elements of another block. None otherwise, nor
+    for "C" if the array is known to have been made in C order.
     """
     if order == "C" and is_natural(x):
         return True
@@ -99,7 +101,7 @@ def is_contiguous(x: Base, order: str, everywhere: bool = True) -> bool:
 
 
 def is_fortran_alone(x: Base) -> bool:
-    """Whether an array is stored in Fortran order and not in C order: NumPy's ``flags.fnc``.
+    """Return True if an array is in Fortran order and not in C order, as NumPy's ``flags.fnc``.
 
     Cost
     ----
@@ -109,11 +111,11 @@ def is_fortran_alone(x: Base) -> bool:
 
 
 def has_items_in_line(x: Base) -> bool:
-    """Whether the items along the last dimension, which has several, are adjacent in memory.
+    """Return True if the items along the last dimension (of extent above 1) are adjacent in memory.
 
     Cost
     ----
-    As :func:`is_contiguous`.
+    That of :func:`is_contiguous`.
     """
     if is_natural(x):
         return True
@@ -132,13 +134,13 @@ def _of_items(block: Array, layout: Layout) -> int:
         return _NO
     if not _is_open(block, layout, range(layout.ndim)):
         return _YES
-    # The step of an outer dimension with a single index may be as small as an item, or smaller.
+    # The step of an outer dimension with a single index may be an item or less.
     near = block.shape[-1] > 1 and any(abs(step) <= size for step, _ in _steps(block, layout)[:-1])
     return _HARDLY if near or block.strides[-1] != size else _MAYBE
 
 
 def cast_type(dtype: DTypeLike) -> DType:
-    """The data type to cast to; for a class its flexible instance, whose size the cast finds."""
+    """Return the data type to cast to; for a class its instance without size, left to the cast."""
     if isinstance(dtype, type) and issubclass(dtype, np.dtype):
         if dtype is np.dtype:
             np.empty(0, dtype)  # raises NumPy's error
@@ -149,13 +151,13 @@ def cast_type(dtype: DTypeLike) -> DType:
 
 
 def suits(x: Base, dtype: DTypeLike, order: str) -> bool:
-    """Whether an array already has a data type and is stored in an order: "C", "F", or any ("K").
+    """Return True if an array has a data type and is stored in an order: "C", "F", or any ("K").
 
     Then a conversion need not copy it.
 
     Cost
     ----
-    As :func:`is_contiguous` for the orders "C" and "F"; else none.
+    That of :func:`is_contiguous` for the orders "C" and "F"; else none.
     """
     own = x.block.dtype
     kind = own if dtype is None else cast_type(dtype)
@@ -167,23 +169,23 @@ def suits(x: Base, dtype: DTypeLike, order: str) -> bool:
 
 
 def is_natural(x: Base) -> bool:
-    """Whether all ranks know that all blocks are in C order, without gaps."""
+    """Return True if all ranks know that all blocks are in C order, without gaps."""
     return natural_of(x) is raw_block(x)
 
 
 def is_unlike(x: Base) -> bool:
-    """Whether the blocks may be stored in one order on some ranks, and otherwise on others."""
+    """Return True if blocks may be stored in different orders on different ranks."""
     return natural_of(x) is False
 
 
 def unlike(x: Base) -> Any:
-    """The array itself, marked on all ranks as having blocks that may be stored unlike."""
+    """Mark an array, on all ranks, as possibly stored in different orders; return the array."""
     x._natural = False
     return x
 
 
 def natural(x: Base) -> Any:
-    """The array itself, marked on all ranks as having all blocks in C order."""
+    """Mark an array, on all ranks, as stored in C order on all ranks; return the array."""
     x._natural = raw_block(x)
     return x
 
@@ -202,16 +204,16 @@ def _of_contiguity(block: Array, layout: Layout, order: str) -> int:
 
 
 def _steps(block: Array, layout: Layout) -> list[tuple[int, int]]:
-    """The step in bytes and the block's extent, for dimensions with several indices in the array.
+    """Return the step in bytes and the block's extent, for dimensions with several indices.
 
-    A dimension with one index in the whole array says nothing: its step is arbitrary.
+    A dimension with one index in the whole array is left out: its step is arbitrary.
     """
     pairs = zip(block.strides, block.shape, layout.shape, strict=True)
     return [(step, extent) for step, extent, whole in pairs if whole > 1]
 
 
 def _is_chained(steps: Sequence[tuple[int, int]], step: int) -> bool:
-    """Whether each dimension's step is the span of those before it, and the first's is `step`."""
+    """Return True if the first step is `step`, and each other one the span of the previous ones."""
     for own, extent in steps:
         if own != step:
             return False
@@ -220,20 +222,20 @@ def _is_chained(steps: Sequence[tuple[int, int]], step: int) -> bool:
 
 
 def can_merge(x: Base, groups: Sequence[Interval], everywhere: bool = True) -> bool:
-    """Whether each group of adjacent dimensions can be merged into one without a copy.
+    """Return True if each group of adjacent dimensions can be merged into one without a copy.
 
     Parameters
     ----------
     x : DistArray
         The array.
     groups : sequence of (int, int)
-        The first dimension of each, and the one after its last.
+        For each group the first dimension, and the one after its last.
     everywhere : bool
-        As in :func:`is_contiguous`.
+        The same as for :func:`is_contiguous`.
 
     Cost
     ----
-    As :func:`is_contiguous`.
+    That of :func:`is_contiguous`.
     """
     dims = [dim for first, last in groups if last - first > 1 for dim in range(first, last)]
     if not dims or is_natural(x):
@@ -264,7 +266,7 @@ def _of_merging(
 
 
 def _is_chain(block: Array, dims: Sequence[int]) -> bool:
-    """Whether each dimension's step is exactly the span of the next one."""
+    """Return True if each dimension's step is exactly the span of the next dimension."""
     strides, shape = block.strides, block.shape
     return all(strides[dim] == strides[after] * shape[after] for dim, after in pairwise(dims))
 
@@ -272,7 +274,7 @@ def _is_chain(block: Array, dims: Sequence[int]) -> bool:
 def _decided(
     x: Base, vote: int, dims: Sequence[int], inner: Sequence[int], everywhere: bool
 ) -> bool:
-    # Ranks without elements need the answer if the array is read-only: a copy of it is writeable.
+    # Ranks without elements need the result if the array is read-only: a copy of it is writeable.
     layout, all_ask = x.layout, everywhere or not getattr(raw_block(x).flags, "writeable", True)
     if not layout.is_whole and _is_asked(layout, tuple(dims), tuple(inner), all_ask):
         vote = int(x.mesh.group.allreduce(np.array(vote), Fold.MAX, "storage"))
@@ -280,7 +282,7 @@ def _decided(
 
 
 def _is_open(block: Array, layout: Layout, dims: Sequence[int]) -> bool:
-    """Whether a block has one index of a dimension that is longer on other ranks."""
+    """Return True if a block has a single index of a dimension that is longer in the array."""
     return any(block.shape[dim] == 1 < layout.shape[dim] for dim in dims)
 
 
@@ -288,9 +290,9 @@ def _is_open(block: Array, layout: Layout, dims: Sequence[int]) -> bool:
 def _is_asked(
     layout: Layout, dims: tuple[int, ...], inner: tuple[int, ...], everywhere: bool
 ) -> bool:
-    """Whether some rank's block leaves a question about these dimensions open.
+    """Return True if on some rank the block does not determine the result for these dimensions.
 
-    Gaps in the `inner` dimensions separate elements along the others.
+    Gaps in the `inner` dimensions separate elements along the other dimensions.
     """
     cuts = layout.cuts
     if any(_lengths(cuts[dim])[0] for dim in dims if layout.shape[dim] > 1):
@@ -302,9 +304,10 @@ def _is_asked(
 
 @lru_cache(maxsize=4096)
 def _lengths(cut: Cut) -> tuple[bool, bool, bool]:
-    """Whether some block has a single index of the dimension, and whether some block has none.
+    """Return three predicates about the blocks that a cut makes.
 
-    And whether a view takes part of one block of its base, and all of another.
+    They are: some block has a single index; some block has none; and a view takes only some indices
+    of one block of its base, and all indices of another block.
     """
     if cut.parts == 1:
         return cut.extent == 1, cut.extent == 0, False
@@ -316,28 +319,28 @@ def _lengths(cut: Cut) -> tuple[bool, bool, bool]:
 
 
 def stored_order(x: Base) -> tuple[int, ...]:
-    """The dimensions from the largest stride to the smallest; the same on all ranks.
+    """Return the dimensions from the largest stride to the smallest; the same on all ranks.
 
-    Ranks whose block leaves it open do not vote: a block with one index along all dimensions but
-    one may be in any order. If no rank votes, it is C order. The vote of a block with one index
-    along some dimension counts only if no other rank is certain.
+    Ranks whose block does not determine the order do not vote: a block with one index along all
+    dimensions but one is consistent with any order. If no rank votes, the result is C order. The
+    vote of a block with one index along some dimension counts only if no other rank is certain.
 
     Cost
     ----
-    As :func:`common_order`.
+    That of :func:`common_order`.
     """
     return common_order([x])
 
 
 def common_order(arrays: Sequence[Base]) -> tuple[int, ...]:
-    """The order in which arrays of equally many dimensions are stored; C order if they differ.
+    """Return the order in which arrays with equally many dimensions are stored; C if they differ.
 
     An array with several indices along only one dimension fits any order.
 
     Cost
     ----
-    One allreduce for all arrays together; none if one is known to be in C order, if no array has
-    an order, or if every rank has everything.
+    One allreduce for all arrays together. None if one array is known to be in C order, if no array
+    has an order, or if every array is replicated.
     """
     ndim = arrays[0].ndim
     natural = tuple(range(ndim))
@@ -354,18 +357,18 @@ def common_order(arrays: Sequence[Base]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def has_several(layout: Layout) -> bool:
-    """Whether each rank has two indices of each dimension that has them."""
+    """Return True if every rank has two or more indices of each dimension of extent above 1."""
     several = [cut for cut in layout.cuts if cut.extent > 1]
     return not layout.ats and not any(single or none for single, none, _ in map(_lengths, several))
 
 
 def stored_walk(x: Base) -> tuple[tuple[int, ...], tuple[bool, ...]]:
-    """The order of :func:`stored_order`, and for each dimension whether memory runs against it.
+    """Return the order of :func:`stored_order`, and True for each dimension with negative stride.
 
     Cost
     ----
-    One allreduce of ``1 + ndim`` integers, unless every rank has everything, or is known to have it
-    in C order.
+    One allreduce of ``1 + ndim`` integers, unless the array is replicated or known to be in C
+    order.
     """
     natural = tuple(range(x.ndim))
     if is_natural(x) or not x.ndim:
@@ -384,9 +387,9 @@ def stored_walk(x: Base) -> tuple[tuple[int, ...], tuple[bool, ...]]:
 
 
 def _vote_on_order(x: Base, whole: Array | None) -> int:
-    """This rank's vote on the order: its number, -1 for no opinion; higher if it is certain.
+    """Return this rank's vote on the order: its code, -1 if undetermined; higher if it is certain.
 
-    `whole` is where a view lies in the memory of the whole array, if that is known.
+    `whole` is the placement of a view in the memory of the whole array, if that is known.
     """
     natural = tuple(range(x.ndim))
     if whole is not None:
@@ -400,15 +403,16 @@ def _vote_on_order(x: Base, whole: Array | None) -> int:
         order = walked(placing_strides(block, x.layout), block.shape)
         vote = _coded(order)
         if not _is_open(block, x.layout, natural):
-            vote += x.ndim**x.ndim  # it outweighs the votes of open blocks
+            vote += x.ndim**x.ndim  # outweighs votes of blocks that do not determine the order
     return vote
 
 
 def placing_strides(block: Array, layout: Layout) -> tuple[int, ...]:
-    """The strides of a block that tell the places of dimensions.
+    """Return the strides of a block that determine the order of dimensions.
 
-    Of a view of every second index, of which a rank has one, the stride of the block that it is a
-    view of: the block's other strides are smaller than NumPy's for the whole array.
+    If a view takes every second index of a dimension and a rank has one of these, its stride is
+    divided by the step of the view: the block's other strides are smaller than NumPy's for the
+    whole array.
     """
     if block.flags.owndata:
         return block.strides
@@ -417,11 +421,11 @@ def placing_strides(block: Array, layout: Layout) -> tuple[int, ...]:
 
 
 def walked(strides: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The dimensions as NumPy's iterator walks them in order "K", the outermost first.
+    """Return the dimensions as NumPy's iterator orders them for order "K", the outermost first.
 
-    A dimension of stride 0 can go anywhere: it keeps its place, unless a neighbour moves past it.
-    One with a single index, which may have more on other ranks, has the stride of the dimension
-    around it, and counts as the inner one.
+    A dimension of stride 0 fits anywhere: it keeps its place, unless a neighbor moves past it. A
+    dimension with a single index, which may have more on other ranks, has the stride of the
+    dimension around it, and counts as the inner one.
     """
     steps = [(abs(step), extent > 1) for step, extent in zip(strides, shape, strict=True)]
     order = list(range(len(strides)))
@@ -437,5 +441,5 @@ def walked(strides: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _coded(order: tuple[int, ...]) -> int:
-    """An order of dimensions as a number."""
+    """Encode an order of dimensions as an integer."""
     return sum([dim * len(order) ** place for place, dim in enumerate(order)])

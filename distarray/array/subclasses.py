@@ -1,8 +1,8 @@
-"""A program's own kinds of array: what :class:`numpy.ndarray` does for its subclasses.
+"""Base of a program's own array classes, with ndarray's support of subclasses.
 
-An array of such a class is a :class:`~distarray.DistArray`, and has a plain one: it does on that
-what it is asked to do, and results get its class, by ``__array_finalize__`` or ``__array_wrap__``
-as NumPy's documentation says.
+An array of such a class is a :class:`~distarray.DistArray`, and contains a plain array. Operations
+are carried out on the plain array. Results get the class by ``__array_finalize__`` or
+``__array_wrap__``, as NumPy documents.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -34,7 +34,7 @@ __all__ = ["Subclass", "answer_to", "sources"]
 
 
 class _Kind(type):
-    """The type of programs' classes: what libraries give as NumPy's class of a name is one, too."""
+    """Metaclass of programs' classes: arrays of NumPy's class of the same name are instances."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         own = vars(cls).get("_numpys_own")
@@ -44,9 +44,9 @@ class _Kind(type):
 
 
 class Subclass(DistArray, metaclass=_Kind):
-    """The base of a program's subclasses of :class:`numpy.ndarray`.
+    """Base of a program's subclasses of :class:`numpy.ndarray`.
 
-    Methods of ndarray that are called as functions (``ndarray.view(x, kind)``) take plain arrays,
+    Methods of ndarray that are called as functions (``ndarray.view(x, kind)``) accept plain arrays,
     too.
     """
 
@@ -56,7 +56,7 @@ class Subclass(DistArray, metaclass=_Kind):
     is_dressed = True
 
     def __new__(cls, *args: ArrayLike, **kwargs: ArrayLike) -> Any:
-        """An array as :class:`numpy.ndarray` makes it, of this class."""
+        """Make an array of this class, with the arguments of :class:`numpy.ndarray`."""
         return dressed(plain_kind[0](*args, **kwargs), cls, None)
 
     @classmethod
@@ -64,18 +64,18 @@ class Subclass(DistArray, metaclass=_Kind):
         return dressed(x, cls, model)
 
     def __init__(self, *args: ArrayLike, **kwargs: ArrayLike) -> None:
-        """Do nothing, as ndarray's."""
+        """Do nothing, as in ndarray."""
 
     def __array_finalize__(self, obj: ArrayLike | None, /) -> None:
-        """Do nothing, as ndarray's."""
+        """Do nothing, as in ndarray."""
 
     def __array_wrap__(
         self, arr: ArrayLike, context: Context = None, return_scalar: bool = False, /
     ) -> Any:
-        """The result of a ufunc with the class of the array."""
+        """Return the result of a ufunc in the class of the array."""
         return arr if type(arr) is type(self) else dressed(bare(arr), type(self), self)
 
-    # -- what the library asks ----------------------------------------------------------------
+    # -- state ----------------------------------------------------------------------------------
 
     @property
     def block(self) -> Any:
@@ -88,7 +88,7 @@ class Subclass(DistArray, metaclass=_Kind):
 
     @property
     def layout(self) -> Any:
-        """Where every element is."""
+        """Placement of every element."""
         return bare(self).layout
 
     @layout.setter
@@ -97,7 +97,7 @@ class Subclass(DistArray, metaclass=_Kind):
 
     @property
     def mesh(self) -> Any:  # type: ignore[override]
-        """The ranks that hold the array."""
+        """Ranks that hold the array."""
         return bare(self).mesh
 
     @property
@@ -123,7 +123,7 @@ class Subclass(DistArray, metaclass=_Kind):
         self._distributed.dtype = dtype
 
     def view(self, *dtype: DTypeLike, **named: DTypeLike) -> Any:
-        """As :meth:`numpy.ndarray.view`."""
+        """Return a view of another data type or class, as :meth:`numpy.ndarray.view`."""
         kind, rest = _asked_for(dtype, named)
         kind = type(self) if kind is None else kind
         if isinstance(kind, type) and issubclass(kind, Subclass):
@@ -179,7 +179,7 @@ class Subclass(DistArray, metaclass=_Kind):
         return self.__reduce__()
 
     def __reduce__(self) -> Any:
-        """As a class and the state of a NumPy array; see :meth:`numpy.ndarray.__reduce__`."""
+        """Reduce to a class and a NumPy array's state, as :meth:`numpy.ndarray.__reduce__`."""
         found: Any = bare(self).full().__reduce__()
         return _rebuilt, (type(self),), found[2]
 
@@ -188,7 +188,7 @@ class Subclass(DistArray, metaclass=_Kind):
         whole.__setstate__(state)
         self._distributed = plain_array[0](whole)
 
-    dump, dumps = DistArray.dump, DistArray.dumps  # the pickle of all that the array is
+    dump, dumps = DistArray.dump, DistArray.dumps  # the pickle of the complete array
 
     def __copy__(self) -> Any:
         return self.copy()
@@ -204,14 +204,14 @@ class Subclass(DistArray, metaclass=_Kind):
     def __setitem__(self, key: Key, value: ArrayLike) -> None:
         given = value if getattr(value, "is_constant", False) else bare(value)
         if type(self).__getitem__ is not Subclass.__getitem__ and _is_basic(key):
-            view = self[key]  # which the class may give another shape, as NumPy asks for it
+            view = self[key]  # the class may return a view of another shape, as in NumPy
             if is_dressed(view):
                 bare(view)[...] = given
                 return
         bare(self)[bare_all(key)] = given
 
     def astype(self, dtype: DTypeLike, *args: Any, **named: Any) -> Any:
-        """As :meth:`numpy.ndarray.astype`."""
+        """Cast to a data type, as :meth:`numpy.ndarray.astype`."""
         found = bare(self).astype(dtype, *args, **named)
         return finished(self, found) if named.get("subok", True) else found
 
@@ -235,7 +235,7 @@ class Subclass(DistArray, metaclass=_Kind):
         return object.__format__(self, spec) if self.ndim else format(self[()], spec)
 
     def _named(self, text: Callable[[Any], str]) -> str:
-        """A printed form, with the name of the class."""
+        """Return a printed form, with the name of the class."""
         name, x = type(self).__name__, bare(self)
         whole, kind = printing.whole(x), type(name, (np.ndarray,), {})
         if whole is not None:
@@ -255,7 +255,7 @@ def _rebuilt(kind: type[Subclass]) -> Any:
 
 
 def _asked_for(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, list[Any]]:
-    """The class among the arguments of a view, or None, and the data type in a list if given."""
+    """Return the class among the arguments of a view, or None; and a list of the data type."""
     if len(args) == 1 and not named and is_class(args[0]):
         return args[0], []
     given = dict(zip(("dtype", "type"), args, strict=False)) | named
@@ -271,16 +271,16 @@ def _asked_for(args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, list[
 
 
 class _Kept(NamedTuple):
-    """How a result gets the class of an argument.
+    """Rule by which a result gets the class of an argument.
 
     Attributes
     ----------
     is_made_of_it : bool
-        Whether the new array is finalized by the argument, and not by nothing.
+        True if the argument is passed to ``__array_finalize__``; otherwise None is passed.
     subok : bool
-        What is taken for the argument `subok` if it is not given.
+        Default of the argument `subok`.
     ahead : bool
-        Whether the class needs a higher ``__array_priority__`` than NumPy's arrays have.
+        True if the class needs a higher ``__array_priority__`` than NumPy's arrays have.
     """
 
     is_made_of_it: bool = True
@@ -288,7 +288,7 @@ class _Kept(NamedTuple):
     ahead: bool = False
 
 
-#: Functions of NumPy's in C whose results are of the class of their arguments.
+#: NumPy's functions written in C whose results have the class of their arguments.
 _KEEPING = dict.fromkeys(
     ["dot", "inner", "empty_like", "zeros_like", "ones_like", "full_like"], _Kept()
 )
@@ -296,18 +296,19 @@ _KEEPING |= {
     "concatenate": _Kept(is_made_of_it=False, ahead=True),
     "broadcast_to": _Kept(subok=False),
 }
-#: Answer for functions of NumPy's that are written in Python, by methods of arrays: NumPy's own
-#: source, executed with our names. Set by :mod:`distarray.masked`.
+#: Function that returns a version of a NumPy function written in Python: NumPy's own source,
+#: executed with names of this library, so that it calls methods of arrays. Set by
+#: :mod:`distarray.masked`.
 sources: list[Callable[[Any], Any]] = []
 
 
 @lru_cache(maxsize=512)
 def answer_to(func: Callable[..., Any]) -> Any:
-    """NumPy's own source of a function, executed with distributed arrays; None if it has none."""
+    """Return NumPy's own source of a function, executed with distributed arrays, or None."""
     return sources[0](func) if sources else None
 
 
-#: Functions of linear algebra that wrap results as arguments are, and which of several they wrap.
+#: Functions of linear algebra that wrap results like arguments, with the indices of those results.
 _WRAPPED = dict.fromkeys(["cholesky", "inv", "matrix_power", "pinv", "solve"], (0,)) | {
     "eig": (1,),
     "eigh": (1,),
@@ -325,7 +326,7 @@ def _of_linalg(model: ArrayLike | None, found: Any, places: tuple[int, ...]) -> 
 
 
 def _kept(found: ArrayLike, keep: _Kept, args: Args, kwargs: Kwargs) -> Any:
-    """A result with the class of an argument, if it is to have that."""
+    """Return a result in the class of an argument, if the rule requires it."""
     model = first_of(_flat([*args, *kwargs.values()]))
     if not isinstance(found, DistArray) or not kwargs.get("subok", keep.subok):
         return found
@@ -351,16 +352,16 @@ def _outs(kwargs: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _overrides(kind: type[Any]) -> bool:
-    """Whether a type has its own way with ufuncs, so that NumPy asks it first or next."""
+    """Return True if a type implements ufuncs itself, so that NumPy also calls its method."""
     if issubclass(kind, DistArray):
         return False
     return getattr(kind, "__array_ufunc__", None) not in (None, np.ndarray.__array_ufunc__)
 
 
 def _reflected(ufunc: np.ufunc, inputs: Args) -> Any:
-    """The right operand's own method for an operator of NumPy's left one; None if it has none.
+    """Return the right operand's own method for an operator of NumPy's left operand, or None.
 
-    NumPy's operators leave it to subclasses of its arrays, and call the ufunc for others.
+    NumPy's operators call the method of subclasses of its arrays, and the ufunc for other types.
     """
     name = REFLECTED.get(ufunc)
     if name is None or not is_dressed(inputs[1]):
@@ -372,7 +373,7 @@ def _reflected(ufunc: np.ufunc, inputs: Args) -> Any:
 
 
 def _result(inputs: Args, found: ArrayLike, out: Out, context: Context, place: int) -> Any:
-    """A result of a ufunc as the program gets it."""
+    """Return a result of a ufunc in the program's class."""
     if context is not None:
         context = (*context, place)
     if out is not None:

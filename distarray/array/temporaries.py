@@ -1,9 +1,10 @@
-"""Computing into temporaries: ``a + b + c`` needs one new block, not two.
+"""Buffer reuse for temporaries: ``a + b + c`` allocates one new block, not two.
 
-NumPy does so for its own arrays: the result of ``a + b``, which nobody else can see, receives the
-sum with ``c``. It tells a temporary by its reference count, and so do we. What count an operator
-sees of a temporary and of a variable is measured when this module is loaded; where they cannot be
-told apart (Python 3.14 counts no reference for a variable), no temporary is reused.
+NumPy does the same for its own arrays: it writes the sum with ``c`` into the result of ``a + b``,
+to which nothing else refers. NumPy recognizes a temporary by its reference count, and so does this
+module. The counts that an operator sees for a temporary and for a variable are measured when this
+module is imported. If they are equal, no temporary is reused (Python 3.14 adds no reference for a
+variable).
 """
 
 import sys
@@ -20,15 +21,15 @@ from distarray.typing import Array
 __all__ = ["ASSIGNED", "LARGE", "done"]
 
 _ndarray = np.ndarray
-#: Operations on floating-point numbers of one data type that give that data type.
+#: Operations on floating-point numbers of one data type whose result has the same type.
 _CLOSED = frozenset({np.add, np.subtract, np.multiply, np.true_divide})
 _REALS = frozenset({int, float, bool})
 
 
 class _Probe:
-    """Says what reference count an operator sees of its operand, on either side.
+    """Probe for the reference count that an operator sees of either operand.
 
-    Assigning to an item of it says what the method sees of the value.
+    Assigning to an item of it records the count that ``__setitem__`` sees of the value.
     """
 
     seen = 0
@@ -44,7 +45,7 @@ class _Probe:
 
 
 def _count_of_temporaries() -> int:
-    """The count that an operator sees of a temporary, 0 if a variable can have it as well."""
+    """Return the count that an operator sees of a temporary; 0 if a variable can have it, too."""
     variable = _Probe()
     as_variable = min(variable + 0, 0 + variable)
     as_temporary = max(_Probe() + 0, 0 + _Probe())
@@ -52,7 +53,7 @@ def _count_of_temporaries() -> int:
 
 
 def _count_of_assigned() -> int:
-    """The count that ``x[key] = value`` sees of a temporary; 0 if a variable can have it, too."""
+    """Return the count that ``x[key] = value`` sees of a temporary; 0 if a variable can have it."""
     target, variable = _Probe(), _Probe()
     target[0] = variable
     as_variable = target.seen
@@ -65,7 +66,7 @@ def _references(block: Array) -> int:
 
 
 def _count_of_own_block() -> int:
-    """The count of a block that one array alone refers to, besides the functions that look."""
+    """Return the count of a block to which only one array and the inspecting functions refer."""
     array = [np.empty(1)]
     block = array[0]
     return _handed_on(block)
@@ -75,7 +76,7 @@ def _handed_on(block: Array) -> int:
     return _references(block)
 
 
-#: What ``x[key] = value`` sees of a temporary.
+#: Reference count that ``x[key] = value`` sees of a temporary.
 ASSIGNED = _count_of_assigned()
 _TEMPORARY = _count_of_temporaries()
 _OWN_BLOCK = _count_of_own_block()
@@ -83,10 +84,10 @@ _BINARY_OP = opmap.get("BINARY_OP", -1)
 
 
 def done(ufunc: np.ufunc, x: Any, y: Any, counts: tuple[int, int]) -> Any:
-    """The block of ``ufunc(x, y)``; perhaps that of one of the operands, a temporary.
+    """Compute ``ufunc(x, y)``, in the block of a temporary operand if possible; return the block.
 
-    To be called by :func:`~distarray.array.deferred.put_off_or_done` alone, as the frame of the
-    program is looked for.
+    Only :func:`~distarray.array.deferred.put_off_or_done` may call this function, since it looks
+    for the program's frame at a fixed depth.
     """
     x_count, y_count = counts
     a = x.block if x_count else x
@@ -100,19 +101,19 @@ def done(ufunc: np.ufunc, x: Any, y: Any, counts: tuple[int, int]) -> Any:
 
 
 def _takes(block: Array, other: Array | complex) -> bool:
-    """Whether the result can go into a block, whose array is a temporary."""
+    """Return True if the result fits into the block of a temporary."""
     return _own(block) and _keeps(block, other)
 
 
 def _own(block: Array) -> bool:
-    """Whether a block is memory that no object but its array, and no view, refers to."""
+    """Return True if a block owns its memory, is writeable, and only its array refers to it."""
     if type(block) is not _ndarray or getrefcount(block) > _OWN_BLOCK:
         return False
     return block.base is None and block.flags.writeable
 
 
 def _keeps(block: Array, other: Array | complex) -> bool:
-    """Whether the result has the data type and shape of `block`."""
+    """Return True if the result has the data type and shape of `block`."""
     if block.dtype.kind not in "fc":
         return False
     if type(other) is _ndarray:
@@ -121,10 +122,10 @@ def _keeps(block: Array, other: Array | complex) -> bool:
 
 
 def _by_operator() -> bool:
-    """Whether the program's own line applies the operator.
+    """Return True if the program's own line applies the operator.
 
-    A function in C that adds may hold the one reference to an operand that it still needs; then
-    the program's frame is at a call, not at an operator.
+    A function in C that adds may hold the only reference to an operand that it still needs. The
+    program's frame is then at a call, not at an operator.
     """
     frame = sys._getframe(4)
     return _operation(frame.f_code, frame.f_lasti) == _BINARY_OP

@@ -1,8 +1,8 @@
-"""Elementwise operations run together on tiles that stay in cache, by NumPy's own loops.
+"""Fused execution of elementwise operations on tiles that stay in cache, with NumPy's loops.
 
-Each operation by itself would read its operands from memory and write its result there. Run on one
-tile after the other, only what goes in and what comes out crosses the memory bus. The elements are
-the same, bit for bit: an elementwise loop does not know how many there are.
+Run one by one, each operation would read its operands from main memory and write its result there.
+Run tile by tile, only the inputs and outputs of the whole expression cross the memory bus. The
+results are bitwise equal, since an elementwise loop does not depend on the number of elements.
 """
 
 from collections import deque
@@ -17,13 +17,14 @@ from distarray.typing import Array, DType, Shape
 
 __all__ = ["Step", "Tiles", "run_behind"]
 
-#: Elements of a tile: as many as let the results between operations take `ROOM` bytes together,
-#: but not fewer, or more, than these. Each tile costs some calls, whatever its size.
+#: Bounds for the elements of a tile, and bytes for the intermediate results of one tile. The size
+#: is the largest power of two that fits into `ROOM`, within the bounds. Each tile costs some calls,
+#: whatever its size.
 FEWEST, MOST, ROOM = 1 << 14, 1 << 16, 1 << 20
-#: Memory for what lies between operations, kept from one run to the next: its pages are there.
+#: Pool of buffers for intermediate results, kept between runs since their pages are mapped.
 _kept: list[Array] = []
 _MOST_KEPT = 8
-#: Tiles that the writing may be behind the reading.
+#: Maximum lag of the writes behind the reads, in tiles.
 _MOST_BEHIND = 4
 
 
@@ -35,9 +36,10 @@ class Step(NamedTuple):
     function : callable
         Takes the operands and, by ``out=``, the array for the result, as a ufunc does.
     operands : tuple of int
-        By number: the blocks, then the results of the steps. A negative one is a constant.
+        Numbers of the operands: first the blocks, then the results of the steps. A negative number
+        is a constant.
     dtype : dtype
-        Of the result.
+        The data type of the result.
     """
 
     function: Callable[..., Any]
@@ -51,15 +53,17 @@ class Tiles:
     Parameters
     ----------
     blocks : sequence of array
-        What the steps read, all of one shape.
+        The blocks that the steps read, all of one shape.
     constants : sequence
-        Numbers; the first has the number -1.
+        Numbers; the first one has the operand number -1.
     steps : sequence of Step
+        The operations, operands first.
     outs : dict
-        The arrays for results that are kept, by the number of the step. No step but that may read
-        the memory of one.
+        The arrays for results that are stored, by the number of the step. No other step may read
+        the memory of such an array.
     behind : tuple of int and array, optional
-        A step, and the array for its result, whose memory steps may read; see :func:`run_behind`.
+        A step, and the array for its result, whose memory the steps may read; see
+        :func:`run_behind`.
     """
 
     def __init__(
@@ -88,7 +92,8 @@ class Tiles:
         self._calls = [(step.function, step.operands, first + n) for n, step in enumerate(steps)]
         self._tile: Shape = ()
         self._notes = _Notes()
-        # The last result may be for whoever runs the steps: it is seen here.
+        # The caller may read the last result (`summed`, `folded`), so the compiled code must not
+        # hide it.
         seen = {n: place for n, place in self._places.items() if n == self._calls[-1][2]}
         inner = {n: place for n, place in self._places.items() if n not in seen}
         types = [block.dtype for block in blocks]
@@ -100,16 +105,16 @@ class Tiles:
         self._memory = {place: _borrowed(buffers[place], self._size) for place in used}
 
     def run(self) -> None:
-        """Run the steps on all tiles; one step alone gains nothing by them."""
+        """Run the steps on all tiles; a single step or compiled steps run on the whole block."""
         alone = self._compiled is not None or (len(self._calls) == 1 and not self._places)
         with self._notes.taken():
             for key, extents in [((...,), self.shape)] if alone else _tiles(self.shape, self._size):
                 self._run(key, extents)
 
     def distance(self, written: Array) -> int:
-        """How many bytes the writing of `behind` has to stay behind the reading; -1 if unknown.
+        """Return by how many bytes the writes of `behind` must lag the reads; -1 if unknown.
 
-        `written` is all that is written to, for other parts of the block, too.
+        `written` is all memory that is written to, also for other sections of the block.
         """
         target: Any = self._target
         shared = [x for x in self._arrays.values() if np.may_share_memory(x, written)]
@@ -123,10 +128,11 @@ class Tiles:
         return back if back <= _MOST_BEHIND * extent * steps[0] else -1
 
     def results(self) -> Iterator[tuple[int, Array, Array]]:
-        """Run the steps tile by tile, for `behind`.
+        """Run the steps tile by tile, and yield the results of `behind`.
 
-        Where the tile ends in memory, the elements that its result is for, and the result, in
-        memory that is the caller's to give back (:func:`give_back`).
+        Each item consists of the address where the tile ends in the target, the section of the
+        target, and the result. The result is in memory of the pool, which the caller gives back
+        after copying the result.
         """
         target: Any = self._target
         origin, step = target.ctypes.data, target.strides[0]
@@ -138,10 +144,10 @@ class Tiles:
             yield origin + key[0].stop * step, target[key], result
 
     def summed(self) -> Any:
-        """The sum of the last result, with the bits of NumPy's; all must be in line.
+        """Sum the last result, bitwise equal to NumPy's sum; all arrays must be contiguous.
 
-        NumPy adds halves of halves, so that rounding errors grow slowly. Its tree has tiles for
-        branches.
+        NumPy's pairwise summation halves the array recursively, so that rounding errors grow
+        slowly. Here the leaves of this tree are tiles.
         """
         with self._notes.taken():
             return self._summed(0, self.shape[0])
@@ -156,7 +162,7 @@ class Tiles:
         return self._summed(start, start + half) + self._summed(start + half, stop)
 
     def folded(self, ufunc: np.ufunc) -> Any:
-        """The fold of the last result by a ufunc for which the order does not matter."""
+        """Reduce the last result by a ufunc whose result does not depend on the order."""
         parts = []
         last = self._calls[-1][2]
         with self._notes.taken():
@@ -166,7 +172,7 @@ class Tiles:
             return ufunc.reduce(np.array(parts))
 
     def finished(self) -> list[tuple[int, str]]:
-        """The floating-point errors of the steps, in order, in NumPy's words."""
+        """Free the buffers; return the sorted floating-point errors, as NumPy names them."""
         _kept.extend([*self._memory.values()][: max(0, _MOST_KEPT - len(_kept))])
         return sorted([(target - self._first, kind) for target, kind in self._notes.found])
 
@@ -191,9 +197,9 @@ class Tiles:
 def run_behind(
     parts: Sequence[Tiles], back: int, between: Callable[[], None] = lambda: None
 ) -> None:
-    """Run tiles, each of whose results is written when the reading is so many bytes ahead.
+    """Run tiles, and write each result once the reads are `back` bytes ahead.
 
-    The parts follow one another in memory; `between` is called after each tile.
+    The parts are consecutive in memory; `between` is called after each tile.
     """
     late: deque[tuple[int, Array, Array]] = deque()
     for tiles in parts:
@@ -214,36 +220,36 @@ def _write(_: int, into: Array, result: Array) -> None:
 
 
 class _Notes:
-    """The floating-point errors that NumPy reports, with the step that runs."""
+    """Recorder of the floating-point errors that NumPy reports, with the current step."""
 
     def __init__(self) -> None:
         self.step = 0
         self.found: set[tuple[int, str]] = set()
 
     def taken(self) -> Any:
-        """A context in which NumPy reports errors here."""
+        """Return a context in which NumPy reports errors to this object."""
         return np.errstate(divide="call", over="call", under="ignore", invalid="call", call=self)
 
     def __call__(self, kind: str, _: int) -> None:
-        """Take a report."""
+        """Record a floating-point error."""
         self.found.add((self.step, kind))
 
 
 def _size_of(buffers: Sequence[DType]) -> int:
-    """The elements of a tile; a power of two."""
+    """Return the number of elements of a tile, a power of two."""
     fit = ROOM // max(1, sum([dtype.itemsize for dtype in buffers]))
     return min(MOST, max(FEWEST, 1 << (fit.bit_length() - 1))) if fit else FEWEST
 
 
 def _is_apart(block: Array, out: Array) -> bool:
-    """Whether what is written to `out` is read before, element by element, or not at all."""
+    """Return True if writes to `out` cannot change elements of `block` that are read later."""
     if not np.may_share_memory(block, out):
         return True
     return block.ctypes.data == out.ctypes.data and block.strides == out.strides
 
 
 def _tiles(shape: Shape, size: int) -> Iterator[tuple[Any, Shape]]:
-    """The keys of the tiles of a block, with their shapes."""
+    """Yield the keys of the tiles of a block, with their shapes."""
     dim, step = _tiling(shape, size)
     whole, extent = shape[dim + 1 :], shape[dim]
     for lead in np.ndindex(shape[:dim]):
@@ -253,7 +259,7 @@ def _tiles(shape: Shape, size: int) -> Iterator[tuple[Any, Shape]]:
 
 
 def _tiling(shape: Shape, size: int) -> tuple[int, int]:
-    """The dimension that tiles divide, those after it being whole, and their extent in it."""
+    """Return the dimension that tiles divide and their extent in it; later dimensions are whole."""
     dim, inner = len(shape) - 1, 1
     while dim and inner * shape[dim] <= size:
         inner *= shape[dim]
@@ -264,9 +270,9 @@ def _tiling(shape: Shape, size: int) -> tuple[int, int]:
 def _places(
     steps: Sequence[Step], first: int, outs: Container[int]
 ) -> tuple[dict[int, int], list[DType]]:
-    """Which buffer each result that is not kept goes to, and the types of the buffers.
+    """Assign a buffer to each result that is not stored; return this map and the buffers' types.
 
-    A buffer is free again when nobody reads it any more: the last reader may write to it.
+    A buffer is free for reuse after its last reader; the last reader itself may write to it.
     """
     last = {operand: number for number, step in enumerate(steps) for operand in step.operands}
     places: dict[int, int] = {}
@@ -288,7 +294,7 @@ def _places(
 
 
 def _borrowed(dtype: DType, size: int) -> Array:
-    """Memory for a tile of a type."""
+    """Return memory for a tile of a data type, from the pool if possible."""
     need = size * dtype.itemsize
     for number, memory in enumerate(_kept):
         if memory.nbytes >= need:

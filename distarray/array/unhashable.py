@@ -1,8 +1,8 @@
-"""Objects whose type cannot be hashed, since its metaclass compares types in its own way.
+"""Objects of types that cannot be hashed, since their metaclass defines its own comparison.
 
-Tables here are asked by type. NumPy takes such objects in most places, and so do we: a call that
-has failed is made again with an object in its place that does what it does, and whose type is
-usual.
+Tables of this library are keyed by type. NumPy accepts such objects in most places, and so does
+this library: a failed call is repeated with a proxy in place of the object. The proxy has the same
+behavior, and its type is hashable.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["made_again"]
 
-#: Names that a type has for itself, not for what its objects do.
+#: Names that concern the type itself, not the behavior of its objects.
 _OF_THE_TYPE = frozenset({*vars(type), *vars(object), "__slots__", "__getattr__", "__del__"}) - {
     *("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__str__", "__repr__"),
     *("__format__", "__or__", "__ror__", "__call__"),
@@ -21,12 +21,12 @@ _OF_THE_TYPE = frozenset({*vars(type), *vars(object), "__slots__", "__getattr__"
 def made_again(
     act: Callable[..., Any], args: tuple[Any, ...], named: Mapping[str, Any]
 ) -> tuple[Any] | None:
-    """Make a call that has raised TypeError once more, if the type of an argument explains it.
+    """Repeat a call that has raised TypeError, if the type of an argument explains the error.
 
     Parameters
     ----------
     act, args, named
-        The function and its arguments; those in tuples, lists and dictionaries count.
+        The function and its arguments; objects in tuples, lists and dictionaries count, too.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def made_again(
 
 
 def _usual(value: Any) -> Any:
-    """The value with stand-ins for what it holds; itself if nothing has to be replaced."""
+    """Replace objects of unhashable types by proxies; without any return the value itself."""
     kind = type(value)
     if not _is_hashable(kind):
         return _stand_in(value)
@@ -64,7 +64,7 @@ def _is_hashable(kind: type) -> bool:
 
 
 def _stand_in(value: Any) -> Any:
-    """An object with the special methods of another, and its attributes."""
+    """Make a proxy: an object with the special methods and attributes of another."""
     kind = type(value)
     space: dict[str, Any] = {"__slots__": (), "__getattr__": lambda _, name: getattr(value, name)}
     for base in kind.__mro__[:-1]:

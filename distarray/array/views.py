@@ -1,4 +1,4 @@
-"""Helpers for views: entries that take everything, dimensions in another order."""
+"""Helpers for views: entries that select everything, permuted dimensions."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -13,12 +13,12 @@ __all__ = ["everything", "flipped", "permuted"]
 
 
 def everything(x: DistArray) -> list[Any]:
-    """The entries of a view that takes everything; see :mod:`distarray.layout.views`."""
+    """Return the entries that select everything; see :mod:`distarray.layout.views`."""
     return [(0, 1, extent) for extent in x.shape]
 
 
 def flipped(x: DistArray, axes: Sequence[int]) -> DistArray:
-    """`x` reversed along dimensions that are known to be valid."""
+    """Return `x` reversed along dimensions that are known to be valid."""
     if not x.ndim:
         return x[()]  # type: ignore[no-any-return]
     entries = everything(x)
@@ -28,7 +28,7 @@ def flipped(x: DistArray, axes: Sequence[int]) -> DistArray:
 
 
 def permuted(x: DistArray, axes: Sequence[int]) -> DistArray:
-    """`x` with its dimensions in the order `axes`, which has been checked."""
+    """Return `x` with its dimensions in the order `axes`, which has been checked."""
     return derived(x, lambda y: _permuted(y, axes))
 
 

@@ -14,19 +14,19 @@ __all__ = ["Picture", "visualize"]
 
 
 class Picture:
-    """A picture that a notebook shows; made by :func:`distarray.visualize`.
+    """Picture that a notebook displays; made by :func:`distarray.visualize`.
 
     Attributes
     ----------
     svg : str
-        The picture itself.
+        Source text of the picture.
     """
 
     def __init__(self, svg: str) -> None:
         self.svg = svg
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it as an SVG file; every rank that calls this writes.
+        """Write the picture as an SVG file; every rank that calls this method writes.
 
         Parameters
         ----------
@@ -42,13 +42,13 @@ class Picture:
 
 
 def visualize(x: Any) -> Picture:
-    """Draw how something lies on the ranks; never communicates.
+    """Draw the placement of an array on the ranks, a mesh or a placement; never communicates.
 
     Parameters
     ----------
     x : DistArray, Layout, DeviceMesh or placement
-        Of an array and of a mesh this rank's part has a frame. Of an array with more than two
-        dimensions two are drawn, those that are cut if there are such.
+        In the picture of an array or a mesh, this rank's block has a frame. Of an array with more
+        than two dimensions two are drawn, preferably dimensions that are cut.
 
     Returns
     -------

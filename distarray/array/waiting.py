@@ -1,6 +1,7 @@
-"""The arrays that wait for operations, and running what they wait for.
+"""Arrays that wait for deferred operations, and execution of these operations.
 
-The block of an array that waits is not in its slot: its storage has a :class:`Late` in its place.
+The block of a waiting array is not in its slot: the array's storage has a :class:`Late`
+placeholder.
 """
 
 import os
@@ -23,11 +24,11 @@ from distarray.typing import Array
 
 __all__ = ["Late", "compute", "late", "lock", "readers", "restore", "wait_for"]
 
-#: Bytes of operands that nobody but operations that are put off refers to any more.
+#: Maximum bytes of memory that only deferred operations keep alive. Above it these operations run.
 MOST_KEPT = 1 << 28
 lock = RLock()
 _new = object.__new__
-#: The arrays that wait for operations, by their addresses.
+#: Arrays that wait for operations, as weak references, by their `id`.
 _waiting: dict[int, "ref[Any]"] = {}
 
 
@@ -40,12 +41,13 @@ os.register_at_fork(after_in_child=_in_forked_child)
 
 
 class Late:
-    """The state of an array whose block is not computed yet, or has yet to be read by operations.
+    """Placeholder for a block that is not computed yet, or that operations have yet to read.
 
     Attributes
     ----------
     kept : Leaf or Operation
-        The block, which operations have yet to read; or the operation that gives it.
+        A leaf with the block that operations have yet to read; or the operation that computes the
+        block.
     """
 
     __slots__ = ("kept",)
@@ -54,7 +56,7 @@ class Late:
         self.kept = kept
 
     def block_of(self, x: Base) -> Any:
-        """The block of the array, after the operations that it waits for, or that wait for it."""
+        """Run the operations that compute or read the block of the array; return the block."""
         while True:
             with lock:
                 own = own_block(x)
@@ -72,7 +74,7 @@ class Late:
             compute(arrays)
 
     def bare(self, x: Base) -> Any:
-        """An array of the block as it is, of which views can be made; None if there is none yet."""
+        """Return an array over the current block, for making views; None if there is no block."""
         leaf = self.kept
         if type(leaf) is not Leaf:
             return None
@@ -83,7 +85,7 @@ class Late:
         return found
 
     def share(self, x: Base, view: Base) -> None:
-        """Let a view of the array wait as well, if operations can read its block."""
+        """Let a view of the array wait as well, if operations can read the view's block."""
         leaf, block = self.kept, view.block
         with lock:
             if held(x) is not leaf or block.base is None or not block.size:
@@ -91,11 +93,11 @@ class Late:
             if _can_wait(block, leaf.block):
                 wait_for(view, Leaf(block, leaf.memory))
                 return
-        x.block  # noqa: B018 (what reads it has run then)
+        x.block  # noqa: B018 (runs the operations that read it)
 
 
 def _can_wait(block: Any, whole: Array) -> bool:
-    """Whether operations can have a block of a view to read, and give results in C order for it."""
+    """Return True if operations can read the block of a view, with results in C order."""
     if block.dtype != whole.dtype:
         return False
     pairs = zip(block.strides, block.shape, strict=True)
@@ -104,7 +106,7 @@ def _can_wait(block: Any, whole: Array) -> bool:
 
 
 def wait_for(x: Base, kept: Leaf | Operation) -> None:
-    """Let an array wait for an operation, or for those that have yet to read its block."""
+    """Let an array wait for an operation, or for the operations that have yet to read its block."""
     late = Late(kept)
     entered(x, late).late = late
     if type(kept) is Operation:
@@ -114,7 +116,7 @@ def wait_for(x: Base, kept: Leaf | Operation) -> None:
 
 
 def _forgetting(key: int) -> Callable[[Any], None]:
-    """What is called when an array that waits is dropped."""
+    """Return the callback that runs when a waiting array is garbage-collected."""
 
     def forget(known: object) -> None:
         if _waiting.get(key) is known:
@@ -124,26 +126,26 @@ def _forgetting(key: int) -> Callable[[Any], None]:
 
 
 def restore(x: Base, block: Array | Pieces) -> None:
-    """Give an array its block."""
+    """Put the block of an array back into its slot."""
     _waiting.pop(id(x), None)
     x.block = block
     x._storage.late = None
 
 
 def _operations() -> list[tuple[Any, Operation]]:
-    """The arrays that wait for operations, and what they wait for."""
+    """Return the arrays that wait for operations, with these operations."""
     arrays = [known() for known in list(_waiting.values())]
     pairs = [(x, held(x)) for x in arrays if x is not None]
     return [(x, kept) for x, kept in pairs if type(kept) is Operation]
 
 
 def readers(memory: Materialization) -> list[Any]:
-    """The arrays that wait for operations that read some memory."""
+    """Return the arrays that wait for operations that read a memory."""
     return [x for x, operation in _operations() if memory in operation.reads]
 
 
 def _release(memory: Materialization) -> None:
-    """Let the arrays of some memory have their blocks: no operation has to read it any more."""
+    """Give the arrays over a memory their blocks back: no operation has to read it any more."""
     for x in live_arrays(memory):
         kept = held(x)
         if type(kept) is Leaf and kept.memory is memory:
@@ -151,9 +153,9 @@ def _release(memory: Materialization) -> None:
 
 
 def late() -> list[Any]:
-    """The arrays whose operations keep much memory that nobody else refers to any more.
+    """Return the arrays whose operations keep much memory alive to which nothing else refers.
 
-    It is looked at now and then.
+    The check runs only at some calls: when the number of waiting arrays is a multiple of 8.
     """
     if len(_waiting) % 8:
         return []
@@ -167,13 +169,13 @@ def late() -> list[Any]:
 
 
 def compute(arrays: Sequence[Any]) -> None:
-    """Run the operations that arrays wait for, and others that read the same memory."""
+    """Run the operations of some arrays, and other operations that read the same memory."""
     while _compute_some(arrays):
         pass
 
 
 def _compute_some(arrays: Sequence[Any]) -> bool:
-    """Run those whose blocks have one shape; False if there are none left."""
+    """Run the operations whose blocks have one shape; return False if none are left."""
     with lock:
         waiting = _together(arrays)
         if not waiting:
@@ -185,19 +187,19 @@ def _compute_some(arrays: Sequence[Any]) -> bool:
         program.run(outs)
     with lock:
         for x in ends:
-            if x.block is None:  # else another thread was faster
+            if x.block is None:  # otherwise another thread was faster
                 x.done(outs[program.step_of(x)])
         for array, end in waiting:
             if held(array) is end:
                 restore(array, end.block)
-    program.warn()  # which may raise
+    program.warn()  # may raise
     return True
 
 
 def _together(arrays: Sequence[Any]) -> list[tuple[Any, Operation]]:
-    """Arrays with what they wait for, and the others that wait for reading the same memory.
+    """Return arrays with their operations, and other arrays whose operations read the same memory.
 
-    Only those whose blocks have the shape of the first.
+    Only operations whose blocks have the shape of the first one are included.
     """
     wanted = {id(x) for x in arrays}
     every = _operations()

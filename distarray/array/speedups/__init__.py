@@ -1,8 +1,9 @@
-"""The short ways of small arrays, in C, where the package was built with a compiler.
+"""Fast paths of small arrays in C, if the package was built with a compiler.
 
-In loops over small arrays that every rank has whole, most of the time goes to asking whether NumPy
-can answer at once. The C files ask this for the methods that are decorated with :func:`quick`,
-and leave all other calls to these. A program gets the same with and without them.
+In loops over small arrays that every rank has whole, most of the time is spent on checking that
+NumPy can compute the result at once. C code makes this check for the methods that are decorated
+with :func:`quick`, and calls those methods in all other cases. Results are the same with and
+without the C code.
 """
 
 from collections.abc import Callable
@@ -14,28 +15,28 @@ from distarray.config import in_force
 
 try:
     from distarray.array.speedups import _ways
-except ImportError:  # there was no compiler
+except ImportError:  # the package was built without a compiler
     _ways = None  # type: ignore[assignment]
 
 __all__ = ["again_if_unhashable", "is_built", "quick", "used"]
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-#: Whether there is a compiled module.
+#: True if there is a compiled module.
 is_built = _ways is not None
-#: That module, if it is used.
+#: The compiled module, if it is used.
 used: Any = _ways if in_force().speedups else None
 
 
 def quick(kind: str, numpys: Callable[..., Any] | None = None) -> Callable[[_Method], _Method]:
-    """Decorate a method of DistArray: calls that NumPy can answer at once do not reach it.
+    """Decorate a method of DistArray: calls that NumPy can compute at once do not reach it.
 
     Parameters
     ----------
     kind : str
-        The way, by its name in ``module.c``.
+        Name of the fast path in ``module.c``.
     numpys : callable, optional
-        The ufunc, or the method of :class:`numpy.ndarray`, that answers.
+        The ufunc, or the method of :class:`numpy.ndarray`, that computes the result.
     """
 
     def decorate(method: _Method) -> _Method:
@@ -48,7 +49,7 @@ def quick(kind: str, numpys: Callable[..., Any] | None = None) -> Callable[[_Met
 
 
 def again_if_unhashable(method: _Method) -> _Method:
-    """Decorate a function that takes objects of any type; the ways in C do the same by themselves.
+    """Decorate a function that accepts objects of any type; the C code does the same by itself.
 
     See :mod:`distarray.array.unhashable`.
     """

@@ -1,4 +1,4 @@
-"""What the ways in C ask: the tables and the state of the modules that would answer in Python."""
+"""Objects that the C fast paths read: tables and state of the corresponding Python modules."""
 
 import warnings
 from typing import Any
@@ -24,7 +24,7 @@ _SLOTS = {
 
 
 def adopt(array: type[Base]) -> None:
-    """Hand over the class of arrays and what is asked about them; until then Python answers."""
+    """Pass the class of arrays and these objects to the C code; before that Python code runs."""
     if speedups.used is None:
         return
     objects: dict[str, Any] = {

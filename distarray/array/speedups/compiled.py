@@ -1,7 +1,8 @@
-"""Elementwise operations that are run together in C, by NumPy's own loops.
+"""Elementwise operations that C code runs together, with NumPy's own loops.
 
-The pieces are shorter than the tiles of :mod:`distarray.array.tiled`, since a loop costs no call of
-Python's: they stay in the first cache. While one is computed with, memory is asked for the next.
+The pieces are shorter than the tiles of :mod:`distarray.array.tiled`, since a loop costs no Python
+call: they stay in the first-level cache. During the computation of a piece the memory of the next
+piece is prefetched.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +16,11 @@ from distarray.typing import DType
 
 __all__ = ["compiled"]
 
-#: The name of what NumPy's loops are handed out in; another one has another form.
+#: Name of the capsule that contains a NumPy loop; a capsule of another name has another format.
 _CAPSULE = '"numpy_1.24_ufunc_call_info"'
 _NUMBERS = (bool, int, float, complex)
 
-#: A function, its operands by number, and the type of its result.
+#: A function, the numbers of its operands, and the type of its result.
 Step = tuple[Callable[..., Any], tuple[int, ...], DType]
 
 
@@ -30,19 +31,19 @@ def compiled(
     places: Mapping[int, int],
     buffers: Sequence[DType],
 ) -> Any:
-    """The operations as one object of C's; None if they have to be called one by one.
+    """Compile the operations to a C object; return None if they must be called one by one.
 
     Parameters
     ----------
     types : sequence of dtype
-        Of the arrays that are read.
+        Types of the arrays that are read.
     constants : sequence of numbers
-        The first has the number -1.
+        The first constant has the number -1.
     steps : sequence of Step
     places : mapping
-        The buffers of results that lie between steps, by the number of the result.
+        Number of a result -> its buffer, for results between steps.
     buffers : sequence of dtype
-        Their types.
+        Types of the buffers.
     """
     if used is None:
         return None
@@ -71,12 +72,12 @@ def compiled(
 
 
 def _kind(number: complex) -> Any:
-    """The type of a number, as NumPy asks it: Python's adapt to the arrays."""
+    """Return the type of a number for type resolution: Python's numbers adapt to the arrays."""
     return type(number) if type(number) in _NUMBERS else np.asarray(number).dtype
 
 
 def _constant(number: complex, dtype: DType) -> Any:
-    """An array of one number; None if it does not fit."""
+    """Return an array of one number; None if the number does not fit."""
     try:
         return np.array(number, dtype)
     except (OverflowError, TypeError):
@@ -85,9 +86,9 @@ def _constant(number: complex, dtype: DType) -> Any:
 
 @lru_cache(maxsize=1024)
 def _loop(function: Callable[..., Any], kinds: tuple[Any, ...], dtype: DType) -> Any:
-    """NumPy's loop of a ufunc and the types of its operands.
+    """Return NumPy's loop of a ufunc and the types of its operands.
 
-    None if there is none for these very types, or if it cannot be called without Python.
+    Return None if there is no loop for exactly these types, or if the loop needs Python.
     """
     if not isinstance(function, np.ufunc):
         return None

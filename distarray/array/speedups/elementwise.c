@@ -1,8 +1,8 @@
-/* Operators and ufuncs that give one element for each: on the blocks of arrays that lie alike. */
+/* Elementwise operators and ufuncs, on the blocks of arrays in one layout. */
 
 #include "ways.h"
 
-/* Whether blocks are all that an operation needs, and its result no number. */
+/* True if an operation needs the blocks only, and its result is no scalar. */
 static int
 lies_well(PyObject *layout)
 {
@@ -11,7 +11,7 @@ lies_well(PyObject *layout)
            (IS_WHOLE(layout) || !is_observed());
 }
 
-/* The one of two small arrays to whose shape both broadcast; see plan.whole_pair. */
+/* Return the one of two small arrays to whose shape both broadcast; see plan.whole_pair. */
 static PyObject *
 wider(PyObject *x, PyObject *y)
 {
@@ -38,7 +38,7 @@ wider(PyObject *x, PyObject *y)
     return x;
 }
 
-/* The array as which the result of two operands lies, one of which at least is an array. */
+/* Return the operand with the layout of the result; at least one operand is an array. */
 static PyObject *
 model_of(PyObject *x, PyObject *y)
 {
@@ -54,7 +54,7 @@ model_of(PyObject *x, PyObject *y)
     return LAYOUT(x) == LAYOUT(y) ? x : wider(x, y);
 }
 
-/* What a function of one or two operands, arrays of ours or numbers, gives for the blocks. */
+/* Call a function of one or two operands (DistArrays or numbers) on the blocks. */
 static PyObject *
 of_blocks(PyObject *function, PyObject *x, PyObject *y, PyObject *model)
 {
@@ -69,7 +69,7 @@ of_blocks(PyObject *function, PyObject *x, PyObject *y, PyObject *model)
     Py_DECREF(layout);
     Py_XDECREF(b);
     Py_DECREF(a);
-    /* A device lacks functions, and types for some; the method finds those of NumPy. */
+    /* A device lacks some functions, and some types; the Python method then uses NumPy. */
     if (result == NULL && !is_numpys && PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear();
     }
@@ -95,7 +95,7 @@ of_one(PyObject *ufunc, PyObject *x, int whole)
     return of_blocks(ufunc, x, NULL, x);
 }
 
-/* The result of an operator of two operands. */
+/* Compute an operator of two operands. */
 static PyObject *
 of_operator(ARGUMENTS)
 {
@@ -112,7 +112,7 @@ binary(ARGUMENTS)
     return FOUND_OR_IN_PYTHON(found);
 }
 
-/* As `binary`; where NumPy refuses to compare types, the method answers for every element. */
+/* As `binary`; if NumPy cannot compare the types, the Python method computes every element. */
 PyObject *
 equality(ARGUMENTS)
 {
@@ -123,7 +123,7 @@ equality(ARGUMENTS)
     return FOUND_OR_IN_PYTHON(found);
 }
 
-/* An operator of a number on the left. */
+/* Compute an operator whose left operand is a number. */
 PyObject *
 reflected(ARGUMENTS)
 {
@@ -150,7 +150,7 @@ is_inexact(PyArrayObject *block)
     return PyTypeNum_ISFLOAT(PyArray_TYPE(block)) || PyTypeNum_ISCOMPLEX(PyArray_TYPE(block));
 }
 
-/* A power of inexact numbers by a number of Python's, for which the operator has its own ways. */
+/* Raise inexact numbers to the power of a Python number; NumPy's operator has special cases. */
 PyObject *
 power(ARGUMENTS)
 {
@@ -198,12 +198,12 @@ is_elementwise(PyObject *ufunc)
 {
     int found = PySet_Contains(known.elementwise, ufunc);
     if (found < 0) {
-        PyErr_Clear(); /* a program may call the method with anything */
+        PyErr_Clear(); /* a program may pass any object */
     }
     return found == 1;
 }
 
-/* __array_ufunc__(self, ufunc, "__call__", *inputs), of a ufunc that gives one element for each. */
+/* __array_ufunc__(self, ufunc, "__call__", *inputs), for an elementwise ufunc. */
 PyObject *
 array_ufunc(ARGUMENTS)
 {

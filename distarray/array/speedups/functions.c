@@ -1,14 +1,16 @@
-/* NumPy's functions and methods of small arrays that every rank has whole; see at_hand.py. */
+/* NumPy's functions and methods, for small arrays that every rank has whole; see at_hand.py. */
 
 #include "ways.h"
 
-/* Bytes from which arrays are cut: lines, and others; see config.Settings.cut_from. */
+/* Sizes in bytes from which arrays are cut: up to one dimension, and more; see
+   config.Settings.cut_from. */
 typedef struct {
     Py_ssize_t bytes[2];
     PyObject *tuple;
 } Limits;
 
-/* Whether sums have no order of their own; and the limits, whose tuple is a new reference. */
+/* Read the limits, whose tuple is a new reference; 0 if config.reproducible prescribes the order of
+   sums. */
 static int
 limits_in_force(Limits *limits)
 {
@@ -32,7 +34,7 @@ limits_in_force(Limits *limits)
             return 1;
         }
     }
-    PyErr_Clear(); /* of limits that are no sizes; the method asks them in Python */
+    PyErr_Clear(); /* of limits that are no sizes; the Python method reads them */
     Py_CLEAR(limits->tuple);
     return 0;
 }
@@ -43,7 +45,7 @@ is_below(PyArrayObject *block, const Limits *limits)
     return PyArray_NBYTES(block) < limits->bytes[PyArray_NDIM(block) > 1];
 }
 
-/* The block of an array that every rank has, and which is small, of usual elements; borrowed. */
+/* Return the block (borrowed) of a small array that every rank has whole, with usual elements. */
 static PyArrayObject *
 small_block(PyObject *x, const Limits *limits, int whole)
 {
@@ -55,7 +57,7 @@ small_block(PyObject *x, const Limits *limits, int whole)
     return type >= 0 && type < TYPES && known.elements[type] ? block : NULL;
 }
 
-/* Whether an argument is passed to NumPy as it is. */
+/* True if an argument is passed to NumPy unchanged. */
 static int
 is_plain(PyObject *value)
 {
@@ -70,12 +72,12 @@ is_plain(PyObject *value)
     return 1;
 }
 
-/* The arguments of a call of NumPy's, with blocks in place of arrays. The caller holds `args`; the
-   rest is held from `hold` to `let_go`. */
+/* Arguments of a call of NumPy's, with blocks in place of arrays. The caller holds references to
+   `args`; the other references are held from `hold` to `let_go`. */
 typedef struct {
     PyObject *const *args;
     PyObject *given[MOST_ARGUMENTS];
-    Py_ssize_t total; /* with those that have names */
+    Py_ssize_t total; /* with keyword arguments */
     PyObject *model, *layout, *mesh; /* of the first array */
 } Call;
 
@@ -99,7 +101,7 @@ let_go(Call *call)
     Py_DECREF(call->layout);
 }
 
-/* Whether parameters are NumPy's. */
+/* True if all keyword arguments are parameters of NumPy's. */
 static int
 are_numpys(PyObject *names)
 {
@@ -112,7 +114,7 @@ are_numpys(PyObject *names)
     return 1;
 }
 
-/* Put blocks in the place of arrays; false if NumPy cannot be called. Nothing is counted yet. */
+/* Put blocks in place of arrays; 0 if NumPy cannot be called. References are not counted yet. */
 static int
 fill(Call *call, const Limits *limits, int whole)
 {
@@ -145,8 +147,8 @@ fill(Call *call, const Limits *limits, int whole)
     return call->model != NULL;
 }
 
-/* The same by at_hand.given_out, which also keeps objects whole, however many there are: a function
-   of Python must not be called once more. */
+/* Wrap NumPy's result by at_hand.given_out. It keeps any number of Python objects whole, since a
+   second call would call the program's Python functions again. */
 static PyObject *
 handed_out_in_python(PyObject *found, const Call *call, const Limits *limits)
 {
@@ -159,7 +161,7 @@ handed_out_in_python(PyObject *found, const Call *call, const Limits *limits)
     return items;
 }
 
-/* NumPy's result with arrays of ours in place of its own; the reference is taken. */
+/* Wrap NumPy's result: DistArrays in place of its arrays. Takes the reference to `found`. */
 static PyObject *
 handed_out(PyObject *found, const Call *call, const Limits *limits)
 {
@@ -181,7 +183,7 @@ handed_out(PyObject *found, const Call *call, const Limits *limits)
     return small_array(found, call->layout, call->mesh);
 }
 
-/* As at_hand.answer: what NumPy gives for small arrays that every rank has whole. */
+/* Compute NumPy's result for small arrays that every rank has whole, as at_hand.answer. */
 static PyObject *
 answer(PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject *names, int whole)
 {
@@ -203,7 +205,7 @@ answer(PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject *na
     return result;
 }
 
-/* The result of a method of an array. */
+/* Compute the result of a method of an array. */
 static PyObject *
 of_method(Way *way, PyObject *const *args, Py_ssize_t count, PyObject *names, int whole)
 {
@@ -220,7 +222,8 @@ method(ARGUMENTS)
     return FOUND_OR_IN_PYTHON(found);
 }
 
-/* As `method`, for one that gives a number if it has no arguments, and then needs no layout. */
+/* As `method`, for methods that return a number if called without arguments; no layout is needed
+   for that result, so the operand may have any whole layout. */
 PyObject *
 number(ARGUMENTS)
 {
@@ -229,7 +232,7 @@ number(ARGUMENTS)
     return FOUND_OR_IN_PYTHON(found);
 }
 
-/* Whether vectors or matrices can be multiplied, and give few elements. */
+/* True if vectors or matrices can be multiplied, and the product has few elements. */
 static int
 are_multiplied(PyArrayObject *a, PyArrayObject *b)
 {
@@ -263,7 +266,7 @@ product_of(PyObject *matmul, PyObject *const *args)
     return found;
 }
 
-/* The operator @ of vectors and matrices whose product is small. */
+/* Compute the operator @ for vectors and matrices whose product is small. */
 PyObject *
 product(ARGUMENTS)
 {
@@ -274,7 +277,7 @@ product(ARGUMENTS)
     return FOUND_OR_IN_PYTHON(found);
 }
 
-/* What is called for one of NumPy's functions on small arrays: a new reference, or NULL. */
+/* Return the function that replaces a NumPy function on small arrays: a new reference, or NULL. */
 static PyObject *
 row_of(PyObject *function)
 {
@@ -290,7 +293,7 @@ row_of(PyObject *function)
     return small;
 }
 
-/* A call whose arguments are a tuple and a dictionary. */
+/* As `answer`, for arguments in a tuple and a dictionary. */
 static PyObject *
 answer_to_packed(PyObject *function, PyObject *args, PyObject *named)
 {
@@ -309,7 +312,7 @@ answer_to_packed(PyObject *function, PyObject *args, PyObject *named)
     for (Py_ssize_t i = 0; i < count; i++) {
         all[i] = PyTuple_GET_ITEM(args, i);
     }
-    /* The dictionary may change: while a tuple is made, and while the function is called. */
+    /* The dictionary may change while the tuple is made, and while the function runs. */
     while (at < more && PyDict_Next(named, &position, &name, &value)) {
         all[count + at] = Py_NewRef(value);
         PyTuple_SET_ITEM(names, at++, Py_NewRef(name));

@@ -1,4 +1,4 @@
-/* Indexing and assignment, where NumPy reads the key itself. */
+/* Indexing and assignment with keys that NumPy reads as this library does. */
 
 #include "ways.h"
 
@@ -17,7 +17,7 @@ item(PyObject *x, PyObject *key)
         int is_array = row != NULL && PyArray_CheckExact(row);
         return is_array ? wrapped(row, SLOT(LAYOUT(x), row), MESH(x)) : row;
     }
-    /* Slices may hold a program's numbers, which may run anything. */
+    /* Slices may contain the program's own number objects, which may run any code. */
     PyObject *layout = Py_NewRef(LAYOUT(x)), *mesh = Py_NewRef(MESH(x));
     Py_INCREF(block);
     PyObject *part = PyObject_GetItem((PyObject *)block, key);
@@ -40,7 +40,8 @@ get_item(ARGUMENTS)
     return FOUND_OR_IN_PYTHON(found);
 }
 
-/* What NumPy copies into a block as we do: numbers, its own arrays, and the blocks of ours. */
+/* Return the value that NumPy copies into a block: a number, a NumPy array, or the block of a whole
+   array; otherwise NULL. */
 static PyObject *
 to_be_copied(PyObject *value, PyObject *x)
 {

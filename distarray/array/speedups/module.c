@@ -1,4 +1,4 @@
-/* The type `Way`, and what Python hands over. */
+/* The type `Way`, and the objects that Python passes to this module. */
 
 #define OWNS_NUMPYS_TABLE
 #include "ways.h"
@@ -63,8 +63,8 @@ way_traverse(Way *way, visitproc visit, void *arg)
     return 0;
 }
 
-/* The method stays, as a way may be called while the garbage that it belongs to is taken apart; a
-   cycle through it is broken elsewhere, in the class that it is of. */
+/* The method is not cleared: a way may be called while the garbage collector clears its cycle. The
+   class that contains the way breaks a cycle through the method. */
 static int
 way_clear(Way *way)
 {
@@ -105,7 +105,7 @@ static PyTypeObject WayType = {
     .tp_dictoffset = offsetof(Way, dict),
 };
 
-/* -- what Python hands over --------------------------------------------------------------------- */
+/* -- objects from Python ------------------------------------------------------------------------ */
 
 static const struct {
     const char *name;
@@ -129,10 +129,10 @@ static const struct {
     {"temporaries", &known.temporaries, &PyDict_Type},
     {"given_out", &known.given_out, NULL},
     {"made_again", &known.made_again, NULL},
-    {"array", (PyObject **)&known.array, &PyType_Type}, /* last: until then no object is one */
+    {"array", (PyObject **)&known.array, &PyType_Type}, /* last: before that no object is one */
 };
 
-/* The names in `warnings` of what comm.observed compares, and there of what it has seen. */
+/* Names that comm.observed compares: in `warnings`, and in itself for the values seen last. */
 static const char *const asked[ASKED][2] = {
     {"filters", "_filters"}, {"_showwarnmsg_impl", "_receive"}, {"showwarning", "_show"},
 };
@@ -154,7 +154,7 @@ static const struct {
     {"coords", &known.coords, &known.meshes},
 };
 
-/* The entry of a dictionary; borrowed, and with an error if it is missing. */
+/* Return the entry of a dictionary, borrowed; NULL with an error if it is missing. */
 static PyObject *
 entry(PyObject *from, const char *name)
 {
@@ -203,7 +203,7 @@ adopt_objects(PyObject *from)
     return 1;
 }
 
-/* Types of elements, by NumPy's character for each. */
+/* Set the table of element types from NumPy's type characters. */
 static int
 adopt_elements(PyObject *characters)
 {
@@ -244,7 +244,7 @@ PyDoc_STRVAR(grouped_doc, "grouped(keys, starts, arrays, into)\n--\n\n"
 PyDoc_STRVAR(scattered_doc, "scattered(block, places, start, values)\n--\n\n"
                             "Write rows to their places; see rows.py.");
 
-/* What a slot of an object has, or None; `member` is its descriptor. */
+/* Return the value in a slot of an object, or None; `member` is the slot's descriptor. */
 static PyObject *
 value_or_none(PyObject *member, PyObject *object)
 {

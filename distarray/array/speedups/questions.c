@@ -1,11 +1,11 @@
-/* What the ways ask of arrays and their state, and how they make arrays. */
+/* Checks of arrays and of the program's state, and construction of arrays, for the ways. */
 
 #include "ways.h"
 
-/* -- what is asked ------------------------------------------------------------------------------ */
+/* -- checks ------------------------------------------------------------------------------------- */
 
-/* What a call gives that has failed, made with stand-ins for objects whose type cannot be hashed;
-   without such objects the error stays. See unhashable.py. */
+/* Repeat a failed call with stand-ins for objects whose type cannot be hashed. Without such objects
+   restore the error. See unhashable.py. */
 static PyObject *
 made_again(Way *way, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
@@ -48,7 +48,7 @@ in_python(ARGUMENTS)
     return found;
 }
 
-/* Whether rungs 1 and 2 of the ladder have nothing to do. */
+/* True if steps 1 and 2 of the dispatcher (ladder.py) have no effect. */
 int
 is_usual(void)
 {
@@ -65,7 +65,7 @@ is_usual(void)
     return same;
 }
 
-/* Whether what decides who observes warnings is what comm.observed has seen last. */
+/* True if the filters and display of warnings are those that comm.observed has seen last. */
 static int
 is_as_seen(void)
 {
@@ -82,7 +82,7 @@ is_as_seen(void)
     return 1;
 }
 
-/* Whether the program can tell that one rank has warned; as comm.observed.is_observed. */
+/* True if the program can observe a warning of one rank; as comm.observed.is_observed. */
 int
 is_observed(void)
 {
@@ -106,8 +106,8 @@ is_unwatched(void)
     return known.unwatched != NULL && PyList_GET_ITEM(known.unwatched, 0) == Py_True;
 }
 
-/* Whether the type of a value is in a set. Not one whose metaclass compares types in its own way:
-   it may run anything, or forbid it. */
+/* True if the type of a value is in a set. False if the type's metaclass overrides comparison of
+   types: it could run any code, or raise. */
 int
 has_type_in(PyObject *value, PyObject *types)
 {
@@ -131,7 +131,7 @@ is_basic_entry(PyObject *key)
            Py_TYPE(key) == &PyLongArrType_Type;
 }
 
-/* Whether NumPy reads a key as we do. */
+/* True if NumPy reads a key as this library does. */
 int
 is_basic(PyObject *key)
 {
@@ -149,7 +149,7 @@ is_basic(PyObject *key)
     return 1;
 }
 
-/* The block of an array that every rank has whole, if it is NumPy's; borrowed. */
+/* Return the NumPy block (borrowed) of an array that every rank has whole; otherwise NULL. */
 PyArrayObject *
 whole_block(PyObject *x)
 {
@@ -159,7 +159,7 @@ whole_block(PyObject *x)
     return PyArray_CheckExact(BLOCK(x)) ? (PyArrayObject *)BLOCK(x) : NULL;
 }
 
-/* An operand as NumPy takes it beside a whole block: a number, or the block of a whole array. */
+/* Return the operand for NumPy beside a whole block: a number, or the block of a whole array. */
 PyObject *
 beside(PyObject *x, PyObject *other)
 {
@@ -169,7 +169,7 @@ beside(PyObject *x, PyObject *other)
     return is_number(other) ? other : NULL;
 }
 
-/* Whether elements are records, Python objects or texts of any length: no scalars of NumPy's. */
+/* True if elements are records, Python objects or strings of variable length: no plain scalars. */
 int
 is_special(PyArrayObject *block)
 {
@@ -177,7 +177,7 @@ is_special(PyArrayObject *block)
     return kind == 'V' || kind == 'O' || kind == 'T';
 }
 
-/* Whether operations on an array may be put off. */
+/* True if operations on an array may be deferred. */
 int
 is_large(PyObject *layout)
 {
@@ -193,14 +193,14 @@ is_large(PyObject *layout)
 
 /* -- results ------------------------------------------------------------------------------------ */
 
-/* An array of a block, whose reference is taken, and which is NULL if there was an error. */
+/* Return a DistArray of a block. Takes the reference to `block`, which is NULL after an error. */
 PyObject *
 wrapped(PyObject *block, PyObject *layout, PyObject *mesh)
 {
     if (block == NULL) {
         return NULL;
     }
-    Py_INCREF(layout); /* before memory is asked for, as then garbage may be collected */
+    Py_INCREF(layout); /* before the allocation, which may collect garbage */
     Py_INCREF(mesh);
     PyObject *x = known.array->tp_alloc(known.array, 0);
     if (x == NULL) {
@@ -215,7 +215,8 @@ wrapped(PyObject *block, PyObject *layout, PyObject *mesh)
     return x;
 }
 
-/* The layout of a small array of this shape, on the mesh of another; a new reference. */
+/* Return the layout of a small array of the block's shape, on the mesh of `layout`; a new
+   reference. */
 static PyObject *
 small_layout(PyObject *layout, PyArrayObject *block)
 {
@@ -224,13 +225,13 @@ small_layout(PyObject *layout, PyArrayObject *block)
         return NULL;
     }
     PyObject *replicas = Py_NewRef(SLOT(layout, replicas));
-    PyObject *found = PyObject_GetItem(replicas, shape); /* makes what is missing */
+    PyObject *found = PyObject_GetItem(replicas, shape); /* creates a missing entry */
     Py_DECREF(replicas);
     Py_DECREF(shape);
     return found;
 }
 
-/* As `wrapped`, for a small array, on the mesh of one with the layout `like`; the caller holds both. */
+/* As `wrapped`, for a small array on a mesh; `like` is a layout there. The caller holds both. */
 PyObject *
 small_array(PyObject *block, PyObject *like, PyObject *mesh)
 {

@@ -1,15 +1,17 @@
-/* Rows grouped by the ranks that own them, and written to their places; each is some bytes.
+/* Functions that group rows by the ranks that own them, and write rows to their places. A row is a
+ * number of bytes.
  *
- * Arrays may begin at any byte, so numbers are copied out of them. Nothing that is read in them is
- * trusted with an address: a thread of the program may write to keys and places meanwhile.
+ * Arrays may begin at any byte, so numbers are copied out of them. A number from an array is
+ * checked before it becomes an address: a thread of the program may write to keys and places
+ * meanwhile.
  */
 
 #include "ways.h"
 
-/* So many rows are grouped at once: where they go stays in the first cache. */
+/* Maximum number of parts, and of rows grouped at once: their places fit into the L1 cache. */
 enum { MOST_PARTS = 256, TOGETHER = 1024 };
 
-/* Rows of one array, and where they are copied to; `narrow` writes 8-byte integers as 4 bytes. */
+/* Rows of one array, and the target memory; `narrow` writes 8-byte integers as 4 bytes. */
 typedef struct {
     const char *from;
     char *to;
@@ -17,7 +19,7 @@ typedef struct {
     int narrow;
 } Column;
 
-/* A row belongs to the part that is the number of starts that its key has reached. */
+/* Assignment of rows to parts. The part of a row is the number of starts that its key reached. */
 typedef struct {
     const char *keys; /* of 8 bytes */
     npy_int64 starts[MOST_PARTS];
@@ -36,8 +38,8 @@ number_at(const char *numbers, npy_intp position)
     return number;
 }
 
-/* Find the part of each row, and count: there are as many keys that have reached a start as rows
-   in its part and in those after it. */
+/* Find the part of each row, and count the rows. The number of keys that reached a start is the
+   number of rows in its part and all later parts. */
 static void
 find_parts(Order *order)
 {
@@ -77,19 +79,19 @@ count_rows(Order *order)
     }
 }
 
-/* The place of a row of two parts, and the step to the next one's. Without a branch, which would be
-   guessed wrong half the time, and without places in memory, which are waited for. `first` is the
-   next place of the first part; that of the second one is `both - first`. */
+/* Return the place of a row if there are two parts, and advance the next place. There is no branch,
+   which would be mispredicted half the time, and no table of places in memory, whose latency would
+   count. `first` is the next place of the first part, `both - first` that of the second part. */
 static inline npy_intp
 place_of_two(npy_int64 key, npy_int64 start, npy_intp both, npy_intp *first)
 {
-    npy_intp second = -(npy_intp)(key >= start); /* all bits, or none */
+    npy_intp second = -(npy_intp)(key >= start); /* all bits set, or none */
     npy_intp place = (*first & ~second) | ((both - *first) & second);
     *first += 1 + second;
     return place;
 }
 
-/* Find the places of a stretch of rows; -1 if one is outside, as keys have changed meanwhile. */
+/* Find the places of consecutive rows; -1 if one is outside, since keys have changed meanwhile. */
 static int
 find_places(Order *order, npy_intp start, npy_intp count, npy_intp *places)
 {
@@ -133,7 +135,7 @@ copy_rows(const Column *column, npy_intp start, npy_intp count, const npy_intp *
     }
 }
 
-/* Numbers and rows of 8 bytes to two parts: in one pass, which takes half as long as two. */
+/* Copy narrowed numbers and rows of 8 bytes to two parts in one pass, in half the time of two. */
 static int
 split_pairs(const Order *order, const Column *columns)
 {
@@ -150,8 +152,8 @@ split_pairs(const Order *order, const Column *columns)
     return 0;
 }
 
-/* Group the rows of some arrays; -1 if keys change meanwhile. The usual widths are constants, for
-   which a copy is one instruction. */
+/* Group the rows of some arrays; -1 if keys change meanwhile. The usual widths are constants, so
+   that a copy is one instruction. */
 static int
 group_rows(Order *order, Py_ssize_t many, const Column *columns)
 {
@@ -192,7 +194,7 @@ is_fit(PyObject *rows, npy_intp count)
            !PyDataType_REFCHK(PyArray_DESCR((PyArrayObject *)rows));
 }
 
-/* Whether an array has signed integers of so many bytes, in this machine's order. */
+/* True if an array has signed integers of this size, in native byte order. */
 static int
 are_numbers(PyArrayObject *array, npy_intp bytes)
 {
@@ -200,7 +202,7 @@ are_numbers(PyArrayObject *array, npy_intp bytes)
            PyArray_ISNOTSWAPPED(array);
 }
 
-/* Keys and the starts of parts; 0 with an error if they are none. */
+/* Read keys and the starts of parts; 0 with an error if they are invalid. */
 static int
 take_order(Order *order, PyArrayObject *keys, PyArrayObject *starts)
 {
@@ -222,7 +224,7 @@ take_order(Order *order, PyArrayObject *keys, PyArrayObject *starts)
     return 1;
 }
 
-/* The rows of each part as a list. */
+/* Return the numbers of rows of the parts as a list. */
 static PyObject *
 counts_of(const Order *order)
 {
@@ -239,7 +241,7 @@ counts_of(const Order *order)
     return counts;
 }
 
-/* An array and the one that takes its rows; 0 if they do not fit. */
+/* Read an array and the target array of its rows; 0 if they do not fit together. */
 static int
 take_column(Column *column, PyObject *rows, PyObject *into, npy_intp count)
 {
@@ -299,17 +301,17 @@ grouped(PyObject *Py_UNUSED(module), PyObject *args)
 
 /* -- writing ------------------------------------------------------------------------------------ */
 
-/* Rows ahead of the one that is written, for whose place memory is asked. */
+/* Distance of the prefetch ahead of the row that is written, in rows. */
 enum { AHEAD = 16 };
 
 typedef struct {
     char *block;
-    npy_intp extent, start, width; /* rows of the block, the place of the first one, and bytes */
+    npy_intp extent, start, width; /* rows of the block, place of the first, bytes of a row */
     const char *values;
-    npy_intp step; /* bytes from one value to the next; 0 if there is one for all */
+    npy_intp step; /* bytes from one value to the next; 0 for a single value */
 } Target;
 
-/* The place of a row in the block; one outside of it is a larger number than its rows. */
+/* Return the place of a row in the block; a place outside of it is at least its number of rows. */
 static inline npy_uintp
 place_of(const Target *target, const char *places, npy_intp row, int is_short)
 {
@@ -321,7 +323,7 @@ place_of(const Target *target, const char *places, npy_intp row, int is_short)
     return (npy_uintp)(npy_intp)number - (npy_uintp)target->start;
 }
 
-/* Write values one after the other; -1 at the first place that is outside. */
+/* Write values one after the other; return -1 at the first place outside of the block. */
 static inline int
 write_each(const Target *target, const char *places, npy_intp count, int is_short, npy_intp width)
 {
@@ -339,7 +341,7 @@ write_each(const Target *target, const char *places, npy_intp count, int is_shor
     return 0;
 }
 
-/* The same; what is usual is constant, as above. */
+/* As `write_each`, with constants for the usual widths, as above. */
 static int
 write_rows(const Target *target, const char *places, npy_intp count, int is_short)
 {

@@ -1,6 +1,6 @@
-"""Rows that are grouped by the ranks that own them, and written to their places, in C.
+"""Grouping of rows by the ranks that own them, and writing of rows to their places, in C.
 
-A row is a number of bytes, whatever they mean.
+A row is a sequence of bytes of any meaning.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from distarray.typing import Array
 
 __all__ = ["are_rows", "grouped", "scattered"]
 
-#: Kinds of elements that are copied as bytes.
+#: Kinds of elements that can be copied as bytes.
 _KINDS = frozenset("biufcmMSUV")
 
 
 def are_rows(rows: Array) -> bool:
-    """Whether the functions here take an array."""
+    """Return True if the functions of this module accept an array."""
     plain = type(rows) is np.ndarray and rows.flags.c_contiguous
     return used is not None and plain and rows.dtype.kind in _KINDS and not rows.dtype.hasobject
 
@@ -25,21 +25,22 @@ def are_rows(rows: Array) -> bool:
 def grouped(
     keys: Array, starts: Array, arrays: Sequence[Array], into: Sequence[Array]
 ) -> list[int]:
-    """Write the rows of up to four arrays into others, ordered by part and then by position.
+    """Write the rows of up to four arrays into others, ordered by group and then by position.
 
     Parameters
     ----------
     keys : array of int64
-        The part of a row is the number of `starts` that its key has reached.
+        A row's group is the number of `starts` that its key has reached.
     starts : array of int64
         Ascending.
     arrays, into : sequence of array
-        In C order; the latter in other memory, of the same types or int32 for int64.
+        In C order. The arrays of `into` are in other memory, and of the same types or int32 for
+        int64.
 
     Returns
     -------
     list of int
-        How many rows each part has.
+        Number of rows of each group.
     """
     found: list[int] = used.grouped(keys, starts, tuple(arrays), tuple(into))
     return found
@@ -53,10 +54,10 @@ def scattered(block: Array, places: Array, start: int, values: Array) -> None:
     block : array
         The rows that are written to, in C order.
     places : array of int32 or int64
-        Where each value belongs.
+        The place of each value.
     start : int
         The place of the first row of the block.
     values : array
-        As many rows, in C order, in other memory; or one for all places.
+        As many rows, in C order, in other memory; or one row for all places.
     """
     used.scattered(block, places, start, values)

@@ -1,8 +1,8 @@
-/* Elementwise operations run together on pieces that stay in the first cache; see tiled.py.
+/* Fused execution of elementwise operations on pieces that stay in the L1 cache; see tiled.py.
  *
- * NumPy's own loops are called, which `ufunc._get_strided_loop` hands out, so that the bits are
- * NumPy's. The results between operations are in memory of a piece's size. Floating-point errors are
- * noted with the operation.
+ * The steps call NumPy's own loops, from `ufunc._get_strided_loop`, so that the results are bitwise
+ * equal to NumPy's. Intermediate results are in buffers of a piece's size. Floating-point errors
+ * are recorded with the operation.
  */
 
 #include <fenv.h>
@@ -11,13 +11,13 @@
 
 #include <numpy/dtype_api.h>
 
-/* Elements of a piece: a few that stay in the first cache, or, for so few steps that memory is what
-   they wait for, as many as let it stream (measured: `benchmarks` has the cases named 8M). */
+/* Elements of a piece: SHORT pieces stay in the L1 cache. Up to FEW steps are bound by memory; LONG
+   pieces let memory stream for them (measured: `benchmarks` has the cases named 8M). */
 enum { SHORT = 1024, LONG = 65536, FEW = 2 };
 enum { MOST_OPERANDS = 5, LINE = 64 };
 enum { ERRORS = FE_DIVBYZERO | FE_OVERFLOW | FE_INVALID };
 
-/* NumPy's, as the documentation of `_get_strided_loop` has it. */
+/* NumPy's structure, as in the documentation of `_get_strided_loop`. */
 static const char *const info_name = "numpy_1.24_ufunc_call_info";
 typedef struct {
     PyArrayMethod_StridedLoop *loop;
@@ -29,27 +29,27 @@ typedef struct {
 
 typedef struct {
     const Info *info;
-    int count; /* operands and the result, */
-    Py_ssize_t values[MOST_OPERANDS]; /* by number: arrays and what lies between, then constants */
+    int count; /* operands and the result */
+    Py_ssize_t values[MOST_OPERANDS]; /* numbers: arrays and intermediate results, then constants */
 } Step;
 
-/* Where a value of a piece begins, and how far one element is from the next. */
+/* Memory of a value in a piece: address of the first element, and stride. */
 typedef struct {
     char *start;
     npy_intp stride;
-    npy_intp width; /* bytes of an element as the loops take it; 0 if none does */
-    int is_fixed;   /* of no array of a run */
+    npy_intp width; /* bytes of an element for the loops; 0 if no loop uses it */
+    int is_fixed;   /* a buffer, not an array of a run */
     int is_written;
 } Place;
 
 typedef struct {
     PyObject_HEAD
-    PyObject *kept; /* what owns the loops and the constants */
+    PyObject *kept; /* owner of the loops and the constants */
     Step *steps;
-    Place *places; /* of all values; those of arrays are set in a run */
+    Place *places; /* of all values; a run sets those of arrays */
     int *errors;   /* of each step */
     char *memory;
-    Py_ssize_t count, arrays; /* steps; values that are no constants */
+    Py_ssize_t count, arrays; /* number of steps; of values that are no constants */
     Py_ssize_t piece;
     int is_running; /* on some thread */
 } Steps;
@@ -96,7 +96,7 @@ add_step(Steps *self, Step *step, PyObject *given, Py_ssize_t constants)
     return 1;
 }
 
-/* The constants, whose places come after those of other values. */
+/* Set the places of the constants, which follow those of the other values. */
 static int
 add_constants(Steps *self, PyObject *constants)
 {
@@ -114,7 +114,7 @@ add_constants(Steps *self, PyObject *constants)
     return 1;
 }
 
-/* Memory for the results between steps, by the bytes an element of each has; 0 for arrays. */
+/* Allocate buffers for the intermediate results, given the bytes of an element in each buffer. */
 static int
 add_memory(Steps *self, PyObject *buffers, PyObject *between)
 {
@@ -206,8 +206,8 @@ steps_dealloc(Steps *self)
 
 /* -- running ------------------------------------------------------------------------------------ */
 
-/* Ask for part of the next piece of the arrays, which begins so many elements on: else a piece is
-   waited for before it is computed with. */
+/* Prefetch a part of the arrays' next piece, which begins `ahead` elements later. Otherwise each
+   piece would wait for memory. */
 static void
 ask_for(const Steps *self, npy_intp ahead, Py_ssize_t part)
 {
@@ -225,7 +225,7 @@ ask_for(const Steps *self, npy_intp ahead, Py_ssize_t part)
     }
 }
 
-/* Run the steps on a piece of so many elements. */
+/* Run the steps on a piece of `elements` elements. */
 static int
 run_piece(Steps *self, npy_intp elements)
 {
@@ -271,7 +271,7 @@ run_line(Steps *self, PyArrayObject **arrays, char **starts, npy_intp extent)
     return 0;
 }
 
-/* Run the steps on all lines: those along the last dimension. */
+/* Run the steps on all lines along the last dimension. */
 static int
 run_lines(Steps *self, PyArrayObject **arrays, char **starts, int ndim, const npy_intp *shape)
 {
@@ -304,7 +304,7 @@ run_lines(Steps *self, PyArrayObject **arrays, char **starts, int ndim, const np
     }
 }
 
-/* The arrays of a run, which are None for what lies between; NULL with an error if one is unfit. */
+/* Read the arrays of a run; intermediate results have none. NULL with an error if one is unfit. */
 static PyArrayObject *
 take_arrays(Steps *self, PyObject *values, PyArrayObject **arrays)
 {
@@ -336,7 +336,7 @@ take_arrays(Steps *self, PyObject *values, PyArrayObject **arrays)
     return model;
 }
 
-/* What the steps have raised since the last call: a list of (step, kind), in NumPy's words. */
+/* Return the floating-point errors since the last call: list of (step, kind), in NumPy's words. */
 static PyObject *
 errors_of(Steps *self)
 {

@@ -1,8 +1,8 @@
-/* Noting a view of an array, as every slice of a cut array is; see sharing.py. */
+/* Registration of views of arrays, which every slice of a cut array needs; see sharing.py. */
 
 #include "ways.h"
 
-/* Where the slots are: of DistArray, Storage and Materialization. */
+/* Offsets of the slots of DistArray, Storage and Materialization. */
 static struct {
     PyTypeObject *array, *storage, *materialization;
     Py_ssize_t own, source, parent, make, block, kind, late, base, depth, arrays, most;
@@ -28,7 +28,7 @@ static const struct {
     {"_most", &at.most, &at.materialization},
 };
 
-/* The storage of a view, with nothing of it noted elsewhere. */
+/* Create the storage of a view, without registering it. */
 static PyObject *
 storage_over(PyObject *x, PyObject *above, PyObject *make)
 {
@@ -50,7 +50,7 @@ storage_over(PyObject *x, PyObject *above, PyObject *make)
     return own;
 }
 
-/* Whether an array is over a buffer, as all are by the classes' own functions. */
+/* True if an array has a complete storage. Storages of the classes' own functions are complete. */
 static int
 is_entered(PyObject *x)
 {
@@ -62,7 +62,7 @@ is_entered(PyObject *x)
            AT(source, most) != NULL && PyLong_CheckExact(AT(source, most));
 }
 
-/* Strike off the arrays that are gone, if there may be many. */
+/* Remove references to dead arrays if there may be many. */
 static int
 struck_off(PyObject *source)
 {
@@ -107,7 +107,7 @@ static PyMethodDef function = {
     PyDoc_STR("noted(x, view, make)\n--\n\nNote a view of an array; its storage."),
 };
 
-/* A function, given the slots that it reads and fills. */
+/* Return the function `noted`, given the slots that it reads and fills. */
 PyObject *
 noting(PyObject *Py_UNUSED(module), PyObject *members)
 {

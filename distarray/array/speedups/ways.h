@@ -1,16 +1,17 @@
-/* The short ways of small arrays, in C.
+/* Fast paths of small arrays, in C.
  *
- * On arrays that every rank has whole a call is NumPy's own on the blocks. In a loop over them most
- * of the time goes to asking whether a call is such a one; here this is asked in C.
+ * For arrays that every rank has whole, a call is NumPy's own call on the blocks. In a loop over
+ * small arrays most of the time is spent on checking whether a call is of this kind. These checks
+ * are in C here.
  *
- * A `Way` stands in the place of a method of DistArray, and keeps that method. It answers where the
- * method would call NumPy on the blocks, and in the same way; whatever else comes is the method's.
- * So a program gets the same with and without these files; see __init__.py, which puts the ways in.
+ * A `Way` is a callable that replaces a method of DistArray and keeps this method. It computes the
+ * result if the method would call NumPy on the blocks. It passes all other calls to the method, so
+ * a program gets the same results with and without these files. __init__.py installs the ways.
  *
- * Functions that look for an answer return NULL without an exception if they have none. A program's
- * own objects may run anything when NumPy asks them, and so may warnings and the garbage collector:
- * they may write to an array of ours, or delete its attributes. So what is needed after a call is
- * held, and questions are asked in ways that run nothing.
+ * Functions that look for a result return NULL without an exception if they have none. Objects of
+ * the program may run any code when NumPy uses them; so may warnings and the garbage collector.
+ * Such code may write to a DistArray, or delete its attributes. So references that are needed after
+ * a call are held, and the checks call no Python code.
  */
 
 #ifndef DISTARRAY_WAYS_H
@@ -33,25 +34,25 @@
 
 enum { MOST_ARGUMENTS = 12, TYPES = 24, ASKED = 3 };
 
-/* What Python has handed over, by `adopt`. */
+/* Objects that Python passes by `adopt`. */
 extern struct Known {
-    PyTypeObject *array;             /* DistArray, */
-    PyTypeObject *layouts, *meshes;  /* and what it holds */
-    Py_ssize_t block, layout, mesh;  /* where its slots are, */
-    Py_ssize_t shape, size, is_whole, partials, replicas, row, coords; /* and theirs */
+    PyTypeObject *array;             /* DistArray */
+    PyTypeObject *layouts, *meshes;  /* Layout and DeviceMesh */
+    Py_ssize_t block, layout, mesh;  /* offsets of the slots of DistArray */
+    Py_ssize_t shape, size, is_whole, partials, replicas, row, coords; /* and of these */
     PyObject *error_state;  /* NumPy's context variable, or None */
-    PyObject *is_observed;  /* comm.observed.is_observed, ... */
-    PyObject *observed, *warnings;  /* ... the names of that module, and of Python's */
-    PyObject *settings;     /* that of the settings in force here, ... */
-    PyObject *base;         /* ... and a list with those that hold elsewhere */
-    PyObject *usual, *unwatched, *basic_keys, *functions;  /* of the ladder and the registry */
-    PyObject *numbers, *plain;  /* types: of numbers, and of what is passed to NumPy as it is */
-    PyObject *elementwise;      /* ufuncs */
+    PyObject *is_observed;  /* comm.observed.is_observed */
+    PyObject *observed, *warnings;  /* names of comm.observed, and of Python's warnings */
+    PyObject *settings;     /* context variable of the settings in force */
+    PyObject *base;         /* list with the settings where that variable is not set */
+    PyObject *usual, *unwatched, *basic_keys, *functions;  /* of ladder.py and registry.py */
+    PyObject *numbers, *plain;  /* types: of numbers, and of arguments passed to NumPy unchanged */
+    PyObject *elementwise;      /* elementwise ufuncs */
     PyObject *ours;             /* names of parameters that NumPy's functions do not have */
-    PyObject *temporaries;      /* the module's names */
+    PyObject *temporaries;      /* names of temporaries.py */
     PyObject *given_out;        /* at_hand.given_out */
     PyObject *made_again;       /* unhashable.made_again */
-    npy_bool elements[TYPES];   /* by NumPy's number of the type: at_hand.ELEMENTS */
+    npy_bool elements[TYPES];   /* at_hand.ELEMENTS, by NumPy's number of the type */
     Py_ssize_t most;            /* at_hand.MOST */
     PyObject *name_cut_from, *name_small, *name_reproducible, *name_call, *name_large, *names_out;
     PyObject *names_asked[ASKED], *names_seen[ASKED], *name_observed;
@@ -62,8 +63,8 @@ extern struct Known {
 #define LAYOUT(x) SLOT(x, layout)
 #define MESH(x) SLOT(x, mesh)
 #define HOLDS(x, name, type) (SLOT(x, name) != NULL && Py_TYPE(SLOT(x, name)) == (type))
-/* Of no subclass: those of ours have yet to compute their blocks. A program may have deleted its
-   attributes, or set them. */
+/* True for a DistArray of no subclass: subclasses may not have computed their blocks yet. A program
+   may have deleted attributes, or set them. */
 #define IS_ARRAY(x)                                                                                \
     (Py_TYPE(x) == known.array && BLOCK(x) != NULL && HOLDS(x, layout, known.layouts) &&           \
      HOLDS(x, mesh, known.meshes))
@@ -73,9 +74,9 @@ extern struct Known {
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *method;  /* of DistArray, in Python */
+    PyObject *method;  /* the method of DistArray, in Python */
     PyObject *numpys;  /* the ufunc, or the method of numpy.ndarray */
-    PyObject *dict;    /* what describes the method */
+    PyObject *dict;    /* docstring and other attributes of the method */
 } Way;
 
 #define ARGUMENTS Way *way, PyObject *const *args, size_t nargsf, PyObject *names
