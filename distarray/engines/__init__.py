@@ -1,4 +1,4 @@
-"""The engines: algorithms over blocks, layouts and messages, which know no name of NumPy's.
+"""Engines: algorithms over blocks, layouts and messages, independent of NumPy's function names.
 
-The chapters in :mod:`distarray.ops` check a call as NumPy does, and call these.
+The modules of :mod:`distarray.ops` check the arguments as NumPy does, then call an engine.
 """

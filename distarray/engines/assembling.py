@@ -1,4 +1,4 @@
-"""Arrays assembled from parts: the layout of the whole, and one exchange that moves all parts."""
+"""Assembly of an array from parts: the layout of the result, and one exchange for all parts."""
 
 from collections.abc import Sequence
 
@@ -25,21 +25,21 @@ def assemble(
     layout: Layout | None = None,
     order: Sequence[int] = (),
 ) -> DistArray:
-    """The array that consists of the given parts.
+    """Return a new array that consists of the given parts.
 
     Parameters
     ----------
     shape, dtype
-        Of the result.
+        Shape and data type of the result.
     parts : sequence of (origin, DistArray)
-        Boxes that cover the result, or as much of it as is to be filled; without pending folds.
+        Boxes that cover the result, or the region of it to be filled; without pending folds.
     mesh : DeviceMesh
         The mesh of the parts.
     layout : Layout, optional
-        Of the result. By default the layout for which the fewest elements move, or a default
+        Layout of the result. By default the layout for which the fewest elements move, or a default
         layout if the parts do not determine one.
     order : sequence of int, optional
-        The result's dimensions in their order in memory, the same on all ranks; C order by default.
+        The result's dimensions in memory order, the same on all ranks; C order by default.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def assemble(
 
     Cost
     ----
-    One exchange: for each part at most one message a pair of ranks, with the elements that the
+    One exchange: for each part at most one message per pair of ranks, with the elements that the
     receiver lacks.
     """
     if layout is None:
@@ -60,7 +60,7 @@ def assemble(
 
 
 def _empty(layout: Layout, dtype: DTypeLike, mesh: DeviceMesh, order: Sequence[int]) -> DistArray:
-    """An uninitialized array of a layout, with its dimensions in an order in memory."""
+    """Return an uninitialized array of a layout, with its dimensions in a given memory order."""
     if tuple(order) == tuple(range(len(order))):
         return empty(layout, dtype, mesh)
     shape = layout.local_shape(mesh.coords)
@@ -71,7 +71,10 @@ def _empty(layout: Layout, dtype: DTypeLike, mesh: DeviceMesh, order: Sequence[i
 def placed_by_size(
     shape: Sequence[int], dtype: DTypeLike, operands: Sequence[DistArray], mesh: DeviceMesh
 ) -> Layout:
-    """The layout of a result whose operands determine none: cut if the result alone is large."""
+    """Return the layout of a result whose operands determine none.
+
+    It is the default layout, or replicated if a replicated operand exceeds the replication limit.
+    """
     layout = default_layout(tuple(shape), np.dtype(dtype).itemsize, mesh)
     replicated = [x.nbytes for x in operands if x.layout.is_replicated]
     if any(nbytes >= config.replicate_below for nbytes in replicated):
@@ -80,7 +83,7 @@ def placed_by_size(
 
 
 def fill_parts(result: DistArray, parts: Sequence[Part]) -> None:
-    """Assign each part to its box of an array, in one exchange."""
+    """Assign each part to its box of `result`, in one exchange."""
     boxes = []
     for origin, part in parts:
         if part.size:

@@ -1,7 +1,7 @@
-"""Widths of histogram bins by NumPy's rules, for a distributed array.
+"""Widths of histogram bins of a distributed array, by NumPy's rules.
 
-Every rule needs a few numbers about the whole array: its size, extremes, moments and quartiles.
-Quartiles are exact, by selection; moments agree with NumPy's to rounding.
+Every rule needs a few statistics of the whole array: size, minimum, maximum, moments, quartiles.
+Quartiles are exact, by selection; moments agree with NumPy's up to rounding.
 """
 
 import warnings
@@ -22,12 +22,12 @@ Limits = tuple[Any, Any]
 
 
 def _number(x: ArrayLike) -> Any:
-    """A 0-d result as NumPy's scalar."""
+    """Convert a 0-d result to a NumPy scalar."""
     return x.full()[()] if isinstance(x, DistArray) else x
 
 
 def _difference(high: HostArrayLike, low: HostArrayLike) -> Any:
-    """``high - low``, unsigned for integers, so that it cannot overflow."""
+    """Return ``high - low``, unsigned for integers, so that the difference cannot overflow."""
     kind = np.result_type(high, low)
     if kind.kind != "i":
         return np.subtract(high, low, dtype=kind)
@@ -57,7 +57,7 @@ def _scott(x: DistArray, limits: Limits) -> Any:
 
 
 def _stone(x: DistArray, limits: Limits) -> Any:
-    """By cross-validation over rising numbers of bins, as many as NumPy tries."""
+    """Choose the width by cross-validation over 1, 2, ... bins, up to NumPy's limit."""
     n, spread = x.size, _spread(x)
     if n <= 1 or spread == 0:
         return 0
@@ -95,7 +95,7 @@ def _auto(x: DistArray, limits: Limits) -> Any:
     return min(max(_fd(x, limits), _sqrt(x, limits) / 2), _sturges(x, limits))
 
 
-#: Name of a rule -> function(array, limits): the width.
+#: Name of a rule -> function(array, limits) that returns the width.
 _RULES: dict[str, Callable[[DistArray, Limits], Any]] = {
     "stone": _stone,
     "auto": _auto,
@@ -109,18 +109,18 @@ _RULES: dict[str, Callable[[DistArray, Limits], Any]] = {
 
 
 def bin_count(name: str, a: DistArray, limits: Limits, given: bool) -> int:
-    """The number of bins that a rule gives.
+    """Return the number of bins by a rule.
 
     Parameters
     ----------
     name : str
-        The rule.
+        Name of the rule.
     a : DistArray
         The elements.
     limits : tuple
         The outer edges.
     given : bool
-        Whether the caller chose the edges; elements outside of them then do not count.
+        True if the caller chose the edges; elements outside of them are then ignored.
     """
     low, high = limits
     x = in_line(a)

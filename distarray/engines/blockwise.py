@@ -1,8 +1,8 @@
-"""The elementwise engine: one NumPy call on each rank, where the operands lie.
+"""The elementwise engine: one NumPy call on each rank, on its blocks of the operands.
 
-Operands that lie elsewhere are brought to the layout that :func:`~distarray.plan.propagate`
-chooses. The parts that other ranks send stay in the buffers they are received in, and this rank's
-own part is not copied: see :mod:`distarray.engines.cells`.
+Operands of another layout are redistributed to the layout that :func:`~distarray.plan.propagate`
+chooses. Elements from other ranks stay in their receive buffers, and this rank's own elements are
+not copied: see :mod:`distarray.engines.cells`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from distarray.typing import Array, ArrayLike, Shape
 
 __all__ = ["apply_blockwise", "in_one_layout", "prepare"]
 
-#: More pieces of one operand than this are put together before the call.
+#: Maximum number of pieces of an operand; more are copied into one array before the call.
 _MOST_PIECES = 16
 
 
@@ -52,22 +52,22 @@ def apply_blockwise(
 ) -> Any:
     """Call an elementwise NumPy function on distributed operands, broadcasting them.
 
-    What replicated operands broadcast to is cut if it is large: each rank computes its part.
+    If all operands are replicated and the result is large, it is cut: each rank computes its block.
 
     Parameters
     ----------
     function : callable
         A ufunc, or a function that works element by element on operands that broadcast.
     inputs : sequence
-        Distributed arrays, on one mesh and without pending folds, and anything NumPy takes.
+        Distributed arrays, on one mesh and without pending folds, and anything NumPy accepts.
     outs : sequence of DistArray or None
         Arrays for the results; the call is then made in their layout.
     where : array_like of bool
-        As in a ufunc call.
+        Mask, as in a ufunc call.
     whole : bool
-        Whether what replicated operands broadcast to is replicated, however large it is.
+        True to keep the result of replicated operands replicated, however large it is.
     **keywords
-        For `function`.
+        Keyword arguments of `function`.
 
     Returns
     -------
@@ -75,8 +75,8 @@ def apply_blockwise(
 
     Cost
     ----
-    Nothing when the operands have one layout; else one message a pair of ranks for each operand
-    that has to move.
+    No communication if the operands have one layout; else one message per pair of ranks for each
+    operand that has to move.
     """
     if not outs and where is True:
         found = _at_once(function, inputs, keywords)
@@ -100,7 +100,7 @@ def apply_blockwise(
 def _at_once(
     function: Callable[..., Any], inputs: Sequence[ArrayLike], keywords: dict[str, Any]
 ) -> Any:
-    """The result of operands that lie alike, which may be put off; None if they do not."""
+    """Compute or defer the result of operands of one layout; None if this path does not apply."""
     later = None if keywords else deferred.put_off(function, tuple(inputs))
     if later is not None:
         return later
@@ -111,7 +111,7 @@ def _at_once(
 
 
 def _put_off(request: Request, layout: Layout) -> tuple[Any, Any]:
-    """The array of a call that is put off; or the call, if it has to be made at once."""
+    """Defer the call; return (None, its array), or (call, None) if it cannot be deferred."""
     parts = [_late_part(x, layout) for x in request.operands]
     later = deferred.put_off_in(request.function, request.operands, parts, layout)
     if later is not None:
@@ -126,9 +126,10 @@ def _put_off(request: Request, layout: Layout) -> tuple[Any, Any]:
 
 
 def in_one_layout(operands: Iterable[Any]) -> tuple[list[Any], Layout, DeviceMesh] | None:
-    """Blocks of operands that have one layout or are Python's numbers, their layout and mesh.
+    """Return the blocks, layout and mesh of operands of one layout; Python numbers are kept.
 
-    None for others, where no operand is distributed, and for an element that one rank alone has.
+    Return None for other operands, if no operand is distributed, and for a single element that only
+    one rank holds.
     """
     blocks: list[Any] = []
     layout: Layout | None = None
@@ -159,9 +160,9 @@ def _wrapped(value: Any, layout: Layout, mesh: DeviceMesh) -> Any:
 
 
 def _call(request: Request, layout: Layout) -> Call:
-    """This rank's call, with the parts of the operands that other ranks send.
+    """Build this rank's call; receive the operands' elements that other ranks hold.
 
-    NumPy's errors are raised before anything is sent, on all ranks.
+    All ranks raise NumPy's errors before any message is sent.
     """
     mesh, dtypes = request.mesh, None
     if _is_asked(request, layout):
@@ -175,7 +176,7 @@ def _call(request: Request, layout: Layout) -> Call:
 
 
 def _bare_call(request: Request, layout: Layout, parts: Sequence[Any]) -> Call:
-    """This rank's call, of operands alone, whose parts are there or blocks of arrays."""
+    """Build this rank's call without mask, `outs` and keywords, from received parts or blocks."""
     blocks = [x.block if isinstance(x, DistArray) else x for x in parts]
     shape = layout.local_shape(request.mesh.coords)
     in_pieces, dtypes = _in_pieces(request, layout), request.result_types()
@@ -183,14 +184,15 @@ def _bare_call(request: Request, layout: Layout, parts: Sequence[Any]) -> Call:
 
 
 def _in_pieces(request: Request, layout: Layout) -> bool:
-    """Whether some rank may have an operand in several parts; the same on all ranks."""
+    """Return True if some rank may have an operand in several pieces; the same on all ranks."""
     return any(x.layout is not layout and _moves(x.layout, layout) for x in request.arrays)
 
 
 def _is_asked(request: Request, layout: Layout) -> bool:
-    """Whether NumPy is asked for the data types of the results before the call.
+    """Return True if NumPy determines the data types of the results before the call.
 
-    Where all arrays have one layout, the call itself raises on all ranks; but CuPy refuses less.
+    If all arrays have one layout, the call itself raises on all ranks. CuPy rejects fewer arguments
+    than NumPy, so `outs` on a GPU need NumPy's check, too.
     """
     if request.mask is not None or (request.outs and request.mesh.device_type != "cpu"):
         return True
@@ -201,7 +203,7 @@ def _is_asked(request: Request, layout: Layout) -> bool:
 
 
 def _callee(request: Request) -> Callable[..., Any]:
-    """The function as it takes blocks, and blocks for results."""
+    """Return the function to call on blocks: adapted to CuPy, or with NumPy's faults avoided."""
     function = request.function
     if request.mesh.device_type != "cpu":
         return Adapted(function, request.mesh.xp)
@@ -209,9 +211,9 @@ def _callee(request: Request) -> Callable[..., Any]:
 
 
 def _target(out: DistArray, request: Request, layout: Layout) -> Array:
-    """A block to compute into: an `out`'s own, or a fresh one if that lies otherwise.
+    """Return the block to compute into: the block of `out`, or a new one if its layout differs.
 
-    With a mask not all elements will be written: a fresh one begins with those of `out`.
+    With a mask, not all elements are written, so the new block starts with the elements of `out`.
     """
     mesh = request.mesh
     if out.layout is layout or request.mask is not None:
@@ -221,7 +223,7 @@ def _target(out: DistArray, request: Request, layout: Layout) -> Array:
 
 
 def _evaluated(call: Call, request: Request, layout: Layout) -> Any:
-    """The blocks of the results; what one rank alone raises is raised on all."""
+    """Compute the blocks of the results; an exception of a single rank is raised on all ranks."""
     if _depends(request):
         return agreed(request.mesh.group, partial(evaluate, call))
     with floaterrors.of_elements(layout, request.mesh):
@@ -231,15 +233,15 @@ def _evaluated(call: Call, request: Request, layout: Layout) -> Any:
 def _given(
     keywords: dict[str, Any], where: ArrayLike | bool, outs: Sequence[DistArray | None]
 ) -> dict[str, Any]:
-    """The keywords of a call as a program gives them."""
+    """Return the keywords of a call as the user's program passed them."""
     mask = {} if where is True else {"where": where}
     return {**keywords, **mask, **({"out": tuple(outs)} if outs else {})}
 
 
 def _has_effects(request: Request, layout: Layout) -> bool:
-    """Whether methods of objects are to be called whose effects all ranks have to see.
+    """Return True if the call runs methods of objects whose side effects all ranks must see.
 
-    Every rank has such objects themselves; their methods may change them, or others.
+    Every rank holds its own copy of such objects; their methods may change these or other objects.
     """
     for x in request.arrays:
         if x.dtype.hasobject and x.layout.is_replicated and not layout.is_replicated:
@@ -248,10 +250,10 @@ def _has_effects(request: Request, layout: Layout) -> bool:
 
 
 def _depends(request: Request) -> bool:
-    """Whether a rank may fail by itself, for elements that it holds.
+    """Return True if a single rank may fail because of the elements that it holds.
 
-    An object may lack the operation; converted to a string, or from one, an element may be too
-    long or no number.
+    An object may lack the operation. An element converted to a string may be too long; a string may
+    not represent a number.
     """
     for x in request.arrays:
         if x.dtype.hasobject:
@@ -260,7 +262,7 @@ def _depends(request: Request) -> bool:
 
 
 def _results(value: Any, request: Request, layout: Layout) -> Any:
-    """The blocks of the results as arrays, those of `outs` among them."""
+    """Wrap the blocks of the results as arrays; results with an `out` are stored there."""
     mesh, outs = request.mesh, request.outs
     if not outs:
         if not layout.shape and _gives_scalar(request):
@@ -274,7 +276,7 @@ def _results(value: Any, request: Request, layout: Layout) -> Any:
 
 
 def _gives_scalar(request: Request) -> bool:
-    """Whether NumPy's result for 0-d operands is a scalar; CuPy's always is an array."""
+    """Return True if NumPy's result for 0-d operands is a scalar; CuPy always returns an array."""
     if isinstance(request.function, np.ufunc):
         return True
     tiny = [np.ones((), x.dtype) if isinstance(x, DistArray) else x for x in request.operands]
@@ -290,14 +292,14 @@ def _finish(block: Array, out: DistArray | None, layout: Layout, mesh: DeviceMes
     return out
 
 
-# -- operands brought to a layout ------------------------------------------------------------------
+# -- operands redistributed to a layout ------------------------------------------------------------
 
 
 def prepare(*inputs: ArrayLike) -> tuple[list[Any], Layout, DeviceMesh]:
-    """Blocks of operands brought to one layout, that layout, and the mesh.
+    """Redistribute operands to one layout; return their blocks, the layout and the mesh.
 
-    For functions that need their operands side by side but not one call of one function.
-    Numbers stay as they are; blocks still broadcast against one another.
+    For functions that need aligned blocks but are not a single elementwise call. Numbers are
+    returned unchanged; the blocks still broadcast against one another.
     """
     mesh = common_mesh(*inputs)
     operands = [x if type(x) in NUMBERS else as_distarray(x, mesh) for x in inputs]
@@ -309,22 +311,22 @@ def prepare(*inputs: ArrayLike) -> tuple[list[Any], Layout, DeviceMesh]:
 
 
 def _assembled(x: DistArray, result: Layout) -> Array:
-    """This rank's part of an operand in one array that broadcasts."""
+    """Return this rank's part of an operand as one array that broadcasts."""
     target = restrict(result, x.shape)
     block = movement.moved(x.block, x.layout, target, x.mesh)
     return block if result.holds(x.mesh.coords) else _nothing(x, result)
 
 
 def _part(x: DistArray, result: Layout) -> Part:
-    """This rank's part of an operand: one array that broadcasts, or pieces."""
+    """Return this rank's part of an operand: one array that broadcasts, or pieces."""
     block: Array = x.block
     return block if x.layout is result else _part_of(block, x, result)
 
 
 def _late_part(x: Any, result: Layout) -> Any:
-    """As :func:`_part`; but an array itself if it lies well, and numbers.
+    """Return an operand's part for a deferred call; numbers and arrays of `result` as they are.
 
-    Pieces of others may still have to come.
+    Pieces from other ranks may still be in transit.
     """
     if not isinstance(x, DistArray) or x.layout is result:
         return x
@@ -342,14 +344,14 @@ def _part_of(block: Array, x: DistArray, result: Layout, late: bool = False) -> 
 
 @lru_cache(maxsize=4096)
 def _moves(layout: Layout, result: Layout) -> bool:
-    """Whether some rank may have parts of an operand from several ranks; one element has none."""
+    """Return True if some rank may receive elements of an operand; False for a single element."""
     return layout.size > 1 and moved_elements(layout, restrict(result, layout.shape)) > 0
 
 
 def _joined(
     brought: movement.Brought, x: DistArray, target: Layout, result: Layout
 ) -> Array | Pieces:
-    """The pieces of an operand, in one array if they are one, very many, or empty."""
+    """Return the pieces of an operand; as one array if there is one, very many, or no elements."""
     shape, found = target.local_shape(x.mesh.coords), [*brought.own, *brought.received]
     is_whole = len(found) == 1 and found[0][1].shape == shape
     if not is_whole and len(found) <= _MOST_PIECES and 0 not in shape:
@@ -367,9 +369,9 @@ def _joined(
 
 
 def _nothing(x: DistArray, result: Layout) -> Array:
-    """The part of a rank that holds nothing of the result: empty, and of the result's own shape.
+    """Return the part of a rank that holds no elements of the result: an empty array of its shape.
 
-    The operand's block may have dimensions of length 1 where the result's has none.
+    The operand's block may have dimensions of length 1 where the result's have length 0.
     """
     empty: Array = x.mesh.xp.empty(result.local_shape(x.mesh.coords), x.dtype)
     return empty
@@ -377,7 +379,7 @@ def _nothing(x: DistArray, result: Layout) -> Array:
 
 @lru_cache(maxsize=4096)
 def _boxes(layout: Layout, result: Layout, coords: Coords | None) -> tuple[Box, ...]:
-    """The boxes of an operand's pieces in the result's block, in `movement.pieces`' order."""
+    """List the boxes of an operand's pieces in the result's block, in `movement.pieces`' order."""
     target = restrict(result, layout.shape)
     plan = plan_exchange(layout, target, coords)
     slices = [plan.kept[1]] if plan.kept else []
@@ -387,16 +389,16 @@ def _boxes(layout: Layout, result: Layout, coords: Coords | None) -> tuple[Box, 
 
 
 def _lifted(slices: Sequence[slice], shape: Shape, whole: Shape, block: Shape) -> Box:
-    """The box, in the result's block, of a piece of an operand that broadcasts onto it.
+    """Compute the box, in the result's block, of a piece of an operand that broadcasts onto it.
 
     Parameters
     ----------
     slices : sequence of slice
-        Of the operand's part for this rank.
+        The piece within the operand's part for this rank.
     shape, whole : tuple of int
-        Of the operand and of the result.
+        Shapes of the operand and of the result.
     block : tuple of int
-        Of the result's block.
+        Shape of the result's block.
     """
     lead = len(whole) - len(shape)
     box = [(0, extent) for extent in block[:lead]]

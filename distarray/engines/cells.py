@@ -1,7 +1,7 @@
-"""One elementwise call on a rank whose operands may each lie in several arrays.
+"""One elementwise call on a rank whose operands may each be stored in several arrays.
 
-The parts that other ranks have sent stay in the buffers they were received in. The call is made
-once for each cell, a box of the result in which every operand is one array.
+Elements from other ranks stay in their receive buffers. The function is called once for each cell:
+a box of the result in which every operand is one array.
 """
 
 from collections.abc import Callable
@@ -18,27 +18,27 @@ __all__ = ["Call", "evaluate"]
 
 
 class Call(NamedTuple):
-    """An elementwise call on one rank.
+    """Elementwise call on one rank.
 
     Attributes
     ----------
     function : callable
-        As blocks of the device take it.
+        The function, adapted to blocks of the device.
     parts : list of Part
-        Of the operands.
+        This rank's parts of the operands.
     mask : array or Pieces or None
         The call's `where`.
     outs : list of array or None
-        Blocks to compute into, None for results that NumPy makes. Empty: NumPy makes all.
+        Blocks to compute into, None for results that NumPy allocates. Empty: NumPy allocates all.
     shape : tuple of int
-        Of the results' blocks.
+        Shape of the results' blocks.
     dtypes : list of dtype or None
-        Of the results, where they were asked for.
+        Data types of the results, if they were determined before the call.
     keywords : dict
-        For `function`.
+        Keyword arguments of `function`.
     in_c_order : bool
-        Whether results that NumPy makes are to be in C order, as those of ranks that compute them
-        in cells; else they are in the operands' order.
+        True if results that NumPy allocates must be in C order, like those of ranks that compute
+        in cells; else they are in the operands' memory order.
     """
 
     function: Callable[..., Any]
@@ -52,12 +52,12 @@ class Call(NamedTuple):
 
     @property
     def operands(self) -> list[Part]:
-        """All that the call reads: the parts, then the mask if there is one."""
+        """All arrays that the call reads: the parts, then the mask if there is one."""
         return self.parts if self.mask is None else [*self.parts, self.mask]
 
 
 def evaluate(call: Call) -> Any:
-    """The block of the result, or a tuple of blocks."""
+    """Compute the block of the result, or a tuple of blocks."""
     for operand in call.operands:
         if type(operand) is Pieces:
             return _by_cells(call)
@@ -74,7 +74,7 @@ def evaluate(call: Call) -> Any:
 
 
 def _allocated(call: Call) -> list[Array]:
-    """Blocks for the results, on the device that the operands are on."""
+    """Allocate blocks for the results, on the device of the operands."""
     samples = [part[0][1] if isinstance(part, Pieces) else part for part in call.operands]
     like: Any = next(sample for sample in samples if hasattr(sample, "dtype"))
     dtypes = call.dtypes or []
@@ -82,7 +82,7 @@ def _allocated(call: Call) -> list[Array]:
 
 
 def _by_cells(call: Call) -> Any:
-    """One call for each box in which every operand is one array."""
+    """Call the function once for each box in which every operand is one array."""
     targets = _targets(call)
     for key, views, _ in cells_of(call.operands, whole_box(call.shape)):
         where = {} if call.mask is None else {"where": views.pop()}
@@ -100,9 +100,9 @@ def _by_cells(call: Call) -> Any:
 
 
 def _targets(call: Call) -> list[Array]:
-    """The arrays that cells are computed into.
+    """Return the arrays that the cells are computed into.
 
-    An `out` is one of them unless a cell's result might overwrite elements that a later cell reads.
+    An `out` is used unless a cell's result might overwrite elements that a later cell reads.
     """
     safe = [out is not None and not _clashes(out, call) for out in call.outs]
     if safe and all(safe):
@@ -119,7 +119,7 @@ def _targets(call: Call) -> list[Array]:
 
 
 def _clashes(out: Array, call: Call) -> bool:
-    """Whether writing one cell might overwrite elements that a later cell reads."""
+    """Return True if writing one cell might overwrite elements that a later cell reads."""
     arrays: list[Any] = []
     for part in call.operands:
         arrays += [piece for _, piece in part] if isinstance(part, Pieces) else [part]

@@ -1,10 +1,10 @@
-"""Reductions and scans whose order matters: the ranks along the axis take turns.
+"""Reductions and scans whose order matters: the ranks along the axis compute one after another.
 
-Each rank passes the result of its part to the next one, which continues from there. The operations
-are therefore NumPy's in NumPy's order, and the bits are NumPy's on every mesh. The price is time:
-along the axis only one rank works at a time. Messages are one slab (extent 1 along the axis), and
-each rank holds one more copy of its block. A GPU scans and folds in an order of its own; its blocks
-are therefore processed on the host.
+Each rank sends the result of its block to the next rank, which continues from this carry. The
+operations are therefore NumPy's in NumPy's order, and the results are bitwise NumPy's on every
+mesh. The price is time: along the axis only one rank computes at a time. A message is one slab
+(extent 1 along the axis), and each rank holds one more copy of its block. A GPU scans and folds in
+its own order; GPU blocks are therefore processed on the host.
 """
 
 from collections.abc import Callable
@@ -30,9 +30,10 @@ NoValue: Any = np._NoValue
 def neighbours(
     cut: Cut, coords: tuple[int, ...] | None
 ) -> tuple[int | None, int | None, int | None]:
-    """The nonempty blocks before and after this rank's, and the last one; None where there is none.
+    """Return the nonempty blocks before and after this rank's, and the last nonempty block.
 
-    Blocks are in the order of the indices that they own.
+    Each is a block number of the cut, or None if there is no such block. Blocks are ordered by the
+    indices that they own.
     """
     last = cut.owner(cut.extent - 1) if cut.extent else None
     start, stop = cut.interval(cut.part(coords)) if coords is not None else (0, 0)
@@ -50,20 +51,20 @@ def reduce(
     initial: ArrayLike = NoValue,
     mask: Array | None = None,
 ) -> Array:
-    """``ufunc.reduce`` from the first index to the last, across the ranks.
+    """Apply ``ufunc.reduce`` from the first index to the last, across the ranks.
 
     Parameters
     ----------
     ufunc : ufunc
-        Of two operands.
+        A ufunc of two operands.
     x : DistArray
-        In a plain layout.
+        The array, in a plain layout.
     axes : tuple of int
-        The dimensions to reduce, one after the other, the last first.
+        The dimensions to reduce, one after the other, the last dimension first.
     dtype : dtype
         The data type to compute in.
     initial : scalar, optional
-        The value that the reduction starts from; None as in NumPy: from the first element.
+        The start value of the reduction; None, as in NumPy, starts from the first element.
     mask : array, optional
         The elements of the block to include; broadcasts onto it.
 
@@ -72,7 +73,7 @@ def reduce(
     array
         This rank's block of the result, with the reduced dimensions kept.
     """
-    if dtype == np.float16:  # NumPy rounds at the ends of its loops, whose lengths differ
+    if dtype == np.float16:  # NumPy rounds at the end of each inner loop; loop lengths vary
         return reduce(ufunc, x, axes, np.dtype(np.float32), initial, mask).astype(dtype)
     block: Array = x.block
     start: Array | None = None
@@ -86,7 +87,7 @@ def reduce(
         kept = kept if start is None else ufunc(start, kept)
         return kept if mask is None else np.where(mask, kept, first)
     for axis in reversed(axes):
-        once = start if axis == axes[0] else None  # not for every slice
+        once = start if axis == axes[0] else None  # else every slice would include it
         block = _along(ufunc, block, axis, x.layout.cuts[axis], x.mesh, dtype, once, mask)
         mask = None
     return block
@@ -102,7 +103,7 @@ def _along(
     start: Array | None,
     mask: Array | None,
 ) -> Array:
-    """The reduction along one axis, complete on every rank."""
+    """Reduce along one axis; every rank gets the complete result."""
     carry = np.empty(_slab(block, axis), dtype, like=as_array(block))
     if mesh.coords is None:
         return carry
@@ -127,21 +128,22 @@ def _along(
 
 
 def _receive(group: Group, before: int | None, slab: Array, ufunc: np.ufunc) -> None:
-    """Receive the slab of the rank before this one, if there is one."""
+    """Receive the slab of the previous rank, if there is such a rank."""
     if before is not None and slab.size:
         group.exchange([], [(before, slab)], ufunc.__name__)
 
 
 def _send(group: Group, after: int | None, slab: Array, ufunc: np.ufunc) -> None:
-    """Send a slab to the rank after this one, if there is one."""
+    """Send a slab to the next rank, if there is such a rank."""
     if after is not None and slab.size:
         group.exchange([(after, slab)], [], ufunc.__name__)
 
 
 def _attempt(compute: Callable[[], Array], otherwise: Array) -> tuple[Array, Exception | None]:
-    """The computed value; after an exception, such as for a negative power, another one and it.
+    """Return (value, None), or (`otherwise`, exception) if computing the value fails.
 
-    The ranks after this one wait for a slab in either case, and agree on the error at the end.
+    A negative power, for example, raises. The next ranks wait for a slab in either case; all ranks
+    agree on the error at the end.
     """
     try:
         return compute(), None
@@ -150,7 +152,7 @@ def _attempt(compute: Callable[[], Array], otherwise: Array) -> tuple[Array, Exc
 
 
 def _slab(block: Array, axis: int) -> list[int]:
-    """The shape of the block with extent 1 along the axis."""
+    """Return the shape of the block with extent 1 along the axis."""
     return [1 if dim == axis else extent for dim, extent in enumerate(block.shape)]
 
 
@@ -162,15 +164,15 @@ def _folded(
     dtype: np.dtype[Any],
     mask: Array | None,
 ) -> Array:
-    """The block folded into the carry, the result of all blocks before it."""
+    """Fold the block into the carry, the result of all blocks before it."""
     if mask is not None:
         return _masked(ufunc, carry, block, axis, dtype, mask)
-    # In C order the order of operations is that of the indices, whatever the strides were.
+    # In C order NumPy operates in index order, whatever the strides of the operand were.
     kind = dtype if dtype.kind not in "mM" else None
     block = block.astype(dtype, copy=False)
     if carry is None:
         return ufunc_method(ufunc, "reduce", contiguous(block), axis, kind, None, True)
-    # With the carry in front, NumPy does not start from the identity once more.
+    # With the carry prepended, NumPy does not start from the identity again.
     stacked = np.concatenate([carry, block], axis)
     result: Array = on_host(faults.reduce, ufunc, stacked, axis, kind, None, True, None)
     return result
@@ -184,11 +186,11 @@ def _masked(
     dtype: np.dtype[Any],
     mask: Array,
 ) -> Array:
-    """As `_folded`, for the elements under a mask: they move to the front and are scanned."""
+    """Fold the masked elements into the carry: move them to the front and scan them."""
     chosen = np.argsort(~mask, axis=axis, kind="stable")
     front = np.take_along_axis(block, chosen, axis).astype(dtype, copy=False)
     count = np.expand_dims(np.count_nonzero(mask, axis=axis), axis)
-    # The elements behind them are scanned too, but not read; a one is valid for every ufunc.
+    # The elements after them are scanned too, but not read; the value 1 is valid for every ufunc.
     front = np.where(np.take_along_axis(mask, chosen, axis), front, dtype.type(1))
     if carry is None:  # only ufuncs with an identity may lack an initial value
         carry = np.full_like(front, ufunc.identity, dtype, shape=_slab(block, axis))
@@ -198,7 +200,7 @@ def _masked(
 
 
 def accumulate(ufunc: np.ufunc, x: DistArray, axis: int, dtype: np.dtype[Any]) -> Array:
-    """``ufunc.accumulate`` along an axis, in order; this rank's block of the result."""
+    """Apply ``ufunc.accumulate`` along an axis, in order; return this rank's block."""
     mesh, cut = x.mesh, x.layout.cuts[axis]
     block = contiguous(x.block.astype(dtype, copy=False)).reshape(x.block.shape)
     if mesh.coords is None:
@@ -216,22 +218,22 @@ def accumulate(ufunc: np.ufunc, x: DistArray, axis: int, dtype: np.dtype[Any]) -
     agree(mesh.group, error)
     if before is None:
         return result
-    return result[(*head, slice(1, None))].copy()  # without gaps, as on the first rank
+    return result[(*head, slice(1, None))].copy()  # contiguous, as on the first rank
 
 
 def mixes(ufunc: np.ufunc, source: np.dtype[Any], dtype: DTypeLike | None = None) -> bool:
-    """Whether the two operands of the ufunc are of different types, as those of `ldexp` are.
+    """Return True if the ufunc's two operands have different types, as for `ldexp`.
 
-    The carry and the block that it is folded into then do not fit in one array.
+    The carry and the block then do not fit in one array.
 
     Parameters
     ----------
     ufunc : ufunc
-        Of two operands.
+        A ufunc of two operands.
     source : dtype
         The data type of the array.
     dtype : dtype, optional
-        The data type that the program asks for.
+        The data type that the caller requests.
     """
     if source.kind in "mM":
         return False
@@ -243,7 +245,10 @@ def mixes(ufunc: np.ufunc, source: np.dtype[Any], dtype: DTypeLike | None = None
 
 
 def whole_along(layout: Layout, axis: int) -> Layout:
-    """The layout with an axis whole, and its cut on the longest free dimension, if there is one."""
+    """Return the layout with an axis whole; its mesh dimensions cut another dimension if possible.
+
+    This is the longest uncut dimension with at least as many indices as the axis has blocks.
+    """
     cut, result = layout.cuts[axis], layout.replace(axis, Cut.whole(layout.shape[axis]))
     free = [dim for dim, c in enumerate(layout.cuts) if not c.mesh_dims and c.extent >= cut.parts]
     if free:

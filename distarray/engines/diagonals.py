@@ -1,4 +1,4 @@
-"""Diagonals of two dimensions: views, in which every element stays on its rank."""
+"""Diagonals of two dimensions: views in which every element stays on its rank."""
 
 from typing import Any
 
@@ -15,19 +15,19 @@ __all__ = ["diagonal_of", "merged"]
 
 
 def diagonal_of(x: DistArray, offset: int, first: int, second: int) -> DistArray:
-    """The diagonal of two dimensions as the last one, as in :func:`numpy.diagonal`.
+    """Return the diagonal of two dimensions as the last dimension, as :func:`numpy.diagonal`.
 
     Parameters
     ----------
     x : DistArray
     offset : int
-        How far the diagonal is above the main one.
+        Offset of the diagonal above the main diagonal.
     first, second : int
         The dimensions, counted from the front.
 
     Cost
     ----
-    As :func:`merged`.
+    That of :func:`merged`.
     """
     entries: list[Any] = [(0, 1, extent) for extent in x.shape]
     below, right = max(0, -offset), max(0, offset)
@@ -40,7 +40,7 @@ def diagonal_of(x: DistArray, offset: int, first: int, second: int) -> DistArray
 
 
 def merged(x: DistArray, first: int, second: int) -> DistArray:
-    """The diagonal of two dimensions of equal extent, in the place of the first.
+    """Replace two dimensions of equal extent by their diagonal, at the position of the first.
 
     Parameters
     ----------
@@ -51,12 +51,12 @@ def merged(x: DistArray, first: int, second: int) -> DistArray:
     Returns
     -------
     DistArray
-        A view. It is read-only if both dimensions are cut, and one of them in reverse.
+        A view. It is read-only if both dimensions are cut and exactly one of them in reverse.
 
     Cost
     ----
-    None: each rank keeps its elements of the diagonal. But if both dimensions are cut, and one of
-    them in reverse, the second is brought to all ranks.
+    None: each rank keeps its elements of the diagonal. But if both dimensions are cut and exactly
+    one of them in reverse, an exchange makes the second dimension whole on every rank.
     """
     cuts = x.layout.cuts
     steps = [cuts[dim].step for dim in (first, second) if cuts[dim].parts > 1]
@@ -83,14 +83,14 @@ def _merged(x: DistArray, first: int, second: int) -> DistArray:
     block = x.block[tuple(key)]
     if isinstance(block, np.ndarray):
         return wrap(np.einsum(block, labels, out), layout, x.mesh)  # unlike diagonal, writeable
-    diagonal = block.diagonal(0, first, second)  # which is the last dimension of the result
+    diagonal = block.diagonal(0, first, second)  # the diagonal is the last dimension
     rest = [d for d in out if d != first]
     order = [len(rest) if d == first else rest.index(d) for d in out]
     return wrap(diagonal.transpose(order), layout, x.mesh)
 
 
 def _merged_in_reverse(x: DistArray, first: int, second: int, both: bool) -> DistArray:
-    """As :func:`merged`, if one of the dimensions is cut in reverse, or both are."""
+    """Merge as :func:`merged` two cut dimensions of which one or both are cut in reverse."""
     if both:
         kept = first - (second < first)
         return flipped(merged(flipped(x, [first, second]), first, second), [kept])
@@ -103,7 +103,7 @@ def _merged_in_reverse(x: DistArray, first: int, second: int, both: bool) -> Dis
 
 
 class _Gathered:
-    """Copies a diagonal of which elements have moved; never back."""
+    """One-way transfer from an array to a diagonal whose elements have moved between ranks."""
 
     overlaps = False
 
@@ -111,7 +111,7 @@ class _Gathered:
         self.block, self._dims = block, (first, second)
 
     def down(self, source: Any, target: Any) -> None:
-        """Copy the diagonal."""
+        """Copy the diagonal of the source into the block."""
         first, second = self._dims
         moved = to_layout(source, source.layout.without_cut([second]))
         self.block[...] = _merged(moved, first, second).block
@@ -121,7 +121,7 @@ class _Gathered:
 
 
 def _common(a: Cut, b: Cut) -> Cut:
-    """The cut whose blocks are the intersections of the blocks of two cuts."""
+    """Return the cut whose blocks are the intersections of the blocks of two cuts."""
     if b.parts == 1:
         return a
     if a.parts == 1:

@@ -1,9 +1,9 @@
-"""Folds of the ranks' partial results by a ufunc: which ufuncs allow it, and how each one does it.
+"""Folds of the ranks' partial results by a ufunc: the rules and identities of associative ufuncs.
 
-An associative ufunc reduces each rank's block, and then folds the ranks' results: by an allreduce
-where :class:`~distarray.layout.Fold` has the operation, otherwise by gathering rows and folding
-them. All others (subtract, divide, power, ...) and every operation whose order must be kept go
-along the axis, rank after rank, in :mod:`distarray.engines.chains`.
+An associative ufunc reduces each rank's block and then folds the ranks' results: by an allreduce
+if :class:`~distarray.layout.Fold` has the operation, otherwise by gathering rows and folding
+them. All other ufuncs (subtract, divide, power, ...) and every operation whose order must be kept
+run along the axis, rank after rank, in :mod:`distarray.engines.chains`.
 """
 
 from collections.abc import Callable
@@ -32,30 +32,30 @@ __all__ = [
     "neutral",
 ]
 
-#: Up to this many gathered bytes every rank folds everything; above it each rank folds one piece.
+#: Limit in gathered bytes: up to it every rank folds everything, above it each rank folds a piece.
 GATHER_BELOW = 1 << 16
-#: Up to this many bytes are gathered from any number of ranks, since cutting them does not pay.
+#: Bytes of a block up to which it is gathered from any number of ranks: cutting it does not pay.
 SMALL = 64
 
 
-#: Names of the type in which sums are Python's own.
+#: Spellings of the object data type, whose sums use Python's own addition.
 _OBJECTS = (object, np.object_, np.dtype(object), "O", "object")
 
 
 class Rule(NamedTuple):
-    """The properties of an associative and commutative ufunc.
+    """Properties of an associative and commutative ufunc.
 
     Attributes
     ----------
     fold : Fold or None
-        The fold that carries it out, if there is one.
+        The equivalent fold, if there is one.
     idempotent : bool
-        Whether folding in a value twice changes nothing.
+        True if folding in a value twice changes nothing.
     rounds : bool
-        Whether its floating-point results depend on the order.
+        True if its floating-point results depend on the order.
     positive : bool
-        Whether folding in the identity makes a negative number positive. NumPy leaves a negative
-        initial value alone where there is nothing to fold.
+        True if folding in the identity makes a negative number positive. NumPy returns a negative
+        initial value unchanged if there is nothing to fold.
     """
 
     fold: Fold | None = None
@@ -86,13 +86,13 @@ RULES: dict[np.ufunc, Rule] = {
 
 @lru_cache(maxsize=256)
 def calls_python(ufunc: np.ufunc) -> bool:
-    """Whether a ufunc is one of :func:`numpy.frompyfunc`, which take and give objects."""
-    loops = ufunc.types  # those of texts are not listed
+    """Return True if a ufunc is from :func:`numpy.frompyfunc`, with loops on objects only."""
+    loops = ufunc.types  # loops on strings are not listed
     return bool(loops) and all(set(loop) <= set("O->") for loop in loops)
 
 
 def is_of_objects(ufunc: np.ufunc, source: DType, dtype: Any) -> bool:
-    """Whether a reduction, to a data type if one is given, is by Python objects' own methods."""
+    """Return True if a reduction, to `dtype` unless None, calls methods of Python objects."""
     if source.hasobject or (dtype is not None and dtype in _OBJECTS):
         return True
     return ufunc not in RULES and calls_python(ufunc)
@@ -100,7 +100,7 @@ def is_of_objects(ufunc: np.ufunc, source: DType, dtype: Any) -> bool:
 
 @lru_cache(maxsize=256)
 def identity(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
-    """The value that changes no other when folded in: the contribution of an empty block."""
+    """Return the identity, which changes no value when folded in: an empty block's contribution."""
     if ufunc in (np.maximum, np.minimum, np.fmax, np.fmin):
         return _extreme(ufunc, dtype)
     if ufunc is np.bitwise_and:
@@ -110,14 +110,17 @@ def identity(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
 
 @lru_cache(maxsize=256)
 def neutral(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
-    """The identity that also keeps the sign of a zero; NumPy's sums start from 0.0."""
+    """Return the identity that also keeps the sign of a zero; NumPy's sums start from 0.0."""
     if ufunc is np.add and dtype.kind in "fc":
         return dtype.type(complex(-0.0, -0.0) if dtype.kind == "c" else -0.0)
     return identity(ufunc, dtype)
 
 
 def _extreme(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Any:
-    """The identity of a maximum or minimum: the least or greatest value, or an ignored NaN."""
+    """Return the identity of a maximum or minimum: the least or greatest value, or a NaN or NaT.
+
+    The NaN or NaT is that of `fmax` and `fmin`, which ignore it.
+    """
     lowest = ufunc in (np.maximum, np.fmax)
     if dtype.kind in "fc":
         if ufunc in (np.fmax, np.fmin):
@@ -140,7 +143,7 @@ def combine(group: Group, block: Array, ufunc: np.ufunc) -> Array:
     fold = RULES[ufunc].fold
     if fold is not None:
         return group.allreduce(block, fold)
-    # Without a dtype: these ufuncs keep it, and NumPy takes none with a byte order or a unit.
+    # No dtype argument: these ufuncs keep it, and NumPy rejects one with a byte order or a unit.
     flat = fold_with(group, block.reshape(-1), lambda rows: ufunc_method(ufunc, "reduce", rows, 0))
     return flat.reshape(block.shape)
 
@@ -151,7 +154,7 @@ def fold_with(group: Group, block: Array, fold: Callable[[Array], Array]) -> Arr
     Parameters
     ----------
     group : Group
-        The ranks; collective.
+        The ranks. The call is collective.
     block : array
         Elements along the first axis; equal shape and dtype on every rank.
     fold : callable
@@ -165,8 +168,8 @@ def fold_with(group: Group, block: Array, fold: Callable[[Array], Array]) -> Arr
 
     Cost
     ----
-    Small blocks: one allgather. Large ones: each rank folds one piece, and sends twice the size of
-    its block, as in an allreduce.
+    Small blocks: one allgather. Large blocks: each rank folds one piece, and sends twice the size
+    of its block, as in an allreduce.
     """
     if group.size == 1:
         return fold(block[None])
@@ -178,20 +181,20 @@ def fold_with(group: Group, block: Array, fold: Callable[[Array], Array]) -> Arr
 
 
 def exclusive(group: Group, block: Array, ufunc: np.ufunc, start: Array, backwards: bool) -> Array:
-    """The fold of the blocks of all lower ranks, or of all higher ones.
+    """Fold the blocks of all lower ranks, or of all higher ranks (exclusive scan).
 
     Parameters
     ----------
     group : Group
-        The ranks; collective.
+        The ranks. The call is collective.
     block : array
-        Equal shape and dtype on every rank.
+        This rank's block, of equal shape and dtype on every rank.
     ufunc : ufunc
-        An associative one.
+        An associative ufunc.
     start : scalar
         The result on the first rank of the scan.
     backwards : bool
-        Whether the scan starts from the last rank, as in a view with a negative step.
+        True if the scan starts from the last rank, as in a view with a negative step.
     """
     if backwards:
         group = group.subset(tuple(reversed(range(group.size)))) or group
@@ -207,13 +210,13 @@ def exclusive(group: Group, block: Array, ufunc: np.ufunc, start: Array, backwar
 
 
 def loop_dtype(ufunc: np.ufunc, x: Base | Array, out: Base | Array) -> Any:
-    """The data type that NumPy computes in when there is an `out`."""
+    """Return the data type that NumPy computes in when there is an `out`."""
     if {x.dtype.kind, out.dtype.kind} & {"m", "M"}:
-        # Integers as times: only differences need all of their 64 bits.
+        # Integers converted to times: only differences need all 64 bits.
         return np.int64 if ufunc is np.subtract and x.dtype.kind in "iub" else None
     return ufunc.resolve_dtypes((out.dtype, x.dtype, None), casting="unsafe", reduction=True)[0]
 
 
 def are_times(x: Base, out: Any) -> bool:
-    """Whether integers go into differences of times, as which NumPy carries them."""
+    """Return True if integers are reduced into a timedelta64 `out`: NumPy converts them."""
     return x.dtype.kind in "iub" and getattr(out, "dtype", x.dtype).kind == "m"

@@ -1,7 +1,7 @@
-"""Halos: this rank's block of a cut dimension together with indices that its neighbours own.
+"""Halos: this rank's block of a cut dimension, extended by elements that its neighbours own.
 
-A layout gives every index one owner. An operation that moves a window over a cut dimension needs
-some indices on several ranks; each rank receives them directly into one array.
+In a layout every index has one owner. An operation that moves a window over a cut dimension needs
+some elements on several ranks; each rank receives them directly into one array.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,28 +25,28 @@ def spanning(
     needs: Callable[[int], Interval],
     askers: Callable[[int, int], Iterable[int]],
 ) -> Array:
-    """The elements that this rank needs along a cut dimension, whichever ranks hold them.
+    """Return the elements that this rank needs along a cut dimension, whichever ranks hold them.
 
     Parameters
     ----------
     x : DistArray
-        In a plain layout.
+        The array, in a plain layout.
     dim : int
         The dimension.
     needs : callable
         Maps the number of a block of the cut to the start and stop of the indices that it needs;
         ``0 <= start <= stop <= extent``.
     askers : callable
-        Maps the start and stop of some indices to the blocks that may need any of them.
+        Maps the start and stop of a range of indices to the blocks that may need any of them.
 
     Returns
     -------
     array
-        The block itself or a view of it if nothing has to be received.
+        The block itself or a view of it if the dimension is not cut.
 
     Cost
     ----
-    One message a pair of ranks, with the elements that one needs and the other owns.
+    One message per pair of ranks, with the elements that one rank needs and the other owns.
     """
     cut, mesh = x.layout.cuts[dim], x.mesh
     block: Array = x.block
@@ -80,14 +80,14 @@ def spanning(
 
 
 def extended(x: DistArray, dim: int, windows: Cut, beyond: int) -> Array:
-    """The block, extended by the elements after it that its windows along a dimension reach.
+    """Return the block, extended by the elements after it that its windows along `dim` cover.
 
-    `windows` cuts the windows' places, of which there are `beyond` fewer than elements, where `x`
-    is cut.
+    `windows` is the cut of the window positions, at the same places as the cut of `x`. There are
+    `beyond` fewer positions than elements.
 
     Cost
     ----
-    As :func:`spanning`.
+    That of :func:`spanning`.
     """
 
     def needs(part: int) -> Interval:
@@ -107,21 +107,21 @@ def returned(
     needs: Callable[[int], Interval],
     askers: Callable[[int, int], Iterable[int]],
 ) -> None:
-    """Copy what :func:`spanning` gave of a 1-d array back, after it has been written to.
+    """Copy elements from :func:`spanning`, changed by the program, back to a 1-d array.
 
     Parameters
     ----------
     stretch : array
-        This rank's elements.
+        This rank's elements, possibly changed.
     before : array or None
-        What they were, if several ranks have the same elements: of those that differ from it the
-        ones of the last rank count.
+        Their values before the change, if several ranks hold the same elements. If several ranks
+        have changed an element, the value of the last rank is stored.
     x, needs, askers
-        As for :func:`spanning`.
+        The arguments of :func:`spanning`.
 
     Cost
     ----
-    One message a pair of ranks, of the elements that one has and the other owns.
+    One message per pair of ranks, with the elements that one rank holds and the other owns.
     """
     cut, mesh = x.layout.cuts[0], x.mesh
     if mesh.coords is None:
@@ -153,20 +153,20 @@ def returned(
 
 
 def _marked(stretch: Array, before: Array) -> Array:
-    """The bytes of each element, and which of them have changed."""
+    """Stack the bytes of each element and a flag for each byte: 1 if it has changed."""
     new, old = (part.view("u1").reshape(len(part), part.itemsize) for part in (stretch, before))
     return np.stack([new, (new != old).view("u1")], axis=1)
 
 
 def _unmark(block: Array, marked: Array) -> None:
-    """Write the bytes that have changed."""
+    """Write the bytes that are flagged as changed to the block."""
     own = block.view("u1").reshape(len(block), block.itemsize)
     np.copyto(own, marked[:, 0], where=marked[:, 1].astype(bool))
 
 
 def _exchange(x: DistArray, cut: Cut, sends: list[_Pair], receives: list[_Pair]) -> None:
     """Send and receive views along the cut."""
-    group = x.mesh.subgroup(cut.mesh_dims)  # whose ranks are the blocks of the cut, in this order
+    group = x.mesh.subgroup(cut.mesh_dims)  # rank i of this group holds block i of the cut
     if x.mesh.device_type != "cpu":
         group.meet_devices(x.mesh.xp)
     full = [(peer, view) for peer, view in sends if view.size]
@@ -174,11 +174,11 @@ def _exchange(x: DistArray, cut: Cut, sends: list[_Pair], receives: list[_Pair])
 
 
 def _along(dim: int, start: int, stop: int) -> tuple[slice, ...]:
-    """The key of indices `start` to `stop` of a dimension."""
+    """Return the key that selects indices `start` to `stop` of a dimension."""
     return (*(slice(None),) * dim, slice(start, stop))
 
 
 def _common(first: Interval, second: Interval) -> Interval | None:
-    """The indices that two ranges share; None if there are none."""
+    """Return the indices that two ranges share; None if there are none."""
     start, stop = max(first[0], second[0]), min(first[1], second[1])
     return (start, stop) if start < stop else None

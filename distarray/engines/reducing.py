@@ -1,8 +1,8 @@
-"""The engine of the reductions: reduce the block, then fold across the ranks that share the axis.
+"""The reduction engine: reduce the block, then fold across the ranks that share the axis.
 
-Every reduction is planned once for each (ufunc, layout, axis, ...): NumPy itself says on a tiny
-array what the data type of the result is and which arguments are wrong, so that all ranks raise
-NumPy's own error before anything is sent.
+Every reduction is planned once for each (ufunc, layout, axis, ...). The plan calls NumPy on a tiny
+array, which yields the data type of the result and NumPy's errors about wrong arguments. All ranks
+therefore raise NumPy's own error before any message is sent.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 
 NoValue: Any = np._NoValue
 
-#: The functions of NumPy that other array libraries implement instead of ``ufunc.reduce``.
+#: NumPy functions that other array libraries implement instead of ``ufunc.reduce``.
 _NAMED: dict[np.ufunc, Any] = {
     np.add: np.sum,
     np.multiply: np.prod,
@@ -76,14 +76,14 @@ def reduce(
     initial: ArrayLike = NoValue,
     where: ArrayLike | bool = True,
 ) -> Any:
-    """``ufunc.reduce`` of a distributed array.
+    """Apply ``ufunc.reduce`` to a distributed array.
 
     Parameters
     ----------
     ufunc : ufunc
-        Of two operands.
+        A ufunc of two operands.
     a : DistArray or array_like
-        Pending folds of the same kind stay pending where that changes no precision.
+        The array. Pending folds of the same kind stay pending if that changes no precision.
     axis, dtype, out, keepdims, initial, where
         As in :meth:`numpy.ufunc.reduce`; `out` may be a DistArray of any layout or a NumPy
         array, which then receives the result on every rank.
@@ -91,20 +91,20 @@ def reduce(
     Returns
     -------
     DistArray
-        The dimensions that stay are cut as in `a`. A 0-d result is a finished scalar on every
-        rank; a large n-d one may be left pending.
+        The remaining dimensions are cut as in `a`. A 0-d result is a finished scalar on every
+        rank; the fold of a large n-d result may be left pending.
 
     Raises
     ------
     AxisError, TypeError, ValueError
-        NumPy's own, on all ranks.
+        NumPy's own errors, on all ranks.
 
     Cost
     ----
-    Nothing if no reduced dimension is cut; else one allreduce of the result, or what
-    :func:`~distarray.engines.folds.fold_with` takes where MPI has no such operation. Ufuncs whose
-    order matters (subtract, divide, ...): the ranks along the axis take turns, each passing one
-    slab on, agree on errors, and the last one broadcasts the result.
+    No communication if no reduced dimension is cut; else one allreduce of the result, or the
+    messages of :func:`~distarray.engines.folds.fold_with` if MPI has no such operation. Ufuncs
+    whose order matters (subtract, divide, ...): the ranks along the axis compute one after another,
+    each sends one slab to the next, all agree on errors, and the last rank broadcasts the result.
     """
     x: DistArray = a if type(a) is DistArray else as_distarray(a, common_mesh(a, out, where))
     axis = axis if type(axis) is int or axis is None else _as_axis(axis)
@@ -118,7 +118,7 @@ def reduce(
 
 
 def _planned(ufunc: np.ufunc, x: DistArray, axis: Axes, dtype: Any, keepdims: bool) -> Any:
-    """A reduction without `out`, `initial` and `where`, which is planned but once."""
+    """Reduce without `out`, `initial` and `where`, by a cached plan."""
     mesh = x.mesh
     plan = _plan_of(ufunc, x.layout, x.dtype, axis, dtype, keepdims)
     if x.waits and not plan.layout.shape and not (plan.rounds and config.settings.reproducible):
@@ -129,7 +129,7 @@ def _planned(ufunc: np.ufunc, x: DistArray, axis: Axes, dtype: Any, keepdims: bo
     if not plan.direct or not block.size or (plan.rounds and config.settings.reproducible):
         return _folded(ufunc, x, plan, dtype)
     if plan.total is not None and type(block) is np.ndarray:
-        # To a scalar, with the least overhead: programs loop over it.
+        # Minimize the overhead of a scalar result: programs compute scalars in loops.
         part = np.empty((), plan.dtype)
         ufunc.reduce(block, None, dtype, part)
         mesh.subgroup(plan.mesh_dims).allreduce_in_place(part, plan.total)
@@ -147,7 +147,7 @@ def _with_arguments(
     initial: ArrayLike,
     where: ArrayLike | bool,
 ) -> Any:
-    """A reduction with an `out`, a mask or an initial value."""
+    """Reduce with an `out`, a mask or an initial value."""
     mask = None if where is True or where is NoValue else as_distarray(condition(where), x.mesh)
     if out is not None:
         check_target(out)
@@ -169,7 +169,7 @@ def _folded(
     initial: Any = NoValue,
     mask: DistArray | None = None,
 ) -> Any:
-    """A reduction as planned: of contributions in any order, or in the order of the elements."""
+    """Reduce by the plan: fold contributions in any order, or in the order of the elements."""
     if _in_turn(ufunc, initial) or (plan.rounds and config.settings.reproducible):
         x, plan = _settled(x, plan)
         part = _in_order(ufunc, x, plan, dtype, initial, mask)
@@ -181,12 +181,12 @@ def _folded(
 
 
 def _in_turn(ufunc: np.ufunc, initial: Any) -> bool:
-    """Whether elements are to be folded in one after the other, beginning with `initial`."""
+    """Return True if elements must be folded one after the other, beginning with `initial`."""
     return ufunc not in RULES or (RULES[ufunc].positive and initial is not NoValue)
 
 
 def _value(initial: ArrayLike) -> Any:
-    """An initial value as NumPy takes it."""
+    """Convert an initial value to a value that NumPy accepts."""
     return initial.full()[()] if isinstance(initial, DistArray) else initial
 
 
@@ -204,7 +204,7 @@ def _gathered(
     initial: ArrayLike,
     where: ArrayLike | bool,
 ) -> Any:
-    """A reduction of Python objects, whose order may matter, or into times: of all elements."""
+    """Reduce Python objects, whose order may matter, or into times: on all gathered elements."""
     given: dict[str, Any] = {} if initial is NoValue else {"initial": _value(initial)}
     if where is not True and where is not NoValue:
         given["where"] = where.full() if isinstance(where, DistArray) else where
@@ -219,7 +219,7 @@ def _gathered(
     return as_distarray(value, x.mesh)
 
 
-@lru_cache(maxsize=4096, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
+@lru_cache(maxsize=4096, typed=True)  # NumPy accepts an axis 1, but neither True nor 1.0
 def _plan_of(
     ufunc: np.ufunc,
     layout: Layout,
@@ -228,19 +228,19 @@ def _plan_of(
     dtype: DTypeLike,
     keepdims: bool,
 ) -> ReductionPlan:
-    """The plan of a reduction without `out`, `initial` and `where`; raises NumPy's errors."""
+    """Plan a reduction without `out`, `initial` and `where`; raise NumPy's errors."""
     made = ufunc.reduce(tiny(layout.shape, source), axis=axis, dtype=dtype, keepdims=keepdims)
     return _with_rule(ufunc, layout, plan_reduction(layout, axis, keepdims, _dtype_of(made)))
 
 
 def _dtype_of(value: Any) -> DType:
-    """The data type of a result of NumPy, which may be an object of Python's own."""
+    """Return the data type of a result of NumPy, which may be a plain Python object."""
     other = np.dtypes.StringDType() if isinstance(value, str) else np.dtype(object)
     return getattr(value, "dtype", other)
 
 
 def _with_rule(ufunc: np.ufunc, layout: Layout, plan: ReductionPlan) -> ReductionPlan:
-    """The plan with the attributes that depend on the ufunc."""
+    """Add the attributes that depend on the ufunc to the plan."""
     rule = RULES.get(ufunc)
     if rule is None:  # the order matters
         whole = layout.is_plain and all(cut.parts == 1 for cut in layout.cuts)
@@ -257,9 +257,9 @@ def _checked(
     mask: DistArray | None,
     keywords: dict[str, Any],
 ) -> DType:
-    """The data type of the result; raises NumPy's errors about any of the arguments."""
+    """Return the data type of the result; raise NumPy's errors about any of the arguments."""
     if mask is not None:
-        np.add.reduce(np.zeros(1), where=np.zeros(1, mask.dtype))  # its kind is looked at first
+        np.add.reduce(np.zeros(1), where=np.zeros(1, mask.dtype))  # NumPy checks its kind first
         if not _broadcasts(mask.shape, x.shape):
             where = np.broadcast_to(np.False_, mask.shape)
             ufunc.reduce(hollow(x.shape, x.dtype), where=where, **keywords)
@@ -278,7 +278,7 @@ def check_reduction_out(
     keepdims: bool,
     **keywords: Any,
 ) -> None:
-    """Raise what NumPy raises about an `out` of a wrong shape or kind."""
+    """Raise NumPy's error about an `out` of a wrong shape or kind."""
     check_target(out)
     shape = plan_reduction(x.layout, axis, keepdims, x.dtype).layout.shape
     ones = np.ones([min(extent, 1) for extent in x.shape], x.dtype)
@@ -289,7 +289,7 @@ def check_reduction_out(
 
 
 def check_target(out: DistArray | Array) -> None:
-    """Raise what NumPy raises about an `out` that is a scalar or read-only."""
+    """Raise NumPy's error about an `out` that is a scalar or read-only."""
     check_out(out)
     refuse_read_only(out, "output array is read-only")
 
@@ -300,14 +300,14 @@ def _broadcasts(shape: Shape, onto: Shape) -> bool:
 
 
 def _settled(x: DistArray, plan: ReductionPlan) -> tuple[DistArray, ReductionPlan]:
-    """The operand in a plain layout, and the plan that then holds."""
+    """Bring the operand to a plain layout; return it and the plan for that layout."""
     x = x.plain()
     placed = plan_reduction(x.layout, plan.axes, plan.keepdims, plan.dtype)
     return x, placed._replace(rounds=plan.rounds)
 
 
 def _passes(ufunc: np.ufunc, x: DistArray, plan: ReductionPlan, mask: DistArray | None) -> bool:
-    """Whether an array that is not plain can be reduced as it is, with the same result."""
+    """Return True if an array that is not plain can be reduced unchanged, with the same result."""
     fold, partials = RULES[ufunc].fold, x.layout.partials
     if mask is not None or (partials and (fold is None or plan.dtype != x.dtype)):
         return False
@@ -322,7 +322,7 @@ def _in_order(
     initial: Any,
     where: DistArray | None,
 ) -> Array:
-    """This rank's block of a result that depends on the order of operations."""
+    """Compute this rank's block of a result that depends on the order of operations."""
     shape = plan.layout.local_shape(x.mesh.coords)
     if x.mesh.coords is None:
         return _filled(x.mesh, shape, 0, plan.dtype)
@@ -343,7 +343,7 @@ def _in_order(
 
 
 def part_beside(a: DistArray, x: DistArray) -> Array:
-    """This rank's part of an array that broadcasts onto `x`, brought to where that is."""
+    """Redistribute `a`, which broadcasts onto `x`, to match the layout of `x`; return the block."""
     a = a.plain()
     part: Array = x.mesh.asarray(
         movement.moved(a.block, a.layout, restrict(x.layout, a.shape), x.mesh)
@@ -359,7 +359,7 @@ def _contribution(
     initial: Any,
     where: DistArray | None,
 ) -> Array:
-    """The result for this rank's block; the identity where there is nothing to reduce."""
+    """Reduce this rank's block; return the identity if there is nothing to reduce."""
     block, coords = x.block, x.mesh.coords
     if coords is None:
         return _filled(x.mesh, plan.layout.local_shape(None), 0, plan.dtype)
@@ -389,7 +389,7 @@ def reduced(
     initial: Any = NoValue,
     mask: Array | None = None,
 ) -> Any:
-    """``ufunc.reduce`` of a block, on whatever device it lies: an array, or NumPy's scalar."""
+    """Apply ``ufunc.reduce`` to a block on any device; return an array or a NumPy scalar."""
     if isinstance(block, _HOST):
         if initial is NoValue and mask is None:
             return faults.reduce(ufunc, block, axes, dtype, None, keepdims)
@@ -402,16 +402,16 @@ def reduced(
         value = _NAMED[ufunc](block, axis=axes, keepdims=keepdims, **named)
     else:
         value = ufunc_method(ufunc, "reduce", block, axes, dtype, None, keepdims)
-    value = value if dtype is None else value.astype(dtype, copy=False)  # not all take `dtype`
+    value = value if dtype is None else value.astype(dtype, copy=False)  # `dtype` may be unused
     if initial is NoValue:
         return value
-    return ufunc(value, np.asarray(initial).astype(value.dtype)[()])  # as NumPy converts it
+    return ufunc(value, np.asarray(initial).astype(value.dtype)[()])  # NumPy's conversion
 
 
 def finish(
     part: Any, plan: ReductionPlan, ufunc: np.ufunc, mesh: DeviceMesh, out: Out | Array = None
 ) -> Any:
-    """Fold the ranks' contributions, or leave a large result pending; write it to `out`."""
+    """Fold the ranks' contributions, or leave a large result pending; write the result to `out`."""
     layout = plan.layout
     if not layout.shape:
         part = mesh.scalar(part)
@@ -428,17 +428,17 @@ def finish(
 
 
 def _stays_pending(plan: ReductionPlan, ufunc: np.ufunc) -> bool:
-    """Whether a result is large enough to leave its fold pending until it is read."""
+    """Return True if a result is large enough to leave its fold pending until it is read."""
     if RULES[ufunc].fold is None:
         return False
     return plan.layout.size * plan.dtype.itemsize >= config.settings.replicate_below
 
 
 def write(part: Array, layout: Layout, mesh: DeviceMesh, out: Out | Array) -> Any:
-    """The result as an array of its own, or copied into `out`, cast as reductions cast."""
+    """Wrap the result as a new array, or copy it into `out` with the casting of reductions."""
     if out is None:
         return wrap(part, layout, mesh)
-    # As an array: a scalar NaN cannot be cast to an integer, an array of it can.
+    # As an array: a scalar NaN cannot be cast to an integer, but an array of NaN can.
     result = wrap(mesh.asarray(part), layout, mesh)
     if isinstance(out, DistArray):
         if out.layout.partials:

@@ -1,16 +1,16 @@
 """Floating-point reductions with the same bits on every mesh: ``config.reproducible``.
 
-Sums are added up by a tree that depends on the number of summands alone
-(:mod:`distarray.plan.summation`). Along memory it is the tree of NumPy's own pairwise sum, so that
-the bits are NumPy's: each rank lets NumPy add what is whole in its part, and the ranks join their
-few sums, and the summands at their borders, two and two. Over dimensions that come before others
-NumPy adds one row after the other, which no two ranks can do at the same time; there the leaves of
-the tree are chunks of rows, added as NumPy does.
+A sum is computed by a tree that depends only on the number of summands
+(:mod:`distarray.plan.summation`). Over the last dimensions, contiguous in memory, it is the tree of
+NumPy's own pairwise sum, so that the bits are NumPy's: each rank lets NumPy add the tree nodes that
+are complete in its part. The ranks then join these few sums, and the summands at their borders, in
+pairs. Over leading dimensions NumPy adds one row after the other, which two ranks cannot do at the
+same time; there the leaves of the tree are chunks of rows, each added in NumPy's order.
 
-A sum takes as long as a plain one, and log2(ranks) messages of about 2 log2(n) numbers and some
-summands, where the axis is cut. Products and other ufuncs that round (hypot, logaddexp) have no
-such form: the ranks along the axis take turns (:mod:`distarray.engines.chains`), which takes as
-long as on one rank.
+A sum takes as long as a plain sum, plus log2(ranks) messages of about 2 log2(n) numbers and some
+summands if the axis is cut. Products and other ufuncs that round (hypot, logaddexp) have no such
+tree: the ranks along the axis compute one after another (:mod:`distarray.engines.chains`), which
+takes as long as on one rank.
 """
 
 import functools
@@ -53,9 +53,9 @@ def reduce(
     initial: ArrayLike = NoValue,
     mask: Array | None = None,
 ) -> Array:
-    """``ufunc.reduce`` of floating-point or complex numbers, with the same bits on every mesh.
+    """Apply ``ufunc.reduce`` to real or complex floats, with the same bits on every mesh.
 
-    The parameters and the result are those of :func:`distarray.engines.chains.reduce`.
+    Parameters and result are those of :func:`distarray.engines.chains.reduce`.
     """
     if ufunc is not np.add:
         work = in_order_dtype(ufunc, dtype)
@@ -68,10 +68,10 @@ def reduce(
 
 
 def in_order_dtype(ufunc: np.ufunc, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The data type to compute in so that equal operations give equal bits.
+    """Return the data type to compute in so that equal operations give equal bits.
 
-    NumPy multiplies complex numbers with fused instructions in some loops and without in others,
-    depending on lengths and strides; for extended precision it has only one loop.
+    NumPy multiplies complex numbers with fused instructions in some loops and without them in
+    others, depending on lengths and strides; for extended precision it has a single loop.
     """
     return np.dtype(np.clongdouble) if dtype.kind == "c" and ufunc is not np.add else dtype
 
@@ -79,16 +79,16 @@ def in_order_dtype(ufunc: np.ufunc, dtype: np.dtype[Any]) -> np.dtype[Any]:
 def ordered_sum(
     block: Array, axes: tuple[int, ...], layout: Layout, mesh: DeviceMesh, dtype: np.dtype[Any]
 ) -> Array:
-    """The sum of a distributed array over axes.
+    """Sum a distributed array over axes.
 
     Parameters
     ----------
     block : array
-        This rank's block of the array. A GPU adds in an order of its own: the host does it.
+        This rank's block of the array. A GPU adds in its own order, so the host adds GPU blocks.
     axes : tuple of int
         The dimensions to sum over.
     layout : Layout
-        The layout of the array, a plain one.
+        The layout of the array, a plain layout.
     mesh : DeviceMesh
         The mesh of the array.
     dtype : dtype
@@ -101,9 +101,9 @@ def ordered_sum(
 
     Cost
     ----
-    For each reduced dimension that is cut, log2(ranks) messages and a broadcast of the result.
-    Where the last dimensions are all reduced, and another than the first of them is cut, the array
-    is exchanged before. What does not lie in C order is copied.
+    For each reduced dimension that is cut, log2(ranks) messages and a broadcast of the result. If
+    trailing dimensions are reduced and any but the first of these is cut, the array is first
+    redistributed. A block that is not in C order is copied.
     """
     total: Array = on_host(_ordered_sum, block, axes, layout, mesh, dtype)
     return total
@@ -112,7 +112,7 @@ def ordered_sum(
 def _ordered_sum(
     block: Array, axes: tuple[int, ...], layout: Layout, mesh: DeviceMesh, dtype: np.dtype[Any]
 ) -> Array:
-    if dtype == np.float16:  # NumPy, too, adds these in single precision
+    if dtype == np.float16:  # NumPy also adds these in single precision
         return _ordered_sum(block, axes, layout, mesh, np.dtype(np.float32)).astype(dtype)
     if not axes:
         return block.astype(dtype)
@@ -140,7 +140,7 @@ def _ordered_sum(
 def _cut_first(
     block: Array, layout: Layout, lead: int, dims: Sequence[int], mesh: DeviceMesh
 ) -> tuple[Array, Layout]:
-    """The array with no dimension of `dims` cut but `lead`, by all that have cut any of them."""
+    """Redistribute so that of `dims` only `lead` is cut, by the mesh dimensions of all."""
     others = [dim for dim in dims if dim != lead and layout.cuts[dim].parts > 1]
     if not others:
         return block, layout
@@ -155,7 +155,7 @@ def _cut_first(
 
 
 class Held(NamedTuple):
-    """A range of summands and the values of its pieces, along the first dimension of an array."""
+    """Range of summands and the values of its tree pieces, along an array's first dimension."""
 
     start: int
     stop: int
@@ -163,18 +163,18 @@ class Held(NamedTuple):
 
 
 def _along(data: Array, tree: Tree, cut: Cut, inner: int, mesh: DeviceMesh) -> Array:
-    """The sum over the middle one of three dimensions, of which this rank holds a part.
+    """Sum over the middle of three dimensions, of which this rank holds a range.
 
     Parameters
     ----------
     data : array
-        (before, summands, after), in C order.
+        This rank's summands: (before, summands, after), in C order.
     tree : Tree
-        Of all summands.
+        The tree of all summands.
     cut : Cut
-        Which of them are whose, in units of `inner`.
+        The cut of the summands, in units of `inner`.
     inner : int
-        Summands in an index of the cut.
+        Summands per index of the cut.
     mesh : DeviceMesh
         The mesh.
     """
@@ -186,22 +186,22 @@ def _along(data: Array, tree: Tree, cut: Cut, inner: int, mesh: DeviceMesh) -> A
 
 
 def added_up(held: Held, tree: Tree, cut: Cut, mesh: DeviceMesh, inner: int = 1) -> Array:
-    """The whole sum, on all ranks that have a part of the summands.
+    """Compute the whole sum, on all ranks of the cut.
 
     Parameters
     ----------
     held : Held
-        This rank's part.
+        This rank's range of the summands.
     tree : Tree
-        Of all summands.
+        The tree of all summands.
     cut : Cut
-        Which of them are whose, in units of `inner`.
+        The cut of the summands, in units of `inner`.
     mesh : DeviceMesh
         The mesh.
     inner : int
-        Summands in an index of the cut.
+        Summands per index of the cut.
     """
-    group = mesh.subgroup(cut.mesh_dims)  # whose ranks are the blocks of the cut
+    group = mesh.subgroup(cut.mesh_dims)  # its ranks hold the blocks of the cut
     order = range(group.size)[:: -1 if cut.step < 0 else 1]
     found = _brought_together(held, tree, cut, inner, group, order)
     return group.broadcast(found, order[0], NOTE) if found.size else found
@@ -210,16 +210,16 @@ def added_up(held: Held, tree: Tree, cut: Cut, mesh: DeviceMesh, inner: int = 1)
 def scattered(
     parts: Sequence[Held], tree: Tree, bounds: Sequence[tuple[int, int]], group: Group
 ) -> Array:
-    """This rank's part of the whole sum, as a reduce-scatter leaves it.
+    """Compute this rank's part of the whole sum, as in a reduce-scatter.
 
     Parameters
     ----------
     parts : sequence of Held
-        For each rank of the group this rank's pieces of that rank's part of the sum.
+        For each rank of the group, this rank's tree pieces for that rank's part of the sum.
     tree : Tree
-        Of all summands.
+        The tree of all summands.
     bounds : sequence of (int, int)
-        Which of them are whose.
+        Start and stop of each rank's summands.
     group : Group
         The ranks that have summands.
     """
@@ -235,7 +235,7 @@ def scattered(
 
 
 def _held(tree: Tree, data: Array, start: int, stop: int) -> Held:
-    """The values of the pieces of this rank's range."""
+    """Compute the values of the tree pieces of this rank's range."""
     values = [np.empty((0, data.shape[0], data.shape[2]), data.dtype)]
     for piece in tree.pieces(start, stop):
         part = data[:, piece.start - start : piece.stop - start]
@@ -246,7 +246,10 @@ def _held(tree: Tree, data: Array, start: int, stop: int) -> Held:
 def _brought_together(
     held: Held, tree: Tree, cut: Cut, inner: int, group: Group, order: Sequence[int]
 ) -> Array:
-    """The whole sum on the first rank in order; on the others an array for it."""
+    """Join the ranks' values in pairs; return the sum on the first rank in `order`.
+
+    The other ranks return an uninitialized array of the sum's shape.
+    """
     place, size, step = order.index(group.rank), group.size, 1
     rest, kind = held.values.shape[1:], held.values.dtype
     while step < size:
@@ -267,7 +270,7 @@ def _brought_together(
 
 
 def join(tree: Tree, left: Held, right: Held) -> Held:
-    """Two neighbouring ranges put together: the values of the pieces of both as one range."""
+    """Join two neighboring ranges: compute the values of the tree pieces of the joint range."""
     if left.start == left.stop or right.start == right.stop:
         return right if left.start == left.stop else left
     known = _Known(tree, left, right)
@@ -281,7 +284,7 @@ def join(tree: Tree, left: Held, right: Held) -> Held:
 
 
 class _Known:
-    """The sums of nodes, and summands of leaves, that two neighbouring ranges bring."""
+    """Sums of nodes and summands of leaves that two neighboring ranges hold."""
 
     def __init__(self, tree: Tree, *sides: Held) -> None:
         self._tree = tree
@@ -298,7 +301,7 @@ class _Known:
                     self._loose.append((piece.start, found))
 
     def summands(self, start: int, stop: int) -> Array:
-        """The summands of a range within a leaf."""
+        """Return the summands of a range within a leaf."""
         inside = [
             found[max(start - first, 0) : stop - first]
             for first, found in self._loose
@@ -307,7 +310,7 @@ class _Known:
         return np.concatenate(inside)
 
     def total(self, start: int, stop: int) -> Array:
-        """The sum of a node."""
+        """Return the sum of a node."""
         known = self._nodes.get((start, stop))
         if known is not None:
             return known
@@ -320,17 +323,17 @@ class _Known:
 
 
 def _node(tree: Tree, data: Array) -> Array:
-    """The sum of a whole node of the tree; `data` is (before, summands, after)."""
+    """Compute the sum of a whole node of the tree; `data` is (before, summands, after)."""
     if tree.width:
         total: Array = np.add.reduce(data[:, :, 0], axis=1)[:, None]
         return total
-    if data.shape[2] == 1:  # NumPy would take a column for memory to add pairwise
+    if data.shape[2] == 1:  # NumPy would add a single contiguous column pairwise
         return _sum_of_chunks(np.repeat(data, 2, axis=2))[:, :1]
     return _sum_of_chunks(data)
 
 
 def _sum_of_chunks(data: Array) -> Array:
-    """The sum of rows, chunk by chunk, and of the chunks two and two."""
+    """Sum rows chunk by chunk, then sum the chunks in pairs."""
     before, count, after = data.shape
     full = count // CHUNK
     chunks = data[:, : full * CHUNK].reshape(before, full, CHUNK, after)
@@ -342,7 +345,7 @@ def _sum_of_chunks(data: Array) -> Array:
 
 
 def two_and_two(sums: Array, axis: int) -> Array:
-    """The sum along a dimension: of neighbours, in place, until one sum is left."""
+    """Sum along a dimension in place: add neighbors in pairs until one sum is left."""
     rows = np.moveaxis(sums, axis, 0)
     count, step = len(rows), 1
     while step < count:

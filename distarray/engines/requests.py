@@ -1,4 +1,4 @@
-"""The operands of an elementwise call, on one mesh, and the layout of its result."""
+"""Operands of an elementwise call on one mesh, and the layout of its result."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from distarray.typing import ArrayLike, DType
 
 __all__ = ["NUMBERS", "Request", "working_layout"]
 
-#: The types of Python's numbers, which stay as they are.
+#: Types of Python numbers, which are passed to NumPy unchanged.
 NUMBERS = frozenset({bool, int, float, complex})
-#: Functions that NumPy is asked about when shapes do not broadcast: they may check types first.
+#: Functions that may check types first: NumPy raises their error if shapes do not broadcast.
 _ASKED = frozenset({operator.eq, operator.ne, np.clip, np.where, np.isclose})
 
 
 class Request:
-    """A call with its operands on one mesh; raises NumPy's errors about a mask and `outs`.
+    """Elementwise call with its operands on one mesh; raises NumPy's errors about mask and `outs`.
 
     Attributes
     ----------
@@ -39,11 +39,11 @@ class Request:
     mask : DistArray or None
         The call's `where`.
     arrays : list of DistArray
-        The distributed arrays among them.
+        The distributed arrays among the inputs, and the mask.
     given : list of DistArray
-        The arrays for results.
+        The arrays for results that the caller passed.
     mesh : DeviceMesh
-        That of all.
+        The common mesh.
     """
 
     __slots__ = (
@@ -82,11 +82,11 @@ class Request:
 
     @property
     def is_bare(self) -> bool:
-        """Whether the call is one of operands alone."""
+        """True if the call has inputs only: no mask, no `outs`, no keywords."""
         return not self.keywords and not self.outs and self.mask is None
 
     def result_types(self) -> list[DType]:
-        """Data types of the results; raises what NumPy raises about those of the operands."""
+        """Return the data types of the results; raise NumPy's errors about the operands' types."""
         if self._types is None:
             is_unmixed = len(self.arrays) == len(self.operands) and type(self.function) is np.ufunc
             if self.is_bare and is_unmixed:
@@ -96,7 +96,7 @@ class Request:
         return self._types
 
     def width(self) -> int:
-        """Bytes of an element of the widest result; none for objects, which stay where they are."""
+        """Return the bytes per element of the widest result; 0 for objects, which are not moved."""
         return max([0 if kind.hasobject else kind.itemsize for kind in self.result_types()])
 
 
@@ -106,9 +106,9 @@ def _ufunc_types(ufunc: np.ufunc, dtypes: tuple[DType, ...]) -> list[DType]:
 
 
 def working_layout(request: Request, whole: bool) -> tuple[Layout, bool]:
-    """The layout to compute in: that of the `outs`, or the one for which least has to move.
+    """Return the layout to compute in, and True if it cuts the result of replicated operands.
 
-    And whether it cuts what replicated operands broadcast to.
+    The layout is that of an `out`, or the layout for which the fewest bytes move.
     """
     layout, may_be_cut = _layout_of_all(request)
     if whole or not may_be_cut:
@@ -118,7 +118,10 @@ def working_layout(request: Request, whole: bool) -> tuple[Layout, bool]:
 
 
 def _layout_of_all(request: Request) -> tuple[Layout, bool]:
-    """The common layout of operands and `outs`, and whether it may be cut; or NumPy's error."""
+    """Return the common layout of operands and `outs`, and True if it may be cut.
+
+    Raises NumPy's errors about shapes.
+    """
     try:
         if request.given:
             check_shapes(request.arrays, request.given)
@@ -130,7 +133,7 @@ def _layout_of_all(request: Request) -> tuple[Layout, bool]:
 
 
 def _chosen_layout(arrays: Sequence[DistArray]) -> tuple[Layout, bool]:
-    """The layout for which least has to move, and whether it may be cut without a message."""
+    """Return the layout for which the fewest bytes move; True if it may be cut without messages."""
     first = arrays[0].layout
     for x in arrays:
         if x.layout is not first:

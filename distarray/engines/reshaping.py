@@ -1,4 +1,4 @@
-"""Arrays in another shape: a view where every element stays on its rank, else one exchange."""
+"""Reshaping of arrays: a view if every element stays on its rank, else one exchange."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -29,9 +29,9 @@ from distarray.typing import Array, ArrayLike
 
 __all__ = ["Groups", "Viewable", "in_line", "refitted", "reshaped", "reshaped_layout"]
 
-#: Neighbouring dimensions that become one or more others, as (old, new) pairs of intervals.
+#: Groups of adjacent dimensions before and after a reshape, as (old, new) pairs of intervals.
 Groups = tuple[ReshapeGroup, ...]
-#: ``viewable(x, groups)``: whether the blocks of an array allow a view; the same on all ranks.
+#: ``viewable(x, groups)``: True if the blocks of an array allow a view; the same on all ranks.
 Viewable = Callable[[DistArray, Groups], bool]
 
 
@@ -40,35 +40,35 @@ def _can_merge(x: DistArray, groups: Groups) -> bool:
 
 
 def in_line(x: ArrayLike) -> Any:
-    """The elements in C order in one dimension, to be read only."""
+    """Return the elements in C order in one dimension; the result must not be written to."""
     return refitted(x, (x.size,)) if isinstance(x, DistArray) else np.ravel(x)
 
 
 def refitted(x: DistArray, shape: tuple[int, ...]) -> DistArray:
-    """`x` in another shape, to be read only: each rank decides whether that is a view."""
+    """Reshape `x` for reading only: each rank decides whether its block is a view."""
     if x.layout.partials:
         x.settle()
     return reshaped(x, shape, viewable=_on_each_rank)
 
 
 def _on_each_rank(x: DistArray, groups: Groups) -> bool:
-    """Let each rank's block decide, as its own reshape does."""
+    """Allow a view; each rank's own reshape then views or copies its block."""
     return True
 
 
 class _Reshape(NamedTuple):
-    """The steps from arrays of a layout to another shape.
+    """Plan of a reshape from one layout to another shape.
 
     Attributes
     ----------
     before : Entries or None
         The view that drops dimensions of extent 1, if there are any.
     groups : tuple of ReshapeGroup
-        The groups of the other dimensions.
+        The groups of the remaining dimensions.
     layout : Layout
         The layout of the result without its dimensions of extent 1.
     stays : bool
-        Whether every element stays on its rank.
+        True if every element stays on its rank.
     after : Entries or None
         The view that adds dimensions of extent 1, if there are any.
     """
@@ -105,7 +105,7 @@ def _plan(layout: Layout, shape: tuple[int, ...]) -> _Reshape:
 
 
 def reshaped_layout(layout: Layout, shape: tuple[int, ...]) -> tuple[Layout, bool]:
-    """The layout of an array in another shape, and whether every element stays on its rank."""
+    """Return the layout after a reshape, and True if every element stays on its rank."""
     if not layout.size:
         return Layout.replicated(shape, layout.mesh_shape), True
     plan = _plan(layout, shape)
@@ -119,7 +119,7 @@ def reshaped(
     copy: bool | None = None,
     viewable: Viewable = _can_merge,
 ) -> DistArray:
-    """`x` in another shape, its elements in C order.
+    """Reshape `x`, with its elements in C order.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def reshaped(
     copy : bool, optional
         As in :func:`numpy.reshape`.
     viewable : callable
-        Whether the result can be a view where every element stays on its rank.
+        Returns True if the result can be a view when every element stays on its rank.
 
     Raises
     ------
@@ -158,12 +158,12 @@ def reshaped(
         return _shared(x, plan, known)
     block = _copied(x, plan)
     result = _expanded(wrap(block, plan.layout, mesh), block, plan)
-    # Ranks without elements may not know that the others have copied.
+    # Ranks without elements may not know that the other ranks have copied.
     return natural(result) if known or copy or not plan.stays else result
 
 
 def _shared(x: DistArray, plan: _Reshape, known: bool) -> DistArray:
-    """The reshape that shares the array's memory, although elements are on other ranks in it."""
+    """Reshape with NumPy's view semantics, although elements change rank."""
     moved = _moved_cut(x, plan)
     if moved is not None:
         plan = plan._replace(stays=True, layout=moved)
@@ -177,7 +177,7 @@ def _shared(x: DistArray, plan: _Reshape, known: bool) -> DistArray:
 
 
 def _copied(x: DistArray, plan: _Reshape) -> Array:
-    """This rank's block of a reshape that has memory of its own, without extents of 1."""
+    """Return this rank's block of a copying reshape, without the dimensions of extent 1."""
     if plan.stays:
         copied: Array = x.block.copy("C").reshape(plan.layout.local_shape(x.mesh.coords))
         return copied
@@ -185,18 +185,18 @@ def _copied(x: DistArray, plan: _Reshape) -> Array:
 
 
 def _expanded(result: DistArray, block: Array, plan: _Reshape) -> DistArray:
-    """The result with its dimensions of extent 1."""
+    """Add the dimensions of extent 1 to the result."""
     if plan.after is not None:
         result = result.sliced(plan.after)
         if is_shared(result):
             return result
-        if result.block.size == block.size:  # steps of 0, which indexing gives, are not NumPy's
+        if result.block.size == block.size:  # indexing makes strides of 0; NumPy's reshape does not
             result.block = block.reshape(result.block.shape)
     return result
 
 
 def _viewed(x: DistArray, plan: _Reshape, known: bool) -> DistArray | None:
-    """The view of an array that a plan of its layout, or of one in another cut, makes."""
+    """Reshape an array as a view by a plan; None if its own cut would make elements move."""
     layout = _regrouped(x.layout, plan)
     if layout is None:
         return None
@@ -206,14 +206,14 @@ def _viewed(x: DistArray, plan: _Reshape, known: bool) -> DistArray | None:
 
 
 def _refitted(x: DistArray, plan: _Reshape) -> DistArray:
-    """The reshape without its dimensions of extent 1 of an array that a rank has whole."""
+    """Reshape an array that is whole on this rank, without the dimensions of extent 1."""
     shape = plan.layout.shape
     return wrap(x.block.reshape(shape), Layout.replicated(shape, x.layout.mesh_shape), x.mesh)
 
 
 @lru_cache(maxsize=2048)
 def _regrouped(layout: Layout, plan: _Reshape) -> Layout | None:
-    """The layout of a view by a plan's groups; None if elements would have to move."""
+    """Return the layout of a view by a plan's groups; None if elements would have to move."""
     cuts: list[Cut] = []
     for old, new in plan.groups:
         found = regrouped_cut(layout.cuts[slice(*old)], plan.layout.shape[slice(*new)])
@@ -224,7 +224,7 @@ def _regrouped(layout: Layout, plan: _Reshape) -> Layout | None:
 
 
 class Refitted:
-    """Copies between an array and its reshape, which have their elements on different ranks."""
+    """Transfer between an array and its reshape, which hold elements on different ranks."""
 
     overlaps = False
 
@@ -232,25 +232,25 @@ class Refitted:
         self._groups = groups
 
     def down(self, source: Any, target: Any) -> None:
-        """Copy the array's elements to the reshape's."""
+        """Copy the array's elements to the reshape."""
         _exchange(source, target.layout, self._groups, target.block)
 
     def up(self, source: Any, target: Any) -> None:
-        """Copy the reshape's elements to the array's."""
+        """Copy the reshape's elements back to the array."""
         _exchange_back(source.block, target, source.layout, self._groups)
 
 
 def _moved_cut(x: DistArray, plan: _Reshape) -> Layout | None:
-    """Move the borders of an array's memory to where the rows of its reshape end, if that serves.
+    """Move the cut of an array's memory to row ends of its reshape, if this makes a view possible.
 
     Returns
     -------
     Layout or None
-        The layout of a view by the plan's groups; None if nothing has moved.
+        The layout of a view by the plan's groups; None if the cut has not moved.
 
     Cost
     ----
-    That of :func:`~distarray.array.recutting.recut`, if the layouts let the borders move.
+    That of :func:`~distarray.array.recutting.recut`, if the layouts allow the cut to move.
     """
     top = ancestor(x)
     source = top._storage.source
@@ -271,24 +271,25 @@ def _moved_cut(x: DistArray, plan: _Reshape) -> Layout | None:
 def _row_layout(
     top: Layout, layout: Layout, plan: _Reshape, also: int
 ) -> tuple[Layout, int] | None:
-    """The layout of an array whose borders are where rows of the reshape of a view of it end.
+    """Return a layout of an array whose block borders are row ends of the reshape of its view.
 
-    Its blocks are of equally many rows, as those of a new array of that shape would be.
+    Its blocks have equally many rows, like the blocks of a new array of the reshape's shape.
 
     Parameters
     ----------
     top, layout : Layout
-        Of the array, and of the view.
+        Layouts of the array and of its view.
     plan : _Reshape
-        Of the view.
+        Reshape of the view.
     also : int
-        Elements that borders have to be a multiple of, too: rows of other arrays.
+        Another number of elements that must divide the borders: that of rows of other arrays.
 
     Returns
     -------
     tuple or None
-        The layout, and of how many elements its borders are multiples; 1 if that does not begin at
-        the array's first. None if rows end at no common place, or too few ranks would have any.
+        The layout, and the number of elements that divides its borders; 1 if the view does not
+        begin at the array's first element. None if the cuts do not allow it, if neither row length
+        divides the other, or if at most half as many ranks would hold elements.
     """
     if not (_is_cut_in_rows(layout) and _is_cut_in_rows(top)):
         return None
@@ -311,21 +312,21 @@ def _row_layout(
 
 
 def _is_cut_in_rows(layout: Layout) -> bool:
-    """Whether the first dimension is cut, and no other one."""
+    """Return True if the first dimension is cut, and no other dimension."""
     return [dim for dim, cut in enumerate(layout.cuts) if cut.parts > 1] == [0]
 
 
 def _held(cut: Cut) -> int:
-    """The number of ranks that have elements."""
+    """Return the number of blocks that have elements."""
     return sum([start < stop for start, stop in map(cut.interval, range(cut.parts))])
 
 
 def _is_viewed(
     x: DistArray, plan: _Reshape, copy: bool | None, known: bool, viewable: Viewable
 ) -> bool:
-    """Whether the result is a view; NumPy's ValueError if it has to be one and cannot.
+    """Return True if the result is a view; raise NumPy's ValueError if it must be and cannot.
 
-    `known` says that all blocks are known to be in C order, without gaps.
+    `known` is True if all blocks are known to be in C order, without gaps.
     """
     if not copy and (known or viewable(x, plan.groups)):
         return True
@@ -335,7 +336,7 @@ def _is_viewed(
 
 
 def _of_nothing(x: DistArray, shape: tuple[int, ...], copy: bool | None) -> DistArray:
-    """An array without elements; a view of a read-only one is read-only, too."""
+    """Return an array without elements; a view of a read-only array is read-only, too."""
     layout = Layout.replicated(shape, x.mesh.shape)
     return (
         empty(layout, x.dtype, x.mesh)
@@ -345,13 +346,13 @@ def _of_nothing(x: DistArray, shape: tuple[int, ...], copy: bool | None) -> Dist
 
 
 def _recut(layout: Layout, old: Interval, extents: tuple[int, ...]) -> list[Cut]:
-    """The cuts of a group's new dimensions: one by all mesh dimensions that cut the old ones."""
+    """Cut one of a group's new dimensions by all mesh dimensions that cut the old ones."""
     mesh_dims = tuple(sorted([m for cut in layout.cuts[slice(*old)] for m in cut.mesh_dims]))
     radix = tuple([layout.mesh_shape[m] for m in mesh_dims])
     parts = prod(radix)
     chosen = 0
     for dim, extent in enumerate(extents):
-        # The first dimension that keeps more than half of the ranks busy, in few stretches each.
+        # The first dimension that gives work to more than half of the ranks, in few ranges each.
         if 2 * extent > parts * -(-extent // parts) and prod(extents[:dim]) <= 64:
             chosen = dim
             break
@@ -361,18 +362,18 @@ def _recut(layout: Layout, old: Interval, extents: tuple[int, ...]) -> list[Cut]
 
 
 def _redistributed(x: DistArray, layout: Layout, groups: Groups) -> Array:
-    """This rank's block of the result, of which elements come from other ranks."""
+    """Exchange elements with other ranks; return this rank's block of the result."""
     target: Array = x.mesh.xp.empty(layout.local_shape(x.mesh.coords), x.dtype)
     _exchange(x, layout, groups, target)
     return target
 
 
 def _exchange(x: DistArray, layout: Layout, groups: Groups, target: Array) -> None:
-    """Copy an array's elements to the block of its reshape."""
+    """Copy an array's elements to the blocks of its reshape; collective."""
     mesh = x.mesh
     plan = plan_reshape(x.layout, layout, groups, mesh.coords)
     route = Route(x.layout, layout)
-    if mesh.group.guarded:  # ranks that have nothing to send must refuse too
+    if mesh.group.guarded:  # ranks without elements to send must raise too
         mesh.group.check_exchange(plan.elements_sent * x.itemsize, route)
     for turn in range(plan.rounds):
         mesh.group.exchange(
@@ -386,7 +387,7 @@ def _exchange(x: DistArray, layout: Layout, groups: Groups, target: Array) -> No
 
 
 def _exchange_back(block: Array, x: DistArray, layout: Layout, groups: Groups) -> None:
-    """Copy the elements of a reshape's block back to the array, by the same plan."""
+    """Copy the elements of a reshape's blocks back to the array, by the same plan; collective."""
     mesh = x.mesh
     plan = plan_reshape(x.layout, layout, groups, mesh.coords)
     route = Route(layout, x.layout)
@@ -405,6 +406,6 @@ def _exchange_back(block: Array, x: DistArray, layout: Layout, groups: Groups) -
 
 
 def _landing(target: Array, piece: FlatPiece) -> Array:
-    """The part of a contiguous target block that a piece fills, as a view."""
+    """Return the view of a contiguous target block that a piece fills."""
     where = piece.landing
     return target.reshape(where.flat_shape)[where.stretches].reshape(where.boxed)[where.slices]

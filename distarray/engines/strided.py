@@ -1,9 +1,9 @@
-"""Views of a 1-d array by strides, whose rows may reach into the blocks of other ranks.
+"""Strided views of a 1-d array, whose rows may extend into the blocks of other ranks.
 
-Any strided view of memory is a view of a stretch of it. So each rank takes the rows that begin in
-its block and keeps the stretch of the array that they need, which is as a rule its block and a
-border. Rows that overlap have elements on several ranks: what one rank writes to them is brought to
-the owners, and from these to all others, at once.
+A strided view accesses one contiguous range of memory. Each rank therefore owns the rows that begin
+in its block, and stores a copy of the range of the array that they access: usually its block and a
+border. If rows overlap, several ranks store the same elements. The values that one rank writes to
+these elements are sent to the owners at once, and from the owners to all other ranks.
 """
 
 from itertools import pairwise
@@ -30,17 +30,17 @@ __all__ = ["across_cuts", "in_order", "offset_in", "strided"]
 
 
 def in_order(x: DistArray) -> tuple[DistArray, Array, Array] | None:
-    """All elements of the memory of an array in one dimension, as a view, as far as it is known.
+    """Return a 1-d view of all elements in the memory of an array, as far as it is known.
 
     Returns
     -------
     tuple or None
-        The view, and arrays that stand for all elements and for `x` in an address space. None if
-        the array nearest to the beginning of the memory has gaps.
+        The view, and two host arrays in a model address space, for all elements and for `x`. None
+        if the array nearest to the beginning of the memory has gaps.
 
     Cost
     ----
-    As :func:`~distarray.engines.reshaping.reshaped`.
+    That of :func:`~distarray.engines.reshaping.reshaped`.
     """
     found = within(x)
     if found is None:
@@ -52,20 +52,20 @@ def in_order(x: DistArray) -> tuple[DistArray, Array, Array] | None:
 
 
 def across_cuts(x: DistArray, dtype: DType, size: int) -> DistArray:
-    """An array viewed as items of another size, through which a cut of the last dimension goes.
+    """View an array as items of another size, if a cut of the last dimension splits new items.
 
     Parameters
     ----------
     x : DistArray
-        Its last dimension can be viewed so.
+        An array whose last dimension can be viewed as `dtype`.
     dtype : dtype
     size : int
-        Its bytes.
+        Bytes of an item of `dtype`.
 
     Cost
     ----
-    That of a reshape where the items that make up new ones are a dimension, if that can be whole on
-    every rank. Else that of :func:`strided`.
+    That of a reshape that makes the old items of each new item a dimension, if this dimension can
+    be whole on every rank. Else that of :func:`strided`.
     """
     few = size // gcd(size, x.itemsize)
     *outer, last = x.shape
@@ -90,7 +90,7 @@ across.append(across_cuts)
 
 
 def offset_in(space: Array, place: Array) -> int:
-    """Bytes from the beginning of an address space to an array in it."""
+    """Return the offset in bytes of an array from the beginning of its address space."""
     address: int = place.__array_interface__["data"][0]
     return address - np.lib.array_utils.byte_bounds(space)[0]
 
@@ -98,34 +98,34 @@ def offset_in(space: Array, place: Array) -> int:
 def strided(
     line: DistArray, shape: Shape, strides: Shape, offset: int, dtype: DType, writeable: bool
 ) -> DistArray:
-    """A view of a 1-d array in other strides.
+    """Return a view of a 1-d array with given shape and strides.
 
     Parameters
     ----------
     line : DistArray
-        Cut, and stored without gaps.
+        The 1-d array, cut, and stored without gaps.
     shape : tuple of int
-        Of at least one element.
+        Shape of the view, with at least one element.
     strides : tuple of int
-        In bytes.
+        Strides of the view in bytes.
     offset : int
-        Bytes from the first element of `line` to the first of the view. All its elements are in
-        `line`.
+        Bytes from the first element of `line` to the first of the view. All elements of the view
+        are in `line`.
     dtype : dtype
-        Of the view.
+        Data type of the view.
     writeable : bool
-        Whether the view can be written to, if the line can.
+        True if the view is writeable whenever `line` is.
 
     Returns
     -------
     DistArray
-        Read-only if rows overlap so that the order in which NumPy writes to them is not that of
-        the ranks. Against the direction of memory NumPy writes as along it.
+        Read-only if rows overlap and NumPy's order of writing to them differs from the order of
+        the ranks. For negative strides NumPy writes in the same order as for positive ones.
 
     Cost
     ----
-    None if the view is a slice of `line` in another shape that is a view of it. Else, here and when
-    the line has been written to, a message to a neighbour with the elements between ranks.
+    None if the view is a slice of a reshape of `line` that is itself a view. Else a message to a
+    neighbor with the elements across the border, here and whenever `line` has been written to.
     """
     if not shape:
         return strided(line, (1,), (0,), offset, dtype, writeable).sliced((0,))
@@ -149,7 +149,7 @@ def strided(
 def _sliced(
     line: DistArray, shape: Shape, steps: Shape, offset: int, dtype: DType
 ) -> DistArray | None:
-    """The view as a slice of the line in another shape; None if it is none."""
+    """Return the view as a reshaped slice of the line; None if it is not such a slice."""
     size = line.itemsize
     dims = sorted([dim for dim in range(len(shape)) if shape[dim] > 1], key=lambda d: -steps[d])
     if dtype != line.dtype or offset % size or not dims or steps[dims[-1]] % size:
@@ -168,12 +168,12 @@ def _sliced(
 
 
 class _Rows:
-    """Which stretch of a line each rank needs for its rows.
+    """Rows of a strided view: their cut, and the range of the line that each rank's rows access.
 
     Attributes
     ----------
     cut : Cut
-        Of the rows.
+        The cut of the rows.
     """
 
     def __init__(self, line: DistArray, count: int, step: int, offset: int, span: int) -> None:
@@ -186,14 +186,14 @@ class _Rows:
         self.cut = recounted_cut(self._line, counts)
 
     def _row_at(self, place: int, count: int) -> int:
-        """The first row that begins at a place of the line or after it."""
+        """Return the first row that begins at or after an index of the line."""
         behind = place * self._size - self._offset
         if behind <= 0:
             return 0
         return count if not self._step else min(count, -(-behind // self._step))
 
     def needs(self, part: int) -> Interval:
-        """The elements that a rank's rows reach."""
+        """Return the range of elements that a rank's rows access."""
         first, last = self.cut.interval(part)
         if first >= last:
             return 0, 0
@@ -202,32 +202,32 @@ class _Rows:
         return begin // self._size, -(-end // self._size)
 
     def askers(self, start: int, stop: int) -> list[int]:
-        """The ranks that need any of some elements."""
+        """Return the ranks that need any element of a range."""
         found = [(part, self.needs(part)) for part in range(self.cut.parts)]
         return [part for part, (low, high) in found if low < stop and start < high]
 
     def overlap(self) -> bool:
-        """Whether several ranks need the same element."""
+        """Return True if several ranks need the same element."""
         ends = sorted([self.needs(part) for part in range(self.cut.parts)])
         held = [end for end in ends if end[0] < end[1]]
         return any(a[1] > b[0] for a, b in pairwise(held))
 
 
 class Spans:
-    """Copies between a line and the stretches of it that ranks' rows need."""
+    """Transfer between a line and the ranges of it that the ranks' rows access."""
 
     def __init__(self, rows: _Rows, stretch: Array, overlaps: bool) -> None:
         self._rows, self._stretch, self.overlaps = rows, stretch, overlaps
         self._before = stretch.copy() if self.overlaps else stretch
 
     def down(self, source: Any, target: Any) -> None:
-        """Copy what the rows reach."""
+        """Copy the elements that the rows access from the line."""
         self._stretch[...] = spanning(source, 0, self._rows.needs, self._rows.askers)
         if self.overlaps:
             self._before[...] = self._stretch
 
     def up(self, source: Any, target: Any) -> None:
-        """Copy what has been written to where it belongs; where ranks differ, the last row's."""
+        """Copy written elements back to their owners; of several ranks' values the last row's."""
         before = self._before if self.overlaps else None
         returned(self._stretch, before, target, self._rows.needs, self._rows.askers)
 
@@ -235,7 +235,7 @@ class Spans:
 def _linked(
     line: DistArray, shape: Shape, steps: Shape, offset: int, dtype: DType, in_turn: bool
 ) -> DistArray:
-    """The view as rows of its own stretch of the line."""
+    """Return the view as rows over a copy of each rank's range, linked to the line."""
     if line.layout.ats:
         return derived(line, lambda y: _of_lone(y, shape, steps, offset, dtype))
     lead = max(range(len(shape)), key=lambda d: (steps[d], shape[d]))
@@ -269,7 +269,7 @@ def _linked(
 
 
 def _of_lone(y: Any, shape: Shape, steps: Shape, offset: int, dtype: DType) -> Any:
-    """The view of a line that lives at one coordinate."""
+    """Return the view of a line that is stored at a single mesh coordinate."""
     whole = [Cut.whole(n) for n in shape]
     layout = Layout.from_cuts(whole, y.mesh.shape, y.layout.others)
     if not layout.holds(y.mesh.coords):
@@ -280,7 +280,7 @@ def _of_lone(y: Any, shape: Shape, steps: Shape, offset: int, dtype: DType) -> A
 def _laid_over(
     xp: Any, stretch: Array, shape: Shape, steps: Shape, first: int, dtype: DType
 ) -> Array:
-    """The view of a stretch by strides in bytes."""
+    """Return the view of a contiguous range by strides in bytes."""
     if 0 in shape or not stretch.size:
         return stretch[:0].view("u1")[:0].view(dtype).reshape(shape)
     if xp is not np:

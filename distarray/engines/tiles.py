@@ -1,4 +1,4 @@
-"""Tiles of a block that stay in cache, and running totals of their sums."""
+"""Tiles of a block that fit in cache, and running totals of their sums."""
 
 from collections.abc import Iterator
 
@@ -7,14 +7,14 @@ from distarray.typing import Array
 __all__ = ["TILE", "PairwiseSum", "restricted", "spot", "tiles"]
 
 
-#: Elements in a tile.
+#: Number of elements in a tile.
 TILE = 1 << 16
 
 
 def tiles(block: Array) -> Iterator[tuple[slice, ...]]:
-    """Keys of tiles of about TILE elements, cut along the dimension of the largest stride.
+    """Yield keys of tiles of about TILE elements, cut along the dimension of the largest stride.
 
-    A small block is one tile.
+    A small block is a single tile.
     """
     whole = (slice(None),) * block.ndim
     if block.size <= TILE:
@@ -27,19 +27,19 @@ def tiles(block: Array) -> Iterator[tuple[slice, ...]]:
 
 
 def restricted(key: tuple[slice, ...], array: Array) -> Array:
-    """The part of an array that belongs to a tile; the array broadcasts onto the block."""
+    """Return the elements of an array for a tile; the array broadcasts onto the block."""
     lead = len(key) - array.ndim
     parts = zip(key[lead:], array.shape, strict=True)
     return array[tuple([slice(None) if extent == 1 else part for part, extent in parts])]
 
 
 def spot(key: tuple[slice, ...], axes: tuple[int, ...]) -> tuple[slice, ...]:
-    """The place of a tile's reduction over axes in the result, which keeps these dimensions."""
+    """Return the key of a tile's reduction over axes in the result, which keeps the axes."""
     return tuple([slice(None) if dim in axes else part for dim, part in enumerate(key)])
 
 
 class PairwiseSum:
-    """A running total that adds sums of equally many parts, so that rounding errors grow slowly."""
+    """Running total that adds sums of equally many parts, so that rounding errors grow slowly."""
 
     __slots__ = ("_count", "_levels")
 
@@ -49,7 +49,7 @@ class PairwiseSum:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no part has been added yet."""
+        """True if no part has been added yet."""
         return not self._count
 
     def add(self, part: Array) -> None:
@@ -62,7 +62,7 @@ class PairwiseSum:
         self._levels.append(part)
 
     def total(self) -> Array:
-        """The sum of the parts."""
+        """Return the sum of the parts."""
         total = self._levels[-1]
         for part in reversed(self._levels[:-1]):
             total = part + total

@@ -1,1 +1,1 @@
-"""Contractions: operands are brought together, multiplied on each rank, and folded."""
+"""Contractions: operands are redistributed, multiplied on each rank, and the products folded."""

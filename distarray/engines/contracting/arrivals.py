@@ -1,4 +1,4 @@
-"""Operands that have arrived in pieces, which are put together only where that is needed."""
+"""Received operands kept as fragments and concatenated lazily."""
 
 from typing import NamedTuple, Self
 
@@ -12,16 +12,16 @@ __all__ = ["Arrived"]
 
 
 class Arrived(NamedTuple):
-    """This rank's block of an operand in the layout that is wanted, in pieces.
+    """This rank's block of an operand in the requested layout, as fragments.
 
     Attributes
     ----------
     pieces : list of (slices, array)
-        What this rank had is a view of its block.
+        The fragments. Elements that this rank already had are a view of its block.
     shape : tuple of int
-        Of the whole block.
+        The shape of the whole block.
     dim : int
-        The dimension in which stretches of it are taken.
+        The dimension along which ranges of the block are taken.
     dtype : dtype
     """
 
@@ -32,18 +32,18 @@ class Arrived(NamedTuple):
 
     @classmethod
     def of(cls, x: DistArray, want: Layout, dim: int) -> Self:
-        """An operand brought to a layout.
+        """Redistribute an operand to a layout.
 
         Cost
         ----
-        The exchange of what is not where it is wanted.
+        One exchange of the elements that are not yet on the rank that needs them.
         """
         pieces = movement.pieces(x.block, x.layout, want, x.mesh)
         return cls(pieces, want.local_shape(x.mesh.coords), dim, x.dtype)
 
     @property
     def longest(self) -> Interval:
-        """Where the longest stretch is that lies in one piece."""
+        """The longest range that is stored in one fragment."""
         found = [(0, 0)]
         for slices, part in self.pieces:
             place = slices[self.dim]
@@ -53,7 +53,7 @@ class Arrived(NamedTuple):
         return max(found, key=lambda place: place[1] - place[0])
 
     def stretch(self, start: int, stop: int) -> Array:
-        """A stretch of the block: a view if it lies in one piece, else put together."""
+        """Return a range of the block: a view if one fragment has all of it, else a copy."""
         before = (slice(None),) * self.dim
         first, last = self.longest
         for slices, part in self.pieces:

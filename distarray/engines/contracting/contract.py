@@ -1,4 +1,4 @@
-"""Contractions as operations call them: in the way that the settings ask for, and into `out`."""
+"""Contractions for operations: the settings select the implementation; results go to `out`."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,17 +25,17 @@ __all__ = ["contract", "deliver"]
 def contract(
     program: Program, operands: Sequence[DistArray], out: DistArray | None = None
 ) -> DistArray:
-    """Carry out a contraction; with the same bits on every mesh if ``config.reproducible`` is set.
+    """Carry out a contraction; bitwise equal on every mesh if ``config.reproducible`` is set.
 
     Parameters
     ----------
     program : Program
         The contraction, planned for operands of these layouts.
     operands : sequence of DistArray
-        On one mesh, without pending folds.
+        Arrays on one mesh, without pending folds.
     out : DistArray, optional
-        An array of the result's shape that the kernel may write into if it has the result's
-        layout. It is a hint: the array that is returned may be another one.
+        An array of the result's shape that the kernel may write into if the array has the result's
+        layout. `out` is a hint: the returned array may be another one.
 
     Returns
     -------
@@ -43,14 +43,14 @@ def contract(
 
     Cost
     ----
-    That of the plan: one exchange for each operand that has to move (one a panel if it is large),
-    and one allreduce or reduce-scatter (one a part) if a summed label is cut. With
-    ``config.reproducible``, for numbers that round, operands that are cut along a summed label move
-    to the next boundary of tiles, and of what is folded every rank sends up to
-    ``2 * log2(summands / 512)`` times as much. For products element by element that are summed,
-    but for those of two lines, the products are a temporary. What is no product of matrices, and
-    what is on a GPU, takes about twenty times the arithmetic, ten times the size of the result, and
-    two more small allreduces.
+    The cost of the plan: one exchange for each operand that has to move (one per panel if the
+    operand is large), and one allreduce or reduce-scatter (one per part) if a summed label is cut.
+    With ``config.reproducible``, for numbers that round, operands that are cut along a summed label
+    move to the next boundary of tiles, and every rank sends up to ``2 * log2(summands / 512)``
+    times as much data for the fold. For sums of elementwise products, except products of two
+    vectors, the products are a temporary array. Contractions that are not matrix products, and
+    contractions on a GPU, take about twenty times the arithmetic, ten times the size of the result,
+    and two more small allreduces.
     """
     if not program.plan.local.is_whole and all(x.layout.is_replicated for x in operands):
         floaterrors.divide(operands[0].mesh)
@@ -65,7 +65,7 @@ def contract(
 
 
 def _tiled(program: Program, tiles: tiling.Tiling, operands: Sequence[DistArray]) -> DistArray:
-    """The product of matrices, cut only where tiles begin along what is summed."""
+    """Compute a product of matrices, cut along the summed label only at boundaries of tiles."""
     layouts, dtypes = [x.layout for x in operands], [x.block.dtype for x in operands]
     program = program_for(
         program.kernel,
@@ -81,20 +81,21 @@ def _tiled(program: Program, tiles: tiling.Tiling, operands: Sequence[DistArray]
 
 
 def _is_sum_of_products(spec: Contraction) -> bool:
-    """Whether the operands are multiplied element by element, and the products summed."""
+    """Return True if the operands are multiplied elementwise, and the products are summed."""
     first = spec.terms[0]
     kept = tuple([label for label in first if label in spec.out])
     return len(spec.terms) <= 2 and set(spec.terms) == {first} and kept == spec.out
 
 
 def _sum_of_products(program: Program, operands: Sequence[DistArray]) -> DistArray:
-    """Products element by element, and their sum in an order that no mesh changes."""
+    """Sum elementwise products in an order that does not depend on the mesh."""
     x, mesh, term = operands[0], operands[0].mesh, program.spec.terms[0]
     work = program.sums_in
     block = x.block.astype(work, copy=False)
     block = np.conjugate(block) if program.spec.conjugated and work.kind == "c" else block
     for other in operands[1:]:
-        # Not by `*`, which exchanges factors to write into a temporary: other bits, if complex.
+        # Not by `*`, which swaps complex factors to write into a temporary, and so changes the
+        # bits.
         block = np.multiply(block, to_layout(other, x.layout).block.astype(work, copy=False))
     axes = tuple([dim for dim, label in enumerate(term) if label not in program.spec.out])
     cuts = [cut for dim, cut in enumerate(x.layout.cuts) if dim not in axes]
@@ -108,7 +109,7 @@ def _sum_of_products(program: Program, operands: Sequence[DistArray]) -> DistArr
 
 
 def deliver(result: DistArray, out: DistArray | Array | None) -> Any:
-    """The result, copied into `out` if that is given and not the result itself.
+    """Return the result, copied into `out` if `out` is given and not the result itself.
 
     Shapes and data types are known to fit. A NumPy array given as `out` is replicated: every rank
     receives all elements.

@@ -1,16 +1,16 @@
-"""Contractions with the same bits on every mesh that are no products of matrices, or on a GPU.
+"""Exact contractions, bitwise equal on every mesh: other than matrix products, or on a GPU.
 
-Under ``config.reproducible`` other products are made of tiles, which is much faster
+Under ``config.reproducible`` the other contractions are computed tile by tile, which is much faster
 (:mod:`distarray.engines.contracting.tiling`).
 
 Floating-point operands are cut into slices of so few bits that products of slices are integers,
 whose sum over all summands is exact in any order, on any number of ranks, by any BLAS (Ozaki,
-Ogita, Oishi and Rump, Error-free transformations of matrix multiplication by using fast routines
-of matrix multiplication and its applications, Numerical Algorithms 59, 2012). Products of equal
-weight are added exactly, and then the weights from the lightest to the heaviest, everywhere in the
-same order. The range of the operands' exponents determines the number of slices, so that the error
-is no larger than a plain product's: three or four slices for numbers of similar magnitude, more,
-which take longer, for numbers of very different magnitudes.
+Ogita, Oishi and Rump, Error-free transformations of matrix multiplication by using fast routines of
+matrix multiplication and its applications, Numerical Algorithms 59, 2012). Products of equal weight
+are added exactly. Then the weights are added from the lightest to the heaviest, on every rank in
+the same order. The range of the operands' exponents determines the number of slices, so that the
+error is no larger than that of a plain product: three or four slices for numbers of similar
+magnitude, and more slices, which take longer, for numbers of very different magnitudes.
 """
 
 from collections.abc import Sequence
@@ -35,12 +35,12 @@ __all__ = ["exact_contraction"]
 
 
 class _Slicing(NamedTuple):
-    """The slices that operands are cut into.
+    """Slices that operands are cut into.
 
     Attributes
     ----------
     bits : int
-        The bits of a slice.
+        The number of bits of a slice.
     slices : tuple of int
         The number of slices of each operand.
     last : int
@@ -58,9 +58,9 @@ class _Slicing(NamedTuple):
 
 
 class _Scaled(NamedTuple):
-    """An operand times powers of two, so that its largest elements reach :func:`_top` at most.
+    """Operand times powers of two, so that its largest elements reach at most :func:`_top`.
 
-    This leaves the most room below: elements of any magnitude keep all their bits.
+    This scale leaves the most room for small elements: elements of any magnitude keep all bits.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class _Scaled(NamedTuple):
     highest : int
         The largest of the exponents, on this rank.
     finite : bool
-        Whether all elements on this rank are finite.
+        True if all elements on this rank are finite.
     """
 
     array: DistArray
@@ -111,7 +111,7 @@ def exact_contraction(program: Program, operands: Sequence[DistArray]) -> DistAr
         for position, weight in reversed(list(enumerate(slicing.weights))):
             total += _shifted(sums.block[..., position], shift - slicing.bits * weight)
         total = total.astype(program.dtype)
-    if odd:  # what is not finite, and its warning, is the plain product's
+    if odd:  # a plain product gives non-finite elements and their warnings
         plain = to_layout(execute(program, operands), layout).block
         total = np.where(np.isfinite(plain) & np.isfinite(total), total, plain)
     return wrap(mesh.scalar(total) if program.scalar else total, layout, mesh)
@@ -121,7 +121,7 @@ def exact_contraction(program: Program, operands: Sequence[DistArray]) -> DistAr
 
 
 def _scaled(x: DistArray, term: Sequence[int], spec: Contraction, work: np.dtype[Any]) -> _Scaled:
-    """The operand scaled, with one power of two for all elements of a sum."""
+    """Scale an operand, with one power of two for all elements of a sum."""
     summed = tuple([d for d, label in enumerate(term) if label not in spec.out and label >= 0])
     mesh_dims = {m for d in summed for m in x.layout.cuts[d].mesh_dims}
     parts = _parts(as_array(x.block).astype(work, order="C"))
@@ -153,7 +153,7 @@ def _scaled(x: DistArray, term: Sequence[int], spec: Contraction, work: np.dtype
 
 
 def _largest(sizes: Array, axes: tuple[int, ...], otherwise: float) -> Array:
-    """The maximum over dimensions, which are kept; CuPy's has no `initial`."""
+    """Compute the maximum over dimensions, which are kept; CuPy's has no `initial`."""
     if all(sizes.shape[axis] for axis in axes):
         largest: Array = np.max(sizes, axis=axes, keepdims=True)
         return largest
@@ -162,18 +162,18 @@ def _largest(sizes: Array, axes: tuple[int, ...], otherwise: float) -> Array:
 
 
 def _top(work: np.dtype[Any]) -> int:
-    """The exponent of scaled numbers."""
+    """Return the exponent of scaled numbers."""
     return int(np.finfo(work).maxexp) - 2
 
 
 def _parts(block: Array) -> Array:
-    """A block with its real parts, or real and imaginary ones, along a new last dimension."""
+    """View a block with its real parts, or real and imaginary parts, as a new last dimension."""
     block = block[..., None]
     return block.view(block.real.dtype) if block.dtype.kind == "c" else block
 
 
 def _shifted(block: Array, shift: Array) -> Array:
-    """The numbers times powers of two."""
+    """Multiply the numbers by powers of two."""
     if block.dtype.kind != "c":
         return np.ldexp(block, shift)
     parts = np.ldexp(_parts(contiguous(block).reshape(block.shape)), shift[..., None])
@@ -181,7 +181,7 @@ def _shifted(block: Array, shift: Array) -> Array:
 
 
 def _spread_out(x: DistArray, term: Sequence[int], spec: Contraction, layout: Layout) -> Array:
-    """An operand's exponents as blocks that broadcast onto the result's."""
+    """Redistribute an operand's exponents as blocks that broadcast to the result's blocks."""
     cut = dict(zip(spec.out, layout.cuts, strict=True))
     wanted = [cut.get(label, have) for label, have in zip(term, x.layout.cuts, strict=True)]
     wanted = [want if want.extent == n else Cut.whole(n) for want, n in zip(wanted, x.shape)]
@@ -200,7 +200,7 @@ def _spread_out(x: DistArray, term: Sequence[int], spec: Contraction, layout: La
 def _slicing(
     spec: Contraction, dtype: np.dtype[Any], work: np.dtype[Any], spreads: Sequence[int]
 ) -> _Slicing:
-    """The most bits of a slice for which sums are exact, and the number of slices they make."""
+    """Find the most bits of a slice for which sums are exact, and the number of slices."""
     digits = np.finfo(dtype).nmant + 1
     pairs = 4
     while True:  # until all pairs of slices of one weight fit in the sum
@@ -215,7 +215,7 @@ def _slicing(
 
 
 def _levels(spec: Contraction, dtype: np.dtype[Any], pairs: int = 1) -> int:
-    """The bits by which a sum, of so many products for each summand, can exceed a product."""
+    """Return the bits by which a sum, of `pairs` products per summand, can exceed a product."""
     summands = prod([n for label, n in enumerate(spec.extents) if label not in spec.out])
     summands = max(1, summands * (2 if dtype.kind == "c" else 1))
     return (summands * pairs - 1).bit_length()
@@ -223,7 +223,7 @@ def _levels(spec: Contraction, dtype: np.dtype[Any], pairs: int = 1) -> int:
 
 @lru_cache(maxsize=256)
 def _sliced(kernel: Kernel, slicing: _Slicing) -> Kernel:
-    """The kernel of exact sums of products of slices, with the weights as a last dimension."""
+    """Make a kernel of exact sums of slices' products, with the weights as last dimension."""
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], out: Array | None) -> Array:
         cut = [_slices(b, n, slicing.bits) for b, n in zip(blocks, slicing.slices, strict=True)]
@@ -240,9 +240,9 @@ def _sliced(kernel: Kernel, slicing: _Slicing) -> Kernel:
 
 
 def _slices(block: Array, count: int, bits: int) -> dict[int, Array]:
-    """The digits of scaled numbers, integers of so many bits, by position.
+    """Return the digits of scaled numbers, integers of `bits` bits, by position.
 
-    A slice of zeros is left out unless it is the first.
+    A slice of zeros is omitted unless it is the first.
     """
     slices = {}
     top = _top(block.dtype)
@@ -256,7 +256,10 @@ def _slices(block: Array, count: int, bits: int) -> dict[int, Array]:
 
 
 def _times_two_to(block: Array, power: int) -> Array:
-    """The numbers times a power of two, in two steps: the power itself may be out of range."""
+    """Multiply the numbers by a power of two.
+
+    Two steps are needed, as the power itself may be out of range.
+    """
     one, half = block.real.dtype.type(1), power // 2
     result: Array = block * np.ldexp(one, half) * np.ldexp(one, power - half)
     return result
@@ -264,5 +267,5 @@ def _times_two_to(block: Array, power: int) -> Array:
 
 @lru_cache(maxsize=1024)
 def _with_weights(spec: Contraction, count: int) -> Contraction:
-    """The same contraction with a result for each weight."""
+    """Return the contraction with a result for each weight."""
     return Contraction(spec.terms, (*spec.out, len(spec.extents)), (*spec.extents, count))

@@ -1,9 +1,9 @@
-"""Execution of contractions: bring the operands, multiply on each rank, fold.
+"""Execution of contractions: redistribute the operands, multiply on each rank, fold.
 
-:func:`distarray.plan.plan_contraction` decides where; this file does it. A large operand that is
-needed whole on a rank comes in panels, and a large result that is a sum over ranks is computed in
-parts: of either, a rank never holds more than its own share, or
-:data:`~distarray.engines.contracting.program.PANEL_BYTES`.
+:func:`distarray.plan.plan_contraction` decides where each block is computed; this module executes
+the plan. A large operand that is needed whole on a rank is sent in panels, and a large result that
+is a sum over ranks is computed in parts. Of such an operand or result, a rank never holds more than
+its own share, or :data:`~distarray.engines.contracting.program.PANEL_BYTES`.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def execute(
     out: DistArray | None = None,
     sums: Sums | None = None,
 ) -> DistArray:
-    """Carry out a contraction, whatever ``config.reproducible`` is.
+    """Carry out a contraction, regardless of ``config.reproducible``.
 
     The other parameters, the result and the cost are those of
     :func:`~distarray.engines.contracting.contract.contract`.
@@ -39,9 +39,9 @@ def execute(
     Parameters
     ----------
     program, operands, out
-        The contraction.
+        The contraction, its operands, and an array for the result.
     sums : Sums, optional
-        How products are made and added up; with the program's kernel and in any order by default.
+        The strategy that multiplies and adds up; by default the program's kernel and any order.
     """
     plan, dtype, mesh = program.plan, program.dtype, operands[0].mesh
     target = None if out is None or not _takes(out, plan, dtype) else out.block
@@ -61,7 +61,7 @@ def execute(
 def _multiplied(
     program: Program, operands: Sequence[DistArray], target: Array | None, sums: Sums | None
 ) -> Array:
-    """This rank's block of the result, in `target` if that is an array."""
+    """Compute this rank's block of the result, in `target` if `target` is an array."""
     plan, dtype, mesh = program.plan, program.dtype, operands[0].mesh
     if program.direct and sums is None:
         return program.kernel([x.block for x in operands], dtype, target)
@@ -77,7 +77,7 @@ def _multiplied(
 
 
 def _takes(out: DistArray, plan: ContractionPlan, dtype: np.dtype[Any]) -> bool:
-    """Whether a result can be computed straight into `out`."""
+    """Return True if a result can be computed directly into `out`."""
     return (
         out.layout is plan.result
         and not plan.pending
@@ -88,17 +88,18 @@ def _takes(out: DistArray, plan: ContractionPlan, dtype: np.dtype[Any]) -> bool:
 
 
 def _brought(x: DistArray, want: Layout) -> Array:
-    """This rank's block of the operand in the layout that the plan wants."""
+    """Return this rank's block of the operand in the layout that the plan requires."""
     return movement.moved(x.block, x.layout, want, x.mesh)
 
 
 def _at_once(
     program: Program, operands: Sequence[DistArray], target: Array | None, sums: Sums
 ) -> Array:
-    """The product of this rank's blocks.
+    """Multiply this rank's blocks.
 
-    If the tiles of a sum move their borders, most of an operand is where it is wanted: it is
-    multiplied there, and only what joins rows of several ranks is copied.
+    If only the boundaries of tiles move, this rank already stores most of an operand in the
+    required layout. That part is multiplied without a copy, and only tiles with elements from
+    several ranks are copied.
     """
     plan, mesh = program.plan, operands[0].mesh
     box, label = _box(plan, mesh), sums.label
@@ -122,7 +123,7 @@ def _at_once(
 def _by_panels(
     program: Program, operands: Sequence[DistArray], panels: Panels, sums: Sums
 ) -> Array:
-    """The product in stretches of one label; the operands move one stretch at a time."""
+    """Compute the product range by range of one label; the operands move one range at a time."""
     mesh, spec, plan, label = operands[0].mesh, program.spec, program.plan, panels.label
     whole: dict[int, Array] = {}
     for position, (x, labels) in enumerate(zip(operands, spec.terms, strict=True)):
@@ -153,7 +154,7 @@ def _by_panels(
 def _panel(
     program: Program, operands: Sequence[DistArray], number: int, label: int, stretch: Interval
 ) -> Array:
-    """One stretch of a label of an operand, in the layout that the plan wants."""
+    """Return one range of a label of an operand, in the layout that the plan requires."""
     x, want = operands[number], program.plan.operands[number]
     dim = program.spec.terms[number].index(label)
     start, stop = stretch
@@ -163,13 +164,13 @@ def _panel(
 
 
 def _box(plan: ContractionPlan, mesh: DeviceMesh) -> tuple[Interval, ...]:
-    """For each label the indices of it that this rank multiplies."""
+    """Return, for each label, the range of indices that this rank multiplies."""
     assert mesh.coords is not None
     return tuple([cut.interval(cut.part(mesh.coords)) for cut in plan.cuts])
 
 
 def _folded(program: Program, sums: Sums, block: Array, mesh: DeviceMesh) -> Array:
-    """This rank's part of the sum of all contributions."""
+    """Return this rank's part of the sum of all contributions."""
     plan = program.plan
     if not plan.pending:
         return sums.alone(block)
@@ -179,7 +180,7 @@ def _folded(program: Program, sums: Sums, block: Array, mesh: DeviceMesh) -> Arr
 
 
 def _keys(plan: ContractionPlan, mesh: DeviceMesh) -> list[Key]:
-    """For each rank of the fold, its part of the result within this rank's contribution."""
+    """Return, for each rank of the fold, the key of its part within this rank's contribution."""
     assert mesh.coords is not None
     origin = plan.local.section(mesh.coords)
     keys = []
@@ -190,9 +191,9 @@ def _keys(plan: ContractionPlan, mesh: DeviceMesh) -> list[Key]:
 
 
 def _by_parts(program: Program, blocks: Sequence[Array], mesh: DeviceMesh, sums: Sums) -> Array:
-    """The product computed and folded in parts, so that it is never whole on a rank.
+    """Compute and fold the product in parts, so that the product is never whole on a rank.
 
-    Each part takes an equal piece of every rank's share of the result.
+    Each part takes an equal fraction of every rank's share of the result.
     """
     plan, spec, box = program.plan, program.spec, _box(program.plan, mesh)
     dim = divided_dim(plan)
@@ -218,5 +219,5 @@ def _by_parts(program: Program, blocks: Sequence[Array], mesh: DeviceMesh, sums:
 
 
 def _at(labels: Sequence[int], label: int, stretch: slice) -> Key:
-    """The key that takes a stretch of one label, in whichever dimension it is."""
+    """Return the key that selects a range of one label, in whichever dimension the label is."""
     return tuple([stretch if own == label else slice(None) for own in labels])

@@ -21,14 +21,14 @@ Labels = tuple[int, ...]
 
 @lru_cache(maxsize=64)
 def ufunc_kernel(ufunc: np.ufunc, subscripts: str) -> Kernel:
-    """A generalized ufunc on the blocks, which broadcast as the operands do.
+    """Make a kernel that calls a generalized ufunc on blocks, which broadcast like the operands.
 
     Parameters
     ----------
     ufunc : ufunc
-        `matmul` or one of its relatives.
+        The ufunc: `matmul` or a similar one.
     subscripts : str
-        The subscripts with which einsum does the same to real numbers.
+        The subscripts with which einsum computes the same result for real numbers.
     """
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], out: Array | None) -> Array:
@@ -41,12 +41,15 @@ def ufunc_kernel(ufunc: np.ufunc, subscripts: str) -> Kernel:
 
 
 def _slow(dtype: np.dtype[Any], block: Array) -> bool:
-    """Whether einsum is faster: NumPy's product of integer matrices has no blocks and no SIMD."""
+    """Return True if einsum is faster: NumPy's integer matmul has no blocking and no SIMD."""
     return dtype.kind in "ium" and type(block) is np.ndarray
 
 
 def _summed(subscripts: str, dtype: np.dtype[Any], *blocks: Array) -> Array:
-    """The sum of products by einsum; of time spans as NumPy's dot has it, that of integers."""
+    """Sum products by einsum.
+
+    Time spans are summed as integers, as in NumPy's dot.
+    """
     if dtype.kind == "m":
         numbers = [block.view(np.int64) for block in blocks]
         return np.array(np.einsum(subscripts, *numbers)).view(dtype)
@@ -60,9 +63,9 @@ def _cast(block: Array, dtype: np.dtype[Any]) -> Array:
 
 @lru_cache(maxsize=1024)
 def labelled_kernel(spec: Contraction, zero: bool = False) -> Kernel:
-    """The product of blocks by their labels: a matrix product if the labels make one, else einsum.
+    """Make a kernel from labels: a matrix product if the labels allow one, else einsum.
 
-    Integers are exact either way, and wrap around as NumPy's do. With `zero`, products without a
+    Integers are exact in both cases, and wrap around as in NumPy. With `zero`, products without a
     sum are added to zero, as einsum does.
     """
     terms = tuple([tuple([label for label in term if label >= 0]) for term in spec.terms])
@@ -79,7 +82,7 @@ def labelled_kernel(spec: Contraction, zero: bool = False) -> Kernel:
 
 
 def _kernel(terms: Sequence[Labels], out: Labels, zero: bool) -> Kernel:
-    """The fastest kernel for terms without broadcast dimensions."""
+    """Return the fastest kernel for terms without broadcast dimensions."""
     if len(terms) != 2:
         return _einsum(terms, out)
     if all(label in out for term in terms for label in term):
@@ -94,12 +97,13 @@ def _kernel(terms: Sequence[Labels], out: Labels, zero: bool) -> Kernel:
 
 
 def _elementwise(terms: Sequence[Labels], out: Labels) -> Kernel:
-    """The product of two blocks without a sum, in C order."""
+    """Make a kernel for the product of two blocks without a sum, in C order."""
     orders = [tuple([term.index(label) for label in out if label in term]) for term in terms]
     keys = [tuple([slice(None) if label in term else None for label in out]) for term in terms]
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
-        # A block without dimensions broadcasts unchanged: a scalar goes with blocks on any device.
+        # A block without dimensions broadcasts unchanged: a scalar combines with blocks on any
+        # device.
         a, b = [
             factor.transpose(order)[(*key, ...)] if order else factor
             for factor, order, key in zip(_factors(blocks, dtype), orders, keys, strict=True)
@@ -110,12 +114,12 @@ def _elementwise(terms: Sequence[Labels], out: Labels) -> Kernel:
 
 
 def _factors(blocks: Sequence[Array], dtype: np.dtype[Any]) -> Sequence[Array]:
-    """The blocks in the type of their product; but a time span is multiplied by a number."""
+    """Cast the blocks to the type of their product, unless that is a time span."""
     return blocks if dtype.kind == "m" else [_cast(block, dtype) for block in blocks]
 
 
 def _added_to_zero(product: Kernel, einsum: Kernel) -> Kernel:
-    """A product without a sum as einsum makes it: without negative zeros."""
+    """Make a kernel for a product without a sum, with einsum's positive zeros."""
 
     def multiply(blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
         if not any(on_device(block) for block in blocks):
@@ -128,7 +132,7 @@ def _added_to_zero(product: Kernel, einsum: Kernel) -> Kernel:
 
 
 def _einsum(terms: Sequence[Labels], out: Labels) -> Kernel:
-    """The sum of products of any number of blocks."""
+    """Make a kernel for the sum of products of any number of blocks."""
     seen = dict.fromkeys(label for term in (*terms, out) for label in term)
     letter = dict(zip(seen, ascii_letters, strict=False))
     left = ",".join(["".join([letter[label] for label in term]) for term in terms])
@@ -141,22 +145,22 @@ def _einsum(terms: Sequence[Labels], out: Labels) -> Kernel:
 
 
 class _Arrangement(NamedTuple):
-    """A pair of operands as stacks of matrices: the order of their axes and of the product's.
+    """Pair of operands as stacks of matrices: the order of their axes and of the product's axes.
 
     Attributes
     ----------
     swapped : bool
-        Whether the operands change places, because the second one's labels come first in the
+        True if the operands are swapped, because the second operand's labels come first in the
         result.
     left, right : tuple of int
-        The axes of the first operand as (stack, rows, summed), of the second as (stack, summed,
-        columns).
+        The axes of the first operand as (stack, rows, summed), and of the second operand as (stack,
+        summed, columns).
     stack, rows, summed, columns : int
         The number of labels of each kind.
     result : tuple of int
-        The axes that bring (stack, rows, columns) into the order of the result.
+        The axes that transpose (stack, rows, columns) to the order of the result.
     subscripts : str
-        The product of the matrices, or vectors, in einsum's subscripts.
+        The product of the matrices, or vectors, as einsum subscripts.
     """
 
     swapped: bool
@@ -171,13 +175,13 @@ class _Arrangement(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether operands and result are such matrices or vectors without any rearrangement."""
+        """True if operands and result are matrices or vectors, without any rearrangement."""
         orders = (self.left, self.right, self.result)
         in_order = all(order == tuple(range(len(order))) for order in orders)
         return in_order and not self.swapped and max(self.rows, self.summed, self.columns) == 1
 
     def multiply(self, blocks: Sequence[Array], dtype: np.dtype[Any], into: Array | None) -> Array:
-        """The product as one of (stacks of) matrices; blocks that are matrices are not copied."""
+        """Compute the product as a (stacked) matrix product; matrices are not copied."""
         a, b = reversed(blocks) if self.swapped else blocks
         a = _cast(a, dtype).transpose(self.left)
         b = _cast(b, dtype).transpose(self.right)
@@ -198,7 +202,10 @@ class _Arrangement(NamedTuple):
 
 
 def _arrangement(terms: Sequence[Labels], out: Labels) -> _Arrangement | None:
-    """A pair arranged as a matrix product; None if it is not one, or not faster as one."""
+    """Arrange a pair of operands as a matrix product.
+
+    None if the pair is no matrix product, or if a matrix product is not faster.
+    """
     a, b = terms
     shared = set(a) & set(b)
     free = [label for label in out if label not in shared]
@@ -229,8 +236,8 @@ def _arrangement(terms: Sequence[Labels], out: Labels) -> _Arrangement | None:
 def _is_matrix_product(
     labels: int, stack: list[int], rows: list[int], summed: list[int], columns: list[int]
 ) -> bool:
-    """Whether a pair with so many labels in all is a matrix product, and faster as one."""
+    """Return True if a pair with this number of labels is best computed as a matrix product."""
     used = 2 * len(stack) + len(rows) + 2 * len(summed) + len(columns)
-    if used < labels or not summed:  # a label that one operand alone sums over is not used
+    if used < labels or not summed:  # a label that only one operand sums over is unused
         return False
     return not stack or bool(rows and columns)

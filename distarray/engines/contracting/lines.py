@@ -1,8 +1,8 @@
-"""Products of a matrix and a line, or of two lines: the same bits wherever the arrays are cut.
+"""Products of a matrix and a vector, or of two vectors: equal bits wherever the arrays are cut.
 
-The summands of a leaf are added by :func:`numpy.einsum`, in place: its loops treat every element
-alike, wherever it is in memory and whatever is beside it. Neighbouring leaves are added two and
-two.
+The summands of a leaf of the tree are added by :func:`numpy.einsum`, without a copy: its loops
+treat every element alike, regardless of the element's address and neighbors. Neighboring leaves are
+added in pairs.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from distarray.typing import Array, DType
 
 __all__ = ["line_product", "takes"]
 
-#: Numbers that are copied at a time where they do not lie as they are read.
+#: Numbers that are copied at a time if they are not stored as NumPy reads them.
 _AT_A_TIME = 1 << 16
-#: Columns of which sums are held at a time, so that they stay in a cache.
+#: Columns whose sums are held at a time, so that the sums stay in a cache.
 _WIDE = 1 << 12
 
 
 def takes(tiling: Tiling, dtype: DType) -> bool:
-    """Whether a product is one of a matrix, or a line, of real numbers and a line."""
+    """Return True for a product of a real matrix or vector and a vector."""
     sides = tiling.left, tiling.right
     alone = not (tiling.stack or tiling.inner or any(side.others for side in sides))
     return alone and not all(side.edge for side in sides) and dtype.kind == "f" and _is_even(dtype)
@@ -32,7 +32,7 @@ def takes(tiling: Tiling, dtype: DType) -> bool:
 
 @lru_cache(maxsize=8)
 def _is_even(dtype: DType) -> bool:
-    """Whether NumPy's sums are the same for columns apart and together, and at odd addresses."""
+    """Check that NumPy's sums depend neither on the number of columns nor on their alignment."""
     numbers = np.random.Generator(np.random.PCG64(1)).standard_normal((43, 39)).astype(dtype)
     line, room = numbers[:, 0].copy(), np.empty((43, 40), dtype)
     shifted = room[:, 1:]
@@ -49,41 +49,41 @@ def _is_even(dtype: DType) -> bool:
 
 
 def line_product(matrix: Array, line: Array, grain: int, along: bool, dtype: DType) -> Array:
-    """The sums of the products of a matrix's columns and a line, of a whole node of the tree.
+    """Sum the products of a matrix's columns and a vector, over a whole node of the tree.
 
     Parameters
     ----------
     matrix : array
-        (summands, columns).
+        The matrix, of shape (summands, columns).
     line : array
-        The other factors.
+        The vector of the other factors.
     grain : int
-        The summands of a leaf.
+        The number of summands of a leaf.
     along : bool
-        Whether the summands of a column are to be read one after the other, as if they were a row
-        in memory; else the columns of a row are. It decides about the bits.
+        True to read the summands of a column one after the other, as if they were a row in memory;
+        False to read the columns of a row one after the other. The order determines the bits.
     dtype : dtype
         The data type to compute in.
 
     Returns
     -------
     array
-        One for each column.
+        One sum for each column.
     """
     line = _ready(line, dtype)
-    if not along and matrix.shape[1] == 1:  # NumPy would read it as a line
+    if not along and matrix.shape[1] == 1:  # NumPy would read it as a vector
         return line_product(np.repeat(matrix, 2, axis=1), line, grain, along, dtype)[:1]
     act = _along if along else _across
     found = np.empty(matrix.shape[1], dtype)
     for part in _parts(matrix, along, dtype):
         found[part] = two_and_two(act(matrix[:, part], line, grain, dtype), 1)
     if not ordinary(np.isfinite(found).all(), True) or np.geterr()["under"] != "ignore":
-        np.matmul(line, matrix, dtype=dtype)  # warns or raises, which `einsum` does not
+        np.matmul(line, matrix, dtype=dtype)  # warns or raises, unlike `einsum`
     return found
 
 
 def _parts(matrix: Array, along: bool, dtype: DType) -> Iterator[slice]:
-    """The columns that are taken at a time: all, or as many as fit in a cache."""
+    """Yield the columns that are read at a time: all, or as many as fit in a cache."""
     count, width = matrix.shape
     most = width if along else _WIDE
     if not _is_ready(matrix.T if along else matrix, dtype):
@@ -94,7 +94,7 @@ def _parts(matrix: Array, along: bool, dtype: DType) -> Iterator[slice]:
 
 
 def _along(matrix: Array, line: Array, grain: int, dtype: DType) -> Array:
-    """The sums of leaves, (columns, leaves), each of which NumPy adds as a product of two lines."""
+    """Compute the sums of leaves, (columns, leaves), each as a product of two vectors."""
     rows = _ready(matrix.T, dtype)
     full = len(line) // grain
     leaves = rows[:, : full * grain].reshape(len(rows), full, grain)
@@ -106,7 +106,7 @@ def _along(matrix: Array, line: Array, grain: int, dtype: DType) -> Array:
 
 
 def _across(matrix: Array, line: Array, grain: int, dtype: DType) -> Array:
-    """The sums of leaves, (columns, leaves), to which NumPy adds one row after the other."""
+    """Compute the sums of leaves, (columns, leaves), adding one row after the other."""
     rows = _ready(matrix, dtype)
     full = len(line) // grain
     leaves = rows[: full * grain].reshape(full, grain, rows.shape[1])
@@ -118,12 +118,12 @@ def _across(matrix: Array, line: Array, grain: int, dtype: DType) -> Array:
 
 
 def _is_ready(block: Array, dtype: DType) -> bool:
-    """Whether NumPy reads a block where it is, row after row, each from its start to its end."""
+    """Return True if NumPy reads a block without a copy, row by row, each from start to end."""
     rows = block[0] if len(block) == 1 and block.ndim == 2 else block
     lies = rows.strides[-1] == rows.itemsize and rows.strides[0] >= rows.itemsize * rows[:1].size
     return block.dtype == dtype and block.flags.aligned and (lies or not block.size)
 
 
 def _ready(block: Array, dtype: DType) -> Array:
-    """The block itself, or a copy that NumPy reads so."""
+    """Return the block itself, or a copy that NumPy reads row by row."""
     return block if _is_ready(block, dtype) else np.array(block, dtype, order="C")

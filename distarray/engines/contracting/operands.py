@@ -1,4 +1,4 @@
-"""The arguments of contractions: operands as distributed arrays, and NumPy's errors about them."""
+"""Arguments of contractions: operands as distributed arrays, and NumPy's errors about them."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -20,12 +20,12 @@ __all__ = ["common_shape", "moved_axes", "numbers", "probe", "raise_as_numpy", "
 def read(
     *operands: ArrayLike, out: DistArray | Array | None = None
 ) -> tuple[list[DistArray], DeviceMesh]:
-    """The operands as distributed arrays of numbers, and the mesh that they share with `out`.
+    """Return the operands as distributed numeric arrays, and their common mesh (with `out`).
 
     Raises
     ------
     TypeError
-        If an operand holds Python objects.
+        If an operand contains Python objects.
     """
     if out is not None:
         check_out(out)
@@ -37,7 +37,7 @@ def read(
 
 
 def numbers(dtype: DType) -> None:
-    """Refuse a dtype of Python objects."""
+    """Raise TypeError for a dtype of Python objects."""
     if dtype.hasobject:
         raise TypeError(
             "arrays of Python objects cannot be contracted: ranks exchange numbers only"
@@ -46,13 +46,13 @@ def numbers(dtype: DType) -> None:
 
 @lru_cache(maxsize=1024)
 def probe(function: Callable[..., Any], *dtypes: DType) -> DType:
-    """The data type of a NumPy function's result for these operands; or NumPy's error."""
+    """Return the data type of a NumPy function's result for these operands, or raise its error."""
     found: DType = function(*[np.ones(1, dtype) for dtype in dtypes]).dtype
     return found
 
 
 def common_shape(*shapes: Shape) -> Shape | None:
-    """The shape that the shapes broadcast to; None if they do not."""
+    """Return the shape that the shapes broadcast to, or None if they do not broadcast."""
     try:
         return broadcast_shapes(*shapes)
     except ValueError:
@@ -60,7 +60,7 @@ def common_shape(*shapes: Shape) -> Shape | None:
 
 
 def shadow(x: DistArray) -> Array:
-    """An array of the same shape and data type that takes no memory, for checks of metadata."""
+    """Return an array of the same shape and data type that takes no memory, for metadata checks."""
     return hollow(x.layout.shape, x.block.dtype)
 
 
@@ -71,5 +71,5 @@ def raise_as_numpy(function: Callable[..., Any], *args: Any, **kwargs: Any) -> N
 
 
 def moved_axes(x: DistArray, axes: Sequence[int]) -> DistArray:
-    """A view of the array with its dimensions in another order; the array itself for the same."""
+    """Permute the dimensions, as a view; return the array itself if the order is unchanged."""
     return x if tuple(axes) == tuple(range(x.ndim)) else permuted(x, axes)

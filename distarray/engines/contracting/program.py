@@ -1,4 +1,4 @@
-"""Programs: contractions decided from metadata, down to the last message."""
+"""Programs: contractions planned from metadata, down to the last message."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -21,41 +21,41 @@ from distarray.typing import Array
 
 __all__ = ["PANEL_BYTES", "Kernel", "Program", "program_for"]
 
-#: ``kernel(blocks, dtype, out)``: the product of this rank's blocks, in `out` if that is an array.
+#: ``kernel(blocks, dtype, out)``: the product of this rank's blocks, in `out` if `out` is an array.
 Kernel = Callable[[Sequence[Array], np.dtype[Any], Array | None], Array]
 
-#: An operand of fewer bytes moves at once, and a result of fewer bytes is folded at once.
+#: An operand of fewer bytes is sent in one exchange, and a result of fewer bytes is folded at once.
 PANEL_BYTES = 1 << 25
-#: A result of so many times fewer bytes than a small array goes to all ranks at once.
+#: A result this many times smaller than a small array is replicated at once.
 TINY = 128
 
 
 class Program(NamedTuple):
-    """A contraction of operands of given layouts, decided down to the last message.
+    """Contraction of operands of given layouts, planned down to the last message.
 
     Attributes
     ----------
     kernel : callable
-        Multiplies blocks as `spec` says.
+        Function that multiplies blocks as `spec` defines.
     spec : Contraction
-        The labels.
+        The labels of the operands and of the result.
     plan : ContractionPlan
         The layouts of the operands and of the result.
     panels : Panels or None
-        The stretches in which large operands move.
+        The ranges in which large operands are sent.
     dtype, work : dtype
         The data type of the result, and of the products that are folded into it.
     scalar : bool
-        Whether the result is a NumPy scalar.
+        True if the result is a NumPy scalar.
     direct : bool
-        Whether no message is needed.
+        True if no message is needed.
     rounds : bool
-        Whether it is a sum of numbers that round, so that the result depends on the order.
+        True if the result is a sum of numbers that round, so that it depends on the order.
     parts : int
         The number of parts in which a large pending result is computed and folded.
     whole : Layout or None
-        Where a tiny result of a large operand goes: to every rank, as other small arrays are. What
-        is computed with it then sends nothing.
+        The replicated layout of a tiny result of a large operand, as for other small arrays. Later
+        operations on the result then need no messages.
     """
 
     kernel: Kernel
@@ -72,7 +72,7 @@ class Program(NamedTuple):
 
     @property
     def sums_in(self) -> np.dtype[Any]:
-        """The data type to add in, in order: halves are added in single precision."""
+        """The data type to add in, in order: half precision is added in single precision."""
         return np.promote_types(self.dtype, np.float32)
 
 
@@ -90,7 +90,7 @@ def _program(
 ) -> Program:
     plan = plan_contraction(spec, layouts, itemsizes, dtype.itemsize, small, grains)
     panels = panels_of(spec, plan, layouts, itemsizes, panel_bytes, grains)
-    # Contributions in half precision could overflow where their sum does not.
+    # Contributions in half precision could overflow even if their sum does not.
     work = np.dtype(np.float32) if dtype == np.float16 and plan.pending else dtype
     alone = prod(plan.result.mesh_shape) == 1
     stays = all(have is want for have, want in zip(layouts, plan.operands, strict=True))
@@ -110,7 +110,7 @@ def _whole(
     itemsizes: tuple[int, ...],
     small: int,
 ) -> Layout | None:
-    """The layout of a tiny cut result on all ranks, if an operand is cut because it is large."""
+    """Return the replicated layout of a tiny cut result, if an operand is large."""
     large = any(
         layout.size * size >= small for layout, size in zip(layouts, itemsizes, strict=True)
     )
@@ -129,24 +129,24 @@ def program_for(
     small: int | None = None,
     grains: tuple[int, ...] = (),
 ) -> Program:
-    """The program of a contraction of operands of these layouts; does not communicate.
+    """Plan the program of a contraction of operands of these layouts; does not communicate.
 
     Parameters
     ----------
     kernel : callable
-        Multiplies blocks as `spec` says.
+        Function that multiplies blocks as `spec` defines.
     spec : Contraction
         The labels of the operands and of the result.
     layouts, dtypes : sequence of Layout and of dtype
-        The operands' layouts, which are plain and on one mesh, and their data types.
+        The layouts of the operands, which are plain and on one mesh, and the data types.
     dtype : dtype
         The data type of the result.
     scalar : bool
-        Whether a 0-d result is a scalar, as most of NumPy's functions return.
+        True if a 0-d result is a scalar, as most of NumPy's functions return.
     small : int, optional
         Bytes below which a result is replicated; `config.replicate_below` by default.
     grains : tuple of int
-        As of :func:`~distarray.plan.plan_contraction`.
+        See :func:`~distarray.plan.plan_contraction`.
     """
     itemsizes = tuple([given.itemsize for given in dtypes])
     small = config.settings.replicate_below if small is None else small

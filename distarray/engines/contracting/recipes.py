@@ -1,6 +1,6 @@
 """Recipes: a call of einsum as checks, diagonals, and contractions in order.
 
-They are made from metadata alone and cached, so that a call in a loop is parsed once.
+Recipes are made from metadata alone and cached, so that a call in a loop is parsed once.
 """
 
 from collections.abc import Hashable, Sequence
@@ -22,16 +22,16 @@ _Out = tuple[Shape, DType]
 
 
 class Step(NamedTuple):
-    """One contraction: its operands leave the list of operands, and its result is appended.
+    """One contraction: its operands are removed from a list, and its result is appended to it.
 
     Attributes
     ----------
     positions : tuple of int
         The positions of the operands in the list, in the order of the labels.
     spec : Contraction or None
-        The labels.
+        The labels of the contraction.
     axes : tuple of int
-        Without `spec`: the order of the dimensions of the one operand.
+        Without `spec`: the order of the dimensions of the single operand.
     """
 
     positions: tuple[int, ...]
@@ -40,12 +40,12 @@ class Step(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """A call of einsum that has been checked and planned.
+    """Checked and planned call of einsum.
 
     Attributes
     ----------
     diagonals : tuple of tuple of (int, int)
-        For each operand the pairs of dimensions to merge, one after the other.
+        For each operand, the pairs of dimensions to merge, one pair after the other.
     steps : tuple of Step
         The contractions.
     shape : tuple of int
@@ -53,7 +53,7 @@ class Recipe(NamedTuple):
     dtype : dtype
         The data type to compute in.
     scalar : bool
-        Whether a 0-d result is a scalar.
+        True if a 0-d result is a scalar.
     """
 
     diagonals: tuple[tuple[tuple[int, int], ...], ...]
@@ -64,7 +64,7 @@ class Recipe(NamedTuple):
 
     @property
     def is_view(self) -> bool:
-        """Whether the result is a view of the one operand."""
+        """True if the result is a view of the single operand."""
         return len(self.diagonals) == 1 and all(step.spec is None for step in self.steps)
 
 
@@ -77,33 +77,34 @@ def recipe(
     optimize: Hashable,
     keywords: tuple[tuple[str, Any], ...],
 ) -> Recipe:
-    """The recipe of a call of einsum.
+    """Make the recipe of a call of einsum.
 
     Parameters
     ----------
     subscripts : tuple
-        The string alone, or the lists of labels as tuples, with the result's last if it is given.
+        The string alone, or the lists of labels as tuples, with the result's tuple last if it is
+        given.
     shapes, dtypes : tuple
         The shapes and data types of the operands.
     out : (shape, dtype), optional
         The shape and data type of the array given for the result.
     optimize : hashable
-        As in the call, but with lists as tuples.
+        The argument of the call, with lists as tuples.
     keywords : tuple of (str, object)
         The other keywords: dtype, casting, order.
 
     Raises
     ------
     ValueError, TypeError
-        NumPy's own.
+        NumPy's exceptions for the call.
     """
     call = _Call(subscripts, shapes, dtypes, dict(keywords))
-    # On single elements NumPy raises its error about everything but the extents.
+    # For single elements NumPy raises all its errors except the errors about extents.
     path = optimize if isinstance(optimize, (bool, str)) else False
     into = None if out is None else np.ones((1,) * len(out[0]), out[1])
     small = [np.ones((1,) * len(shape), t) for shape, t in zip(shapes, dtypes)]
     made = None
-    with suppress(TypeError):  # NumPy looks at the extents before the types
+    with suppress(TypeError):  # NumPy checks the extents before the types
         made = call.on(small, path, into)
     if made is None:
         call.refuse(out)
@@ -124,7 +125,7 @@ def recipe(
 
 
 class _Call(NamedTuple):
-    """The call in the form that the caller gave it, for NumPy to check."""
+    """Call in the form that the caller gave it, for NumPy to check."""
 
     subscripts: tuple[Any, ...]
     shapes: tuple[Shape, ...]
@@ -134,7 +135,7 @@ class _Call(NamedTuple):
     def on(
         self, arrays: Sequence[Array], optimize: bool | str = False, out: Array | None = None
     ) -> Any:
-        """NumPy's einsum of other arrays."""
+        """Call NumPy's einsum on other arrays."""
         how = {**self.keywords, "optimize": optimize, "out": out}
         if isinstance(self.subscripts[0], str):
             return np.einsum(self.subscripts[0], *arrays, **how)
@@ -150,7 +151,7 @@ class _Call(NamedTuple):
 
 
 def _extents(parsed: Subscripts, shapes: Sequence[Shape]) -> dict[Label, int] | None:
-    """The extent of each label; None if two dimensions under it do not fit."""
+    """Return the extent of each label, or None if two dimensions of a label do not fit."""
     extents: dict[Label, int] = {}
     for term, shape in zip(parsed.terms, shapes, strict=True):
         own: dict[Label, int] = {}
@@ -165,7 +166,7 @@ def _extents(parsed: Subscripts, shapes: Sequence[Shape]) -> dict[Label, int] | 
 
 
 def _merges(term: Term) -> tuple[tuple[int, int], ...]:
-    """The pairs of dimensions to merge, one after the other, until no label occurs twice."""
+    """Return the pairs of dimensions to merge, in order, until no label occurs twice."""
     labels, pairs = list(term), []
     for label in dict.fromkeys(term):
         while labels.count(label) > 1:
@@ -177,7 +178,7 @@ def _merges(term: Term) -> tuple[tuple[int, int], ...]:
 
 
 def _steps(terms: list[Term], shapes: list[Shape], out: Term, optimize: Hashable) -> list[Step]:
-    """The contractions along the path, and the labels that each one keeps."""
+    """Return the contractions along the path, and the labels that each contraction keeps."""
     steps = []
     for positions in _by_pairs(_path(terms, shapes, out, optimize), len(terms)):
         now = [terms[p] for p in positions], [shapes[p] for p in positions]
@@ -195,7 +196,7 @@ def _steps(terms: list[Term], shapes: list[Shape], out: Term, optimize: Hashable
 
 
 def _by_pairs(path: Sequence[Sequence[int]], count: int) -> list[tuple[int, ...]]:
-    """The path with at most two operands a step; the given one may have more."""
+    """Return the path with at most two operands per step; the given path may have more."""
     planned, real, pairs = list(range(count)), list(range(count)), []
     for positions in path:
         members = [planned[p] for p in positions]
@@ -216,7 +217,7 @@ def _by_pairs(path: Sequence[Sequence[int]], count: int) -> list[tuple[int, ...]
 def _path(
     terms: Sequence[Term], shapes: Sequence[Shape], out: Term, optimize: Hashable
 ) -> list[tuple[int, ...]]:
-    """The positions of the operands to contract in each step, as einsum_path gives them."""
+    """Return the positions of the operands to contract in each step, from einsum_path."""
     if len(terms) <= 2:
         return [tuple(range(len(terms)))]
     how: Any = "greedy" if isinstance(optimize, bool) else optimize
@@ -233,7 +234,7 @@ def _path(
 def _step(
     terms: Sequence[Term], shapes: Sequence[Shape], out: Term, positions: tuple[int, ...]
 ) -> tuple[Step, Shape]:
-    """One contraction, and the shape of its result."""
+    """Return one contraction, and the shape of its result."""
     extents: dict[Label, int] = {}
     for term, shape in zip(terms, shapes, strict=True):
         for label, extent in zip(term, shape, strict=True):

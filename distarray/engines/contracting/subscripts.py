@@ -1,4 +1,4 @@
-"""The labels in einsum's subscripts, given as a string or as lists."""
+"""Labels of einsum's subscripts, given as a string or as lists."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -12,9 +12,9 @@ Term = tuple[Label, ...]
 
 
 class Subscripts(NamedTuple):
-    """One label for each dimension of each operand and of the result.
+    """Labels of the dimensions of each operand and of the result, one per dimension.
 
-    Labels of dimensions that an ellipsis covers are ``("...", n)``, n counted from the last.
+    Labels of dimensions that an ellipsis covers are ``("...", n)``, with n counted from the last.
     """
 
     terms: tuple[Term, ...]
@@ -22,12 +22,13 @@ class Subscripts(NamedTuple):
 
 
 def parse(operands: Sequence[Any], ndims: Sequence[int]) -> Subscripts:
-    """The labels of a call of einsum that NumPy accepts.
+    """Parse the labels of a call of einsum that NumPy accepts.
 
     Parameters
     ----------
     operands : sequence
-        The string alone, or the lists of labels in order, with the result's last if it is given.
+        The string alone, or the lists of labels in order, with the result's list last if it is
+        given.
     ndims : sequence of int
         The number of dimensions of each operand.
     """
@@ -51,12 +52,12 @@ def _letters(text: str) -> list[Any]:
 
 
 def _expanded(labels: Sequence[Any], ndim: int) -> Term:
-    """The labels of one operand, with its ellipsis written out."""
+    """Return the labels of one operand, with its ellipsis expanded."""
     return _replaced(labels, ndim - sum([label is not Ellipsis for label in labels]))
 
 
 def _replaced(labels: Sequence[Any], covered: int) -> Term:
-    """The labels with an ellipsis that covers so many dimensions written out."""
+    """Expand an ellipsis that covers this number of dimensions."""
     term: list[Label] = []
     for label in labels:
         if label is Ellipsis:
@@ -67,7 +68,10 @@ def _replaced(labels: Sequence[Any], covered: int) -> Term:
 
 
 def _with_result(terms: Sequence[Term], out: Sequence[Any] | None) -> Subscripts:
-    """The terms and the result: the given one, or covered dimensions and labels that occur once."""
+    """Combine the terms with the labels of the result.
+
+    Without a given result, the result has the covered dimensions and the labels that occur once.
+    """
     labels = [label for term in terms for label in term]
     covered = max([label[1] for label in labels if isinstance(label, tuple)], default=0)
     if out is None:

@@ -1,7 +1,8 @@
-"""How the products of a contraction are made and added up: in any order, or in that of a tree.
+"""Multiplication and summation in contractions: sums in any order, or in the order of a tree.
 
-:mod:`distarray.engines.contracting.execution` decides which blocks are multiplied when; a
-:class:`Sums` multiplies them, and adds up what several blocks, and several ranks, contribute.
+:mod:`distarray.engines.contracting.execution` decides which blocks are multiplied when. A
+:class:`Sums` multiplies the blocks, and adds up the contributions of several blocks and several
+ranks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,38 +26,39 @@ Box = Sequence[Interval]
 
 
 class Sums(Protocol):
-    """What multiplies blocks and adds contributions.
+    """Strategy that multiplies blocks and adds contributions.
 
-    A contribution is an array of the result's dimensions, which may have others before them.
+    A contribution is an array with the result's dimensions, possibly with additional leading
+    dimensions.
     """
 
     def room(self, shape: Shape, box: Box, mesh: DeviceMesh) -> Array:
-        """Memory for the contribution of blocks with these indices of each label."""
+        """Allocate memory for the contribution of blocks with these indices of each label."""
 
     def product(self, blocks: Sequence[Array], box: Box, into: Array | None) -> Array:
-        """The contribution of blocks; in `into`, if that is given and this is faster."""
+        """Compute the contribution of blocks; in `into`, if `into` is given and this is faster."""
 
     @property
     def label(self) -> int | None:
-        """The summed label that is multiplied in stretches, if there is one."""
+        """The summed label that is multiplied range by range, if there is one."""
 
     def stretches(self, box: Box, ready: Interval) -> list[Interval]:
-        """The stretches of that label to multiply one by one, given one that is ready."""
+        """Return the ranges of `label` to multiply one by one, given the range that is ready."""
 
     def joined(self, first: Array, second: Array, stretch: Interval, begin: int = 0) -> Array:
-        """Two contributions as one: of a stretch of the summed label, and of all before it.
+        """Join two contributions: of a range of the summed label, and of all indices before it.
 
-        The latter begins at `begin`.
+        The indices before the range begin at `begin`.
         """
 
     def alone(self, contribution: Array) -> Array:
-        """The sum, if there is one contribution."""
+        """Return the sum, if there is one contribution."""
 
     def everywhere(self, contribution: Array, mesh: DeviceMesh) -> Array:
-        """The sum of the contributions of the ranks, on all of them."""
+        """Return the sum of the ranks' contributions, on all ranks."""
 
     def scattered(self, contributions: Sequence[Array], mesh: DeviceMesh) -> Array:
-        """This rank's part of the sum; each rank has a contribution to every rank's part."""
+        """Return this rank's part of the sum; each rank has a contribution to every rank's part."""
 
 
 class InAnyOrder(NamedTuple):
@@ -66,38 +68,38 @@ class InAnyOrder(NamedTuple):
 
     @property
     def label(self) -> None:
-        """None: operands are brought whole."""
+        """None: operands are redistributed whole."""
 
     def room(self, shape: Shape, box: Box, mesh: DeviceMesh) -> Array:
-        """Memory for a result."""
+        """Allocate memory for a result."""
         found: Array = mesh.xp.zeros(shape, self.program.work)
         return found
 
     def product(self, blocks: Sequence[Array], box: Box, into: Array | None) -> Array:
-        """The product of blocks."""
+        """Compute the product of blocks."""
         return self.program.kernel(blocks, self.program.work, into)
 
     def stretches(self, box: Box, ready: Interval) -> list[Interval]:
-        """None, as there is no label."""
+        """Return an empty list, as there is no label."""
         return []
 
     def joined(self, first: Array, second: Array, stretch: Interval, begin: int = 0) -> Array:
-        """The sum of both, in the first if that is an array."""
+        """Add both contributions, in place in the first one if it is an array."""
         first += second
         return first
 
     def alone(self, contribution: Array) -> Array:
-        """The contribution itself."""
+        """Return the contribution itself."""
         return contribution
 
     def everywhere(self, contribution: Array, mesh: DeviceMesh) -> Array:
-        """One allreduce."""
+        """Sum the contributions by one allreduce."""
         plan = self.program.plan
         group, route = mesh.subgroup(plan.pending), Route(plan.local, plan.result)
         return group.allreduce(as_array(contribution), self._fold, route)
 
     def scattered(self, contributions: Sequence[Array], mesh: DeviceMesh) -> Array:
-        """One reduce-scatter."""
+        """Sum the contributions by one reduce-scatter."""
         plan = self.program.plan
         group, route = mesh.subgroup(plan.pending), Route(plan.local, plan.result)
         return group.reduce_scatter([as_array(c) for c in contributions], self._fold, route)
@@ -108,9 +110,9 @@ class InAnyOrder(NamedTuple):
 
 
 class InOrder(NamedTuple):
-    """Products tile by tile, added up by a tree: the same bits on every mesh.
+    """Products tile by tile, added up by a tree: bitwise equal results on every mesh.
 
-    The first dimension of a contribution is the pieces of the tree that it consists of.
+    The first dimension of a contribution is the tree pieces that it consists of.
     """
 
     program: Program
@@ -122,16 +124,16 @@ class InOrder(NamedTuple):
         return self.tiling.depth
 
     def room(self, shape: Shape, box: Box, mesh: DeviceMesh) -> Array:
-        """Memory for the pieces."""
+        """Allocate memory for the pieces."""
         pieces = self.tiling.tree.pieces(*box[self.tiling.depth])
         return np.empty((len(pieces), *shape), self.program.sums_in)
 
     def product(self, blocks: Sequence[Array], box: Box, into: Array | None) -> Array:
-        """The pieces of the product."""
+        """Compute the pieces of the product."""
         return tiled_product(self.program.spec, self.tiling, blocks, box, self.program.sums_in)
 
     def stretches(self, box: Box, ready: Interval) -> list[Interval]:
-        """Up to three: before the tiles that are ready, these tiles, and after them."""
+        """Return up to three ranges: the ready tiles, and the indices before and after them."""
         start, stop = box[self.tiling.depth]
         grain = self.tiling.tree.chunk
         low = -(-ready[0] // grain) * grain
@@ -142,39 +144,39 @@ class InOrder(NamedTuple):
         return [part for part in parts if part[0] < part[1]]
 
     def joined(self, first: Array, second: Array, stretch: Interval, begin: int = 0) -> Array:
-        """The pieces of both."""
+        """Join the pieces of both contributions."""
         middle, stop = stretch
         held = Held(begin, middle, first), Held(middle, stop, second)
         return join(self.tiling.tree, *held).values
 
     def alone(self, contribution: Array) -> Array:
-        """The one piece."""
+        """Return the only piece, or zeros if there is none."""
         if len(contribution):
             whole: Array = contribution[0]
             return whole
         return np.zeros(contribution.shape[1:], contribution.dtype)
 
     def everywhere(self, contribution: Array, mesh: DeviceMesh) -> Array:
-        """Pieces to another rank for each doubling of the ranks, and a broadcast."""
+        """Sum the pieces: a message for each doubling of the ranks, and a broadcast."""
         cut, tree = self.program.plan.cuts[self.tiling.depth], self.tiling.tree
         return added_up(Held(*self._bounds(mesh.coords), contribution), tree, cut, mesh)
 
     def scattered(self, contributions: Sequence[Array], mesh: DeviceMesh) -> Array:
-        """One exchange of the pieces of each rank's part."""
+        """Sum the pieces by one exchange of the pieces of each rank's part."""
         own, group = self._bounds(mesh.coords), mesh.subgroup(self.program.plan.pending)
         parts = [Held(*own, contribution) for contribution in contributions]
         bounds = [self._bounds(coords) for coords in peers(self.program.plan.pending, mesh)]
         return scattered(parts, self.tiling.tree, bounds, group)
 
     def _bounds(self, coords: Coords | None) -> Interval:
-        """The summands of the rank at these coordinates."""
+        """Return the range of summands of the rank at these coordinates."""
         assert coords is not None
         cut = self.program.plan.cuts[self.tiling.depth]
         return cut.interval(cut.part(coords))
 
 
 def peers(pending: Sequence[int], mesh: DeviceMesh) -> Iterator[Coords]:
-    """The coordinates of the ranks whose contributions this rank's are added to, in their order."""
+    """Yield the coordinates of the ranks that share this rank's sum, in order."""
     assert mesh.coords is not None
     for number in np.ndindex(tuple([mesh.shape[m] for m in pending])):
         coords = list(mesh.coords)

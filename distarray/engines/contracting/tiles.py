@@ -1,9 +1,9 @@
-"""Products of blocks, tile by tile: the same bits wherever the arrays are cut.
+"""Products of blocks, tile by tile: bitwise equal results wherever the arrays are cut.
 
 Each tile is one call of BLAS, with operands of the same shape, in memory of the same order and
-alignment, on one thread, for which they are copied. Where a rank has only some rows or columns of
-a tile, others are repeated in the place of those that it lacks, which raise no floating-point error
-of their own; where summands end, both operands are filled up with zeros.
+alignment, on one thread. The operands are copied for this. If a rank has only some rows or columns
+of a tile, it repeats these rows or columns in place of the missing ones, since copies raise no
+floating-point errors of their own. At the end of the summands, both operands are padded with zeros.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,11 @@ from distarray.typing import Array
 
 __all__ = ["tiled_product"]
 
-#: Boundaries of buffers, in bytes: BLAS may treat numbers before the first one in another way.
+#: Alignment of buffers, in bytes: BLAS may process numbers before the first boundary differently.
 _ALIGNMENT = 64
-#: About how many numbers are copied for tiles, and for a batch of small matrices, at a time.
+#: Approximate number of elements copied at a time, for tiles and for a batch of small matrices.
 _STRETCH = _BATCH = 1 << 17
-#: Rows, and columns, of which results are held at a time.
+#: Rows and columns whose results are held at a time.
 _PANEL = (4096, 1024)
 
 Interval = tuple[int, int]
@@ -38,25 +38,25 @@ def tiled_product(
     box: Sequence[Interval],
     dtype: np.dtype[Any],
 ) -> Array:
-    """The product of this rank's blocks, in pieces of the tree of sums.
+    """Compute the product of this rank's blocks, in pieces of the tree of sums.
 
     Parameters
     ----------
     spec : Contraction
-        The labels.
+        The labels of the operands and of the result.
     tiling : Tiling
-        The tiles.
+        The division into tiles.
     blocks : sequence of array
-        Of both operands, on the host.
+        The blocks of both operands, on the host.
     box : sequence of (int, int)
-        For each label the indices that the blocks have.
+        For each label, the range of indices that the blocks have.
     dtype : dtype
         The data type to multiply and add in.
 
     Returns
     -------
     array
-        The pieces' sums, along a first dimension before those of the result.
+        The sums of the pieces, along an additional first dimension.
     """
     left, right, depth = tiling.left, tiling.right, box[tiling.depth]
     a, b = blocks
@@ -92,7 +92,7 @@ def tiled_product(
 def _with_line(
     spec: Contraction, tiling: Tiling, factors: Sequence[Array], dtype: np.dtype[Any]
 ) -> Array:
-    """The sum of a node of a product with a line; the factors are (depth, edge)."""
+    """Sum a node of a product with a vector; the factors are (depth, edge)."""
     first = bool(tiling.left.edge)
     matrix, line = factors if first else reversed(factors)
     labels = [label for label in spec.terms[0 if first else 1] if label >= 0]
@@ -101,7 +101,7 @@ def _with_line(
 
 
 def _arranged(block: Array, term: Sequence[int], side: Side, tiling: Tiling) -> Array:
-    """A factor as (others, stack, depth, inner, edge), of one dimension each."""
+    """Arrange a factor as (others, stack, depth, inner, edge), of one dimension each."""
     block = block[tuple([0 if label < 0 else slice(None) for label in term])]
     labels = [label for label in term if label >= 0]
     groups = (side.others, tiling.stack, (tiling.depth,), tiling.inner, side.edge)
@@ -111,7 +111,7 @@ def _arranged(block: Array, term: Sequence[int], side: Side, tiling: Tiling) -> 
 
 
 def _in_order(result: Array, spec: Contraction, tiling: Tiling, box: Sequence[Interval]) -> Array:
-    """The product of factors so arranged with the dimensions of the result."""
+    """Transpose the product of arranged factors to the dimensions of the result."""
     left, right = tiling.left, tiling.right
     made = (*left.others, *right.others, *tiling.stack, *left.edge, *right.edge)
     shape = [box[label][1] - box[label][0] for label in made]
@@ -122,7 +122,7 @@ def _in_order(result: Array, spec: Contraction, tiling: Tiling, box: Sequence[In
 def _panels(
     tiling: Tiling, shape: Sequence[int], rows: Interval, columns: Interval
 ) -> Iterator[tuple[slice, ...]]:
-    """Keys of parts of the product, each small enough for what is copied for it."""
+    """Yield keys of parts of the product, each small enough for the copies that it needs."""
     left, right, (_, r, c, stack, _, _) = tiling.left, tiling.right, shape
     leaf = tiling.summands * (left.tile + right.tile)
     several, counts = max(1, _BATCH // leaf), []
@@ -139,7 +139,10 @@ def _panels(
 
 
 def _cells(interval: Interval, size: int) -> Iterator[tuple[int, slice]]:
-    """The cells of a grid that an interval meets: its offset in each, and which part of it."""
+    """Yield the cells of a grid that an interval intersects.
+
+    Each cell is given by the interval's offset in the cell, and by the slice of the interval.
+    """
     start, stop = interval
     for first in range(start // size * size, stop if start < stop else 0, size):
         low = max(first, start)
@@ -147,16 +150,16 @@ def _cells(interval: Interval, size: int) -> Iterator[tuple[int, slice]]:
 
 
 class _Panel(NamedTuple):
-    """Factors of a part of the product, as (stack, depth, inner, edge) after a first dimension.
+    """Factors of a part of the product, as (others, stack, depth, inner, edge).
 
     Attributes
     ----------
     tiling : Tiling
-        The tiles.
+        The division into tiles.
     a, b : array
         The factors.
     origin : (int, int, int)
-        Their first index of depth, row and column.
+        The factors' first indices of depth, row and column.
     dtype : dtype
         The data type to compute in.
     """
@@ -168,7 +171,7 @@ class _Panel(NamedTuple):
     dtype: np.dtype[Any]
 
     def node(self, start: int, stop: int, into: Array) -> None:
-        """The sum of a node of the tree of summands."""
+        """Sum a node of the tree of summands."""
         tree = self.tiling.tree
         left, right = self.tiling.left, self.tiling.right
         batch = self.a.shape[1] * max(len(self.a), len(self.b))
@@ -185,7 +188,7 @@ class _Panel(NamedTuple):
         into += rest
 
     def _tiles(self, stretch: slice, into: Array) -> None:
-        """The sum of some leaves, tile by tile."""
+        """Sum some leaves, tile by tile."""
         tiling, (_, row, column) = self.tiling, self.origin
         a, b = self.a[:, :, stretch], self.b[:, :, stretch]
         rows = list(_cells((row, row + a.shape[4]), tiling.left.tile))
@@ -194,7 +197,7 @@ class _Panel(NamedTuple):
             _filled(b[..., part], offset, tiling.right.tile, tiling, self.dtype, False)
             for offset, part in columns
         )
-        right = made if len(rows) == 1 else list(made)  # those of one row are used once
+        right = made if len(rows) == 1 else list(made)  # the factors of a single row are used once
         room = self._room(-(-a.shape[2] // tiling.tree.chunk))
         for offset, part in rows:
             left = _filled(a[..., part], offset, tiling.left.tile, tiling, self.dtype, True)
@@ -205,7 +208,7 @@ class _Panel(NamedTuple):
                 into[..., part, across] = found[..., there, first:stop]
 
     def _room(self, leaves: int) -> Array:
-        """Memory for the products of so many leaves of one tile."""
+        """Allocate memory for the products of this number of leaves of one tile."""
         tiles = self.tiling.left.tile, self.tiling.right.tile
         counts = (len(self.a), len(self.b), self.a.shape[1], leaves)
         return _room(counts, prod(tiles), self.dtype).reshape(*counts, *tiles)
@@ -214,7 +217,7 @@ class _Panel(NamedTuple):
 def _filled(
     source: Array, offset: int, tile: int, tiling: Tiling, dtype: np.dtype[Any], turned: bool
 ) -> Array:
-    """A factor's part of a row or column of tiles, filled up: (others, stack, leaves, matrices)."""
+    """Copy a factor into a padded row or column of tiles: (others, stack, leaves, matrices)."""
     others, stack, count, inner, width = source.shape
     grain = tiling.tree.chunk
     leaves, (full, rest) = -(-count // grain), divmod(count, grain)
@@ -238,7 +241,7 @@ def _filled(
 
 
 def _room(counts: tuple[int, ...], size: int, dtype: np.dtype[Any]) -> Array:
-    """Memory for matrices of so many numbers, each of which begins at a boundary."""
+    """Allocate memory for matrices of `size` numbers, each of which begins at a boundary."""
     unit = max(1, _ALIGNMENT // dtype.itemsize)
     padded = -(-size // unit) * unit
     memory = np.empty(prod(counts) * padded + unit, dtype)
@@ -248,6 +251,6 @@ def _room(counts: tuple[int, ...], size: int, dtype: np.dtype[Any]) -> Array:
 
 
 def _summed(a: Array, b: Array, room: Array) -> Array:
-    """The products of the matrices of leaves, added up as the tree says."""
+    """Multiply the matrices of leaves, and add up the products in the tree's order."""
     np.matmul(a[:, None], b, out=room)
     return two_and_two(room, 3)

@@ -1,8 +1,8 @@
-"""Tiles of a product: which elements of it are computed together, whoever computes them.
+"""Tiles of a product: the elements that are computed together, on whichever rank.
 
-The tiles lie at multiples of their size in the global index space, and their size depends on the
-shapes alone. So the bits of an element depend on its rows, its columns and its place in a tile, and
-not on where the arrays are cut.
+The tiles begin at multiples of their size in the global index space, and their size depends on the
+shapes alone. So the bits of an element depend on its rows, its columns and its position in a tile,
+and not on the cuts of the arrays.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ Labels = tuple[int, ...]
 
 
 class Sizes(NamedTuple):
-    """The size that tiles have about.
+    """Approximate sizes of tiles.
 
     Attributes
     ----------
     rows, columns : int
         The most rows and columns of a tile.
     depth : int
-        The most summands that BLAS adds.
+        The most summands that one BLAS call adds.
     """
 
     rows: int
@@ -33,21 +33,21 @@ class Sizes(NamedTuple):
     depth: int
 
 
-#: Larger ones are hardly faster, and where a cut is in one, both ranks do it as a whole.
+#: Larger tiles are hardly faster, and if a cut divides a tile, both ranks compute the whole tile.
 SIZES = Sizes(96, 128, 512)
-#: About how many numbers fit in a cache: the most of a factor's tile of few summands.
+#: Approximate number of elements that fit in a cache: the most in a factor's tile of few summands.
 _MOST = 1 << 17
 
 
 class Side(NamedTuple):
-    """One of two factors: its labels, those of extent 1 that are stretched left out.
+    """Labels of one of two factors, without broadcast labels of extent 1.
 
     Attributes
     ----------
     others : tuple of int
-        Labels of the result that the other factor does not carry, but for `edge`.
+        Labels of the result that the other factor does not have, except `edge`.
     edge : tuple of int
-        The longest of them, which is divided into tiles; none of a vector.
+        The longest such label, which is divided into tiles; empty for a vector.
     tile : int
         The extent of a tile.
     """
@@ -58,24 +58,25 @@ class Side(NamedTuple):
 
 
 class Tiling(NamedTuple):
-    """How a product is divided.
+    """Division of a product into tiles.
 
     Attributes
     ----------
     left, right : Side
         The factors: rows and columns of matrices.
     stack : tuple of int
-        Labels that both factors and the result carry.
+        Labels that both factors and the result have.
     depth : int
-        The longest summed label, which is divided and may be cut.
+        The longest summed label, which is divided into tiles and may be cut.
     inner : tuple of int
-        The other summed labels, which are not.
+        The other summed labels, which are neither divided nor cut.
     tree : Tree
-        How the sums of stretches of `depth` are added up. Its leaves are what BLAS adds.
+        The tree that adds up the sums of ranges of `depth`. BLAS adds the summands of each leaf.
     summands : int
-        How many that is at the most.
+        The most summands of a leaf.
     grains : tuple of int
-        For each label the numbers of which boundaries of its cut are multiples; 0: it is not cut.
+        For each label, the number of which the boundaries of its cut are multiples; 0 if it must
+        not be cut.
     """
 
     left: Side
@@ -90,7 +91,7 @@ class Tiling(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def tiling_of(spec: Contraction, sizes: Sizes) -> Tiling | None:
-    """The tiles of a contraction; None if it is not a product of two (stacks of) matrices."""
+    """Make the tiles of a contraction, or None if it is no product of two (stacks of) matrices."""
     kinds = _kinds(spec)
     if kinds is None:
         return None
@@ -101,7 +102,7 @@ def tiling_of(spec: Contraction, sizes: Sizes) -> Tiling | None:
     grain = _grain(spec.extents[depth], several, sizes.depth)
     grains = [0 if label in inner else 1 for label in range(len(spec.extents))]
     grains[depth] = grain
-    # The columns of a vector's tile lie in rows of memory: long ones are copied faster.
+    # The columns of a vector's tile are stored in rows of memory: long rows are copied faster.
     width = 8 * sizes.columns if _size(rows, spec) == 1 else sizes.columns
     return Tiling(
         _side(rows, spec, sizes.rows, grain * several),
@@ -116,27 +117,30 @@ def tiling_of(spec: Contraction, sizes: Sizes) -> Tiling | None:
 
 
 def _kinds(spec: Contraction) -> list[list[int]] | None:
-    """The labels of rows, columns and stacks, and those summed over, of a product of matrices."""
+    """Return the row, column, stack and summed labels of a product of matrices."""
     if len(spec.terms) != 2:
         return None
     a, b = [[label for label in term if label >= 0] for term in spec.terms]
     stack = [label for label in spec.out if label in a and label in b]
     summed = [label for label in a if label in b and label not in spec.out]
     rows, columns = [[x for x in spec.out if x in term and x not in stack] for term in (a, b)]
-    # A label that one operand alone sums over is of no kind.
+    # A label that only one operand sums over is in none of the lists.
     used = 2 * len(stack) + 2 * len(summed) + len(rows) + len(columns)
     return [rows, columns, stack, summed] if summed and used == len(a) + len(b) else None
 
 
 def _side(labels: Sequence[int], spec: Contraction, most: int, summands: int) -> Side:
-    """One factor's labels, and tiles of at most so many indices; more of them for few summands."""
+    """Divide one factor's labels, with tiles of at most `most` indices.
+
+    Tiles have more indices if there are few summands.
+    """
     if not labels:
         return Side((), (), 1)
     edge = _longest(labels, spec)
     extent, room = spec.extents[edge], _MOST // max(1, summands)
     most = max(min(most, 8 * room + 8), min(extent // 32, room))
     tile = max(1, extent)
-    if extent > most:  # full registers of the processor: a multiple of 8
+    if extent > most:  # a multiple of 8 fills the processor's registers
         tile = min(most, -(-_even(extent, most) // 8) * 8)
     return Side(tuple([label for label in labels if label != edge]), (edge,), tile)
 
@@ -150,11 +154,14 @@ def _longest(labels: Sequence[int], spec: Contraction) -> int:
 
 
 def _grain(extent: int, inner: int, most: int) -> int:
-    """The indices whose summands, `inner` for each, BLAS adds: fewer of few, for ranks to share."""
+    """Return the indices per leaf; BLAS adds `inner` summands for each index.
+
+    A short sum has smaller leaves, so that ranks can share them.
+    """
     most = most if extent * inner >= 4 * most else most // 2
     return _even(extent, max(1, most // max(1, inner)))
 
 
 def _even(extent: int, most: int) -> int:
-    """The size of parts of an extent that are about equal, none above `most`."""
+    """Return the size of about equal parts of an extent, at most `most`."""
     return max(1, -(-extent // max(1, -(-extent // most))))

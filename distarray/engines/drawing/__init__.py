@@ -1,1 +1,1 @@
-"""Random numbers by position: streams, tiles, distributions, permutations, choices."""
+"""Random numbers: streams, tiles, distributions, permutations, choices."""

@@ -1,23 +1,24 @@
-"""The second way to draw: each rank cuts its stretch of the stream by a guess, and joins it.
+"""Strategy `CUT`: each rank starts at a guessed position of the stream; then sequences are joined.
 
-An element takes a varying number of words, which no other element changes. Each rank begins at a
-guessed word, a little before the one where its first element is expected, as if an element began
-there, and draws past the place where the next rank has begun::
+An element takes a varying number of words, which does not depend on other elements. Each rank
+starts at a guessed word, a little before the expected start of its first element, as if an element
+began at the guess. Each rank draws past the position where the next rank started::
 
     words   |--+---+--+-----+--+---+--+--+---+----+--+---+--+---   the true elements
     rank 0  |--+---+--+-----+--+---+--+--+
-    rank 1                    |--+-+--+--+---+----+--+---+--+---   begins within an element
+    rank 1                    |--+-+--+--+---+----+--+---+--+---   starts within an element
                               ^          ^
-                            guess     in step: from here on the same elements
+                            guess     synchronized: the same elements from here on
 
-The two sequences share the words, so they fall in step after a few elements: once an element begins
-at the same place in both, all that follow are the same. Rank 0 finds where, as it can go to the
-place where rank 1 began. Every rank tells the others how many elements it has drawn up to there;
-from the sums each knows which of its elements are its own. As ranks begin early, none needs any of
-another.
+The two sequences read the same words, so they synchronize after a few elements: once an element
+begins at the same position in both, all later elements are equal. Rank 0 finds this position, since
+it can move its own copy of the generator to the position where rank 1 started. Every rank reports
+to the others how many elements it has drawn up to the join; from the sums each rank knows which of
+the elements it has drawn are its own. As ranks start early, no rank needs elements that another
+rank has drawn.
 
-If sequences do not fall in step (elements of very many words), or a guess was too far off, all
-ranks know, and draw in turns.
+If sequences do not synchronize (elements of very many words), or a guess is too far off, all ranks
+learn this from the reports, and draw in turns.
 """
 
 from typing import NamedTuple
@@ -29,20 +30,20 @@ from distarray.typing import Array, Shape
 
 __all__ = ["drawn_and_joined"]
 
-#: Elements that are drawn one by one until two sequences are in step.
+#: Elements that are drawn one by one until two sequences are synchronized.
 _STEPS = 256
-#: How many words of MT19937 are compared at least.
+#: The least number of MT19937 words that are compared.
 _NEAR = 1 << 12
 #: The least number of half words of a rank.
 _LEAST = 64
-#: Elements that are drawn at once where they are not kept.
+#: Elements that are drawn at once if they are discarded.
 _PIECE = 1 << 15
-#: From so many numbers on it is faster to pass over words of MT19937 than to draw in turns.
+#: From this many numbers on, skipping words of MT19937 is faster than drawing in turns.
 _WORTH_PASSING = 1 << 20
 
 
 class _Plan(NamedTuple):
-    """Where the ranks begin, and how much room they have."""
+    """Start position of each active rank, and the most elements that it may draw."""
 
     pace: Pace
     starts: list[int]
@@ -50,7 +51,7 @@ class _Plan(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A rank's report: how many elements precede the join, and whether there is one."""
+    """Report of a rank: elements before the join in its own and the next sequence, and success."""
 
     mine: int
     theirs: int
@@ -59,12 +60,13 @@ class _Piece(NamedTuple):
 
 
 def drawn_and_joined(job: Job, share: Share, shape: Shape) -> Array | None:
-    """This rank's elements; the generator stands after the last one of all ranks.
+    """Draw this rank's elements; afterwards the generator is past the last element of all ranks.
 
     Returns
     -------
     array or None
-        None, on all ranks, where the sequences cannot be joined; nothing is changed then.
+        None, on all ranks, if the sequences cannot be joined; the generator's state is then
+        unchanged.
     """
     group = share.group
     plan = _plan(job, share)
@@ -90,7 +92,7 @@ def drawn_and_joined(job: Job, share: Share, shape: Shape) -> Array | None:
 
 
 def _plan(job: Job, share: Share) -> _Plan | None:
-    """The places where ranks begin; None if they are too near, or no words are taken."""
+    """Plan the start positions; return None if they are too close, or if no words are taken."""
     assert job.walker is not None
     if not job.walker.jumps and share.total * job.width < _WORTH_PASSING:
         return None
@@ -111,14 +113,18 @@ def _plan(job: Job, share: Share) -> _Plan | None:
 
 
 def _firsts(found: list[_Piece], share: Share, plan: _Plan) -> list[int] | None:
-    """The number that the first element of each active rank would have, were it a true one."""
+    """Return the global number of the first element that each active rank has drawn.
+
+    None if a sequence was not joined, or does not contain all elements of its rank. Elements before
+    the join with the previous rank's sequence are not true elements of the stream.
+    """
     pieces = [found[rank] for rank in share.active]
     if not all(piece.well for piece in found):
         return None
     firsts, untrue = [0], [0]
     for piece in pieces[:-1]:
         if piece.mine < untrue[-1]:
-            return None  # joined before this rank's own sequence was a true one
+            return None  # joined before this rank's own sequence was synchronized
         firsts.append(firsts[-1] + piece.mine - piece.theirs)
         untrue.append(piece.theirs)
     for turn, rank in enumerate(share.active):
@@ -131,7 +137,7 @@ def _firsts(found: list[_Piece], share: Share, plan: _Plan) -> list[int] | None:
 
 
 class _Drawer:
-    """This rank's sequence, from the place where it begins."""
+    """This rank's sequence of elements, from the rank's start position."""
 
     def __init__(self, job: Job, share: Share, plan: _Plan) -> None:
         assert job.walker is not None
@@ -139,7 +145,7 @@ class _Drawer:
         self._job, self._plan, self._count = job, plan, 0
         self._walker: Walker = job.walker
         rank = share.group.rank
-        #: The place of this rank among those that draw.
+        #: The index of this rank among the ranks that draw.
         self.turn = share.active.index(rank) if rank in share.active else None
         self._own = share.own
         self._begin = job.start
@@ -147,13 +153,13 @@ class _Drawer:
         self._line: Array | None = None
 
     def drawn(self) -> _Piece:
-        """Draw up to the join with the next rank's sequence, or the last one's safe part."""
+        """Draw up to the join with the next sequence, or the last sequence's certain elements."""
         mark = fingerprint(self._job.start)
         if self.turn is None:
             return _Piece(0, 0, True, mark)
         try:
             return _Piece(*self._drawn(self.turn), True, mark)
-        except Exception:  # an error of NumPy's comes back where ranks draw in turns
+        except Exception:  # NumPy raises the error again when ranks draw in turns
             return _Piece(0, 0, False, mark)
 
     def _drawn(self, turn: int) -> tuple[int, int]:
@@ -172,7 +178,7 @@ class _Drawer:
         return self._count, 0
 
     def _place(self, halves: int) -> State:
-        """The state at a place, as if an element began there."""
+        """Return the state at a position, as if an element began there."""
         found = self._walker.on(self._job.start, halves, True)
         if halves and "has_gauss" in found:
             found |= {"has_gauss": 0, "gauss": 0.0}
@@ -192,7 +198,7 @@ class _Drawer:
         self._count += count
 
     def _reach(self, target: State, left: float) -> None:
-        """Draw until the place is not before that of another state."""
+        """Draw until the generator's position is not before the position of another state."""
         pace, job = self._plan.pace, self._job
         while left > 0:
             far = int((left - pace.margin(left / pace.halves)) / pace.halves)
@@ -202,7 +208,7 @@ class _Drawer:
             left = self._walker.ahead(state_of(job.source), target, max(_NEAR, int(most)))
 
     def _join(self, target: State) -> tuple[int, int]:
-        """Go on in both sequences until they are in step; the elements of each up to there."""
+        """Advance both sequences until they synchronize; return the number of elements of each."""
         job, twin = self._job, self._job.twin
         assert twin is not None
         other, theirs = target, 0
@@ -224,14 +230,14 @@ class _Drawer:
         return self._count, theirs
 
     def finished(self, first: int, shape: Shape) -> Array:
-        """This rank's elements, the last ones of which are drawn now.
+        """Return this rank's elements; draw the missing last ones first.
 
         Parameters
         ----------
         first : int
-            The number that the first element of this rank's sequence would have.
+            The global number of the first element of this rank's sequence.
         shape : tuple of int
-            The shape of the part.
+            The shape of this rank's part.
         """
         start, stop = (bound - first for bound in self._own)
         if self._job.varies:
@@ -245,7 +251,7 @@ class _Drawer:
 
 
 def _same(one: State, other: State) -> bool:
-    """Whether two states at one place keep the same half word and the same normal number."""
+    """Return True if two states at one position store the same half word and normal number."""
     for has, kept in (("has_uint32", "uinteger"), ("has_gauss", "gauss")):
         if one.get(has, 0) != other.get(has, 0):
             return False

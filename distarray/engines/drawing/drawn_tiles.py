@@ -1,21 +1,23 @@
-"""The index space of an array cut into tiles, each with its own random numbers.
+"""Partition of an array's index space into tiles, each with its own random numbers.
 
-The grid depends on the shape alone, so that it is the same for every layout. A rank draws the tiles
-that intersect its section, each from the beginning up to the last row that it needs, and keeps its
-part. It draws elements of other ranks only in tiles that a cut divides.
+The grid of tiles depends on the shape alone, so that it is the same for every layout. A rank draws
+the tiles that intersect its section, each tile from the beginning up to the last row that the rank
+needs, and keeps the elements of its section. A rank draws elements of other ranks only in tiles
+that a cut divides.
 
-* A tile has about 16,384 elements, 0.1 ms of normals, which is long compared with addressing it;
-  a section smaller than a tile costs at most one tile. In arrays of 4M elements and more, tiles
-  that are contiguous in the flattened array have twice as many elements.
+* A tile has about 16,384 elements, 0.1 ms of normals, which is long compared with the time to
+  address the tile; a section smaller than a tile costs at most one tile. In arrays of 4M elements
+  and more, tiles that are contiguous in the flattened array have twice as many elements.
 * A tile takes at most an eighth of a dimension of more than 16 elements, so that most cuts along
-  any dimension fall between tiles; of the last dimension at least 16 and at most 128 elements,
-  whose rows are still copied at the speed of memory.
+  any dimension fall between tiles; along the last dimension a tile has at least 16 and at most 128
+  elements, so that its rows are copied at memory bandwidth.
 * A last dimension of 16 elements or fewer is not divided: its rows are contiguous in the block, and
-  numbers are drawn directly into it. If a program cuts such a dimension, each rank draws all of its
-  rows.
+  numbers are drawn directly into the block. If a program cuts such a dimension, each rank draws all
+  of its rows.
 
-For (4096, 4096) on 6 ranks, a rank draws 1.13 times its part if rows are cut, and 1.31 times if
-columns are; on 2, 4, 8 or 16 ranks exactly its part.
+For a (4096, 4096) array on 6 ranks, a rank draws 1.13 times as many elements as it keeps if rows
+are cut, and 1.31 times if columns are cut; on 2, 4, 8 or 16 ranks it draws exactly its own
+elements.
 """
 
 from collections.abc import Iterator
@@ -32,30 +34,30 @@ __all__ = ["TILE", "Tile", "tile_count", "tile_extents", "tiles"]
 TILE = 1 << 14
 #: Up to this length the last dimension is not divided.
 _NARROW = 16
-#: The most elements of the last dimension in a tile, where the other dimensions fill the tile.
+#: The most elements of the last dimension in a tile, if the other dimensions fill the tile.
 _WIDE = 128
-#: A tile takes at most one part in so many of a dimension.
+#: A tile takes at most this fraction (the reciprocal) of a dimension.
 _PARTS = 8
-#: Arrays of so many elements have tiles of twice the size, where tiles are contiguous.
+#: Arrays of this many elements have tiles of twice the size, if tiles are contiguous.
 _LARGE = 1 << 22
 
 
 class Tile(NamedTuple):
-    """The part of one tile that a section needs.
+    """Part of one tile that a section needs.
 
     Attributes
     ----------
     number : int
         The number of the tile, in C order of the grid.
     start, extents : tuple of int
-        The elements to draw: their first global indices, and their number in each dimension; the
-        tile up to the last row that the section needs.
+        The elements to draw, the tile up to the last row that the section needs: their first global
+        indices, and their number in each dimension.
     wanted : tuple of slice
-        The elements of these that belong to the section.
+        The drawn elements that belong to the section.
     target : tuple of slice
-        Their place in the section's block.
+        Their positions in the section's block.
     whole : bool
-        Whether all drawn elements belong to the section.
+        True if all drawn elements belong to the section.
     """
 
     number: int
@@ -68,7 +70,7 @@ class Tile(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def tile_extents(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The extents of the tiles of an array."""
+    """Return the extents of the tiles of an array."""
     found = [1] * len(shape)
     for limits in (_shares(shape), shape):
         for dim in reversed(range(len(shape))):
@@ -84,7 +86,7 @@ def tile_extents(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _shares(shape: tuple[int, ...]) -> list[int]:
-    """The extents at which a tile grows along the next dimension first."""
+    """Return the extents at which a tile stops growing until the other dimensions have grown."""
     shares = [extent // _PARTS for extent in shape]
     if shape:
         extent = shape[-1]
@@ -93,19 +95,19 @@ def _shares(shape: tuple[int, ...]) -> list[int]:
 
 
 def tile_count(shape: tuple[int, ...]) -> int:
-    """The number of tiles of an array."""
+    """Return the number of tiles of an array."""
     return prod([-(-n // t) for n, t in zip(shape, tile_extents(shape), strict=True)])
 
 
 def tiles(shape: tuple[int, ...], section: Box) -> Iterator[Tile]:
-    """The tiles that intersect a section of an array, in C order."""
+    """Yield the tiles that intersect a section of an array, in C order."""
     if any(start >= stop for start, stop in section):
         return
     if not shape:
         yield Tile(0, (), (), (), (), True)
         return
     extents = tile_extents(shape)
-    # A tile is drawn in C order: the last rows of its slowest dimension can be left out.
+    # A tile is drawn in C order: the last rows of its slowest dimension need not be drawn.
     slowest = next((dim for dim, extent in enumerate(extents) if extent > 1), None)
     ranges = []
     stride = 1
@@ -128,7 +130,7 @@ def tiles(shape: tuple[int, ...], section: Box) -> Iterator[Tile]:
 def _along(
     start: int, stop: int, extent: int, limit: int, stride: int
 ) -> Iterator[tuple[int, int, int, slice, slice, bool]]:
-    """One dimension's part of each tile that intersects an interval."""
+    """Yield one dimension's part of each tile that intersects an interval."""
     for number in range(start // extent, -(-stop // extent)):
         low = number * extent
         high = min(low + extent, limit)

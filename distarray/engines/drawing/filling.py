@@ -1,7 +1,7 @@
-"""Arrays of numbers by position: each rank draws the tiles that its section intersects.
+"""Arrays of random numbers by position: each rank draws the tiles that its section intersects.
 
 A method of NumPy's Generator draws each tile, from the stream that the tile's number addresses
-(:mod:`distarray.engines.drawing.streams`). Nothing is sent.
+(:mod:`distarray.engines.drawing.streams`). No messages are sent.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from distarray.typing import Array, DTypeLike, Shape
 
 __all__ = ["Draw", "fill", "filled"]
 
-#: Draws an array of a shape, from a generator at the beginning of a tile's stream.
+#: Function that draws an array of a shape, from a generator at the start of a tile's stream.
 Draw = Callable[[np.random.Generator, Shape], Array]
 
 
@@ -30,7 +30,7 @@ def fill(block: Array, shape: Shape, section: Box, call: Call, draw: Draw) -> No
 
 
 def filled(layout: Layout, mesh: DeviceMesh, dtype: DTypeLike, call: Call, draw: Draw) -> DistArray:
-    """A new array of random numbers."""
+    """Make a new array of random numbers."""
     block = np.empty(layout.local_shape(mesh.coords), dtype)
     if mesh.coords is not None:
         fill(block, layout.shape, layout.section(mesh.coords), call, draw)

@@ -1,6 +1,7 @@
-"""The first way to draw: an element takes a known number of half words, so its place is computed.
+"""Strategy `FIXED`: an element takes a known number of half words, so its position is computed.
 
-Nothing is sent, except for MT19937: it cannot be advanced, so the last rank sends its final state.
+No messages are sent, except for MT19937, which has no `advance`: the ranks compare their initial
+states, and the last rank broadcasts its final state.
 """
 
 from math import ceil
@@ -13,14 +14,14 @@ __all__ = ["drawn_at_places"]
 
 
 def drawn_at_places(job: Job, share: Share, shape: Shape) -> Array:
-    """This rank's elements; the generator stands after the last one of all ranks.
+    """Draw this rank's elements; afterwards the generator is past the last element of all ranks.
 
     Parameters
     ----------
     job : Job
-        A method whose elements take a known number of half words.
+        A call whose elements take a known number of half words.
     share : Share
-        Who draws which elements.
+        The elements of each rank.
     shape : tuple of int
         The shape of this rank's part, without that of an element.
     """
@@ -43,13 +44,13 @@ def drawn_at_places(job: Job, share: Share, shape: Shape) -> Array:
 
 
 def _part(job: Job, own: tuple[int, int], shape: Shape) -> Array:
-    """The elements of this rank."""
+    """Draw the elements of this rank."""
     start, stop = own
     if start == stop:
         return job.empty(shape)
     walker, halves = job.walker, job.row.halves
     assert walker is not None
-    spare = start % round(1 / halves) if halves < 1 else 0  # in the half word that start lies in
+    spare = start % round(1 / halves) if halves < 1 else 0  # in start's half word
     put(job.source, walker.on(job.start, int((start - spare) * halves), halves == 2))
     if spare:
         return job.draw(stop - start + spare)[spare:]

@@ -1,4 +1,4 @@
-"""A call of a random method, of which each rank draws a part: NumPy's method and NumPy's state."""
+"""Call of a random method, of which each rank draws a part with NumPy's method and state."""
 
 from collections.abc import Callable, Sequence
 from math import prod
@@ -18,16 +18,16 @@ __all__ = ["Job", "Request", "Share", "compare", "fingerprint", "raise_alike", "
 
 
 class Share(NamedTuple):
-    """Which elements the ranks of a group draw, in C order.
+    """Division of the elements, in C order, among the ranks of a group.
 
     Attributes
     ----------
     group : Group or None
         The ranks that share the elements; None for a rank outside of the mesh.
     bounds : list of (int, int)
-        For each of them its first element, and the one after its last.
+        For each rank, its first element, and the element after its last one.
     active : list of int
-        The ranks that have elements.
+        The ranks that have at least one element.
     """
 
     group: Group | None
@@ -46,24 +46,24 @@ class Share(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A call of a method after its arguments have been looked at.
+    """Parsed call of a method.
 
     Attributes
     ----------
     source : Generator or RandomState
-        NumPy's own, which stands where the call begins.
+        The NumPy generator, in its state before the call.
     name : str
-        The method.
+        The name of the method.
     row : Row
-        How it takes words.
+        The table's row: how the method takes words from the stream.
     values : sequence
-        The parameters: scalars, NumPy arrays, distributed arrays; of a job those of its part.
+        The parameters: scalars, NumPy arrays, distributed arrays. In a job, only this rank's part.
     others : dict
         Other keywords of NumPy's method, without `size` and `out`.
     lanes, tail : tuple of int
         The shape of all elements, and of one element.
     dtype : dtype
-        Of the numbers.
+        The data type of the numbers.
     """
 
     source: Source
@@ -76,19 +76,19 @@ class Request(NamedTuple):
     dtype: Any
 
     def at_once(self, values: Sequence[Any], size: Shape | None) -> Any:
-        """NumPy's own call."""
+        """Call NumPy's method for all elements."""
         return getattr(self.source, self.name)(*values, size=size, **self.others)
 
 
 class Job:
-    """A rank's part of a call.
+    """This rank's part of a call.
 
     Parameters
     ----------
     call : Request
         The call, with the parameters of this rank's part.
     varies : bool
-        Whether a parameter is an array, so that elements differ.
+        True if a parameter is an array, so that elements differ.
     """
 
     def __init__(self, call: Request, varies: bool) -> None:
@@ -103,25 +103,25 @@ class Job:
 
     @property
     def width(self) -> int:
-        """The numbers in one element."""
+        """The number of numbers in one element."""
         return prod(self.tail)
 
     def empty(self, lanes: Shape) -> Array:
-        """An array for so many elements."""
+        """Allocate an array for elements of shape `lanes`."""
         return np.empty((*lanes, *self.tail), self.dtype)
 
     def method(self, source: Source | None = None) -> Callable[..., Any]:
-        """NumPy's method of this job's generator, or of another."""
+        """Return NumPy's method of this job's generator, or of another one."""
         found: Callable[..., Any] = getattr(self.source if source is None else source, self.name)
         return found
 
     def draw(self, size: Any, source: Source | None = None) -> Array:
-        """The next elements."""
+        """Draw the next elements."""
         drawn: Array = self.method(source)(*self.values, size=size, **self.others)
         return drawn
 
     def draw_standing_in(self, size: int, source: Source | None = None) -> Array:
-        """The next elements, drawn with other parameters that take the same words of the stream."""
+        """Draw the next elements with substitute parameters that take the same words."""
         drawn: Array = self.method(source)(*(self.row.steady or ()), size=size, **self.others)
         return drawn
 
@@ -137,9 +137,9 @@ class Job:
             part[...] = self.draw(len(part))
 
     def draw_with_room(self, count: int, room: int) -> Array:
-        """The next elements, at the beginning of an array with room for more.
+        """Draw the next elements into the beginning of an array with room for more.
 
-        Many of them are drawn by one call, whose array is made longer: they are not copied.
+        Many elements are drawn by one call, whose array is then resized: they are not copied.
         """
         if self.row.out or count * self.width < _PIECE:
             line = self.empty((room,))
@@ -150,7 +150,7 @@ class Job:
         return line
 
     def reset(self) -> None:
-        """Go back to where the call began."""
+        """Reset the generator to its state before the call."""
         put(self.source, self.start)
 
 
@@ -159,7 +159,7 @@ _PIECE = 1 << 15
 
 
 def fingerprint(state: State) -> int:
-    """A number that differs where states do."""
+    """Return a checksum of a state."""
     return crc32(repr(_plain(state)).encode())
 
 
@@ -170,7 +170,10 @@ def _plain(value: Any) -> Any:
 
 
 def raise_alike(group: Group | None, job: Job, error: Exception | None) -> None:
-    """Raise an error of NumPy's on all ranks of a group, if one has it; all go back then."""
+    """Raise a NumPy error on all ranks of a group, if any rank has an error.
+
+    All ranks then reset their generators.
+    """
     try:
         if job.varies and group is not None:
             agree(group, error)
@@ -182,13 +185,13 @@ def raise_alike(group: Group | None, job: Job, error: Exception | None) -> None:
 
 
 def same_places(group: Group, job: Job) -> None:
-    """Raise on every rank of a group if their generators do not begin at the same place."""
+    """Raise on every rank of a group if their generators' initial states differ."""
     if group.size > 1:
         compare(group.allgather_object(fingerprint(job.start), "places"), job)
 
 
 def compare(marks: Sequence[int], job: Job) -> None:
-    """Raise if the fingerprints of the ranks' places differ."""
+    """Raise if the fingerprints of the ranks' states differ."""
     if len(set(marks)) > 1:
         groups = [f"rank {rank}: {mark:08x}" for rank, mark in enumerate(marks)]
         raise DivergenceError(

@@ -1,12 +1,12 @@
-"""MT19937 moved far along its stream, which NumPy can only do by 2^128 words.
+"""Jumps along the stream of MT19937, which NumPy only has for 2^128 words.
 
-Its words satisfy a linear recurrence over GF(2) of 19937 terms. So the word n places further on is
-the exclusive or of some of the next 19937 words: of those whose powers stand in the polynomial
-t^n modulo the characteristic polynomial (H. Haramoto, M. Matsumoto, T. Nishimura, F. Panneton,
-P. L'Ecuyer, *Efficient jump ahead for F2-linear random number generators*, INFORMS Journal on
-Computing 20, 2008). The characteristic polynomial is that of M. Matsumoto and T. Nishimura,
-*Mersenne twister*, ACM TOMACS 8, 1998, appendix A. Polynomials are Python's integers, a bit for
-each coefficient.
+The words satisfy a linear recurrence over GF(2) of 19937 terms. So the word n positions further on
+is the exclusive or of some of the next 19937 words: of the words whose powers occur in the
+polynomial t^n modulo the characteristic polynomial (H. Haramoto, M. Matsumoto, T. Nishimura, F.
+Panneton, P. L'Ecuyer, *Efficient jump ahead for F2-linear random number generators*, INFORMS
+Journal on Computing 20, 2008). The characteristic polynomial is that of M. Matsumoto and T.
+Nishimura, *Mersenne twister*, ACM TOMACS 8, 1998, appendix A. Polynomials are Python integers, with
+one bit per coefficient.
 """
 
 from functools import lru_cache
@@ -21,29 +21,29 @@ __all__ = ["moved"]
 _DEGREE = 19937
 _BLOCK = 624
 _MIDDLE = 397
-#: The matrix of its twist, without the highest bit.
+#: The matrix of the generator's twist, without the highest bit.
 _MATRIX = 0x1908B0DF
-#: Bits by which the degree falls when the highest ones of a polynomial are replaced.
+#: Bits by which the degree falls when the highest bits of a polynomial are reduced.
 _FALL = _BLOCK - 1
 #: Bits of a polynomial that are looked up together.
 _GROUP = 6
-#: The bits of a byte with a zero before each.
+#: The bits of each byte, with a zero before each bit.
 _SPREAD = np.array([int(f"{byte:b}", 4) for byte in range(256)], "<u2")
 
 
 def moved(bits: Any, words: int) -> None:
-    """Let a bit generator of NumPy's stand so many words further on.
+    """Advance a NumPy bit generator by a number of words.
 
     Parameters
     ----------
     bits : MT19937
         The bit generator.
     words : int
-        At least one.
+        The number of words, at least one.
 
     Cost
     ----
-    Some milliseconds, however far it is; less for a distance that has been gone before.
+    Some milliseconds for any distance; less for a distance that is in the cache.
     """
     state = bits.state
     blocks, place = divmod(int(state["state"]["pos"]) + words - 1, _BLOCK)
@@ -54,7 +54,7 @@ def moved(bits: Any, words: int) -> None:
 
 
 def _line(bits: Any, state: dict[str, Any]) -> Array:
-    """The words of a state's block and of the next ones, from which a later block can be made."""
+    """Return the words of a state's block and the next words, which determine later blocks."""
     state["state"]["pos"] = 0
     bits.state = state
     words: Array = bits.random_raw(_DEGREE + _BLOCK + _GROUP).astype(np.uint32)
@@ -62,7 +62,7 @@ def _line(bits: Any, state: dict[str, Any]) -> Array:
 
 
 def _raw(words: Array) -> Array:
-    """The words of a block of which a generator makes these: its tempering, back."""
+    """Invert the tempering: return the state words from which a generator makes these words."""
     words = words ^ words >> 18
     words ^= words << 15 & 0xEFC60000
     mixed = words
@@ -73,7 +73,10 @@ def _raw(words: Array) -> Array:
 
 
 def _later(line: Array, power: int) -> Array:
-    """The block made of a line's words; of its first one only a bit is part of the recurrence."""
+    """Compute a later block from a line's words.
+
+    Of the first word, only one bit is part of the recurrence.
+    """
     bits = np.unpackbits(np.frombuffer(_bytes(power), np.uint8), bitorder="little")
     chosen = bits[: (_DEGREE // _GROUP + 1) * _GROUP].reshape(-1, _GROUP)
     groups = chosen @ (1 << np.arange(_GROUP))
@@ -92,7 +95,7 @@ def _later(line: Array, power: int) -> Array:
 
 @lru_cache(maxsize=64)
 def _power(exponent: int) -> int:
-    """A power of t modulo the characteristic polynomial, by squaring."""
+    """Compute a power of t modulo the characteristic polynomial, by squaring."""
     below = max(0, exponent.bit_length() - _DEGREE.bit_length() + 1)
     found = 1 << (exponent >> below)
     for place in reversed(range(below)):
@@ -106,7 +109,7 @@ def _bytes(polynomial: int) -> bytes:
 
 
 def _reduced(polynomial: int) -> int:
-    """The remainder of a polynomial of less than twice the degree, from the highest bits down."""
+    """Reduce a polynomial of less than twice the degree, from the highest bits down."""
     while (more := polynomial.bit_length() - _DEGREE) > 0:
         shift = max(0, more - _FALL)
         high = polynomial >> _DEGREE + shift
@@ -115,10 +118,10 @@ def _reduced(polynomial: int) -> int:
 
 
 def _characteristic(factor: int) -> int:
-    """A multiple of the characteristic polynomial, t (q^32 + a30 q + ... + a0 q^31) + 1.
+    """Multiply the characteristic polynomial, t (q^32 + a30 q + ... + a0 q^31) + 1, by a factor.
 
-    Here q is t^623 + t^396, and a are the bits of the twist's matrix. Four of them are taken at a
-    time: the square of a sum is the sum of the squares.
+    Here q is t^623 + t^396, and a are the bits of the twist's matrix. Four of these bits are
+    processed at a time: the square of a sum is the sum of the squares.
     """
     multiples = [factor]
     for _ in range(3):

@@ -1,15 +1,15 @@
-"""The table of NumPy's random methods: how each takes words from the stream, and so is cut.
+"""Table of NumPy's random methods: how each method takes words from the stream.
 
-Nothing is computed here: a row says in which of four ways the ranks share a call of NumPy's own
-method (the ways are in the modules of the same names).
+The table computes nothing: a row names the strategy by which the ranks share a call of a NumPy
+method (one module per strategy).
 
-* `FIXED`: an element takes a known number of words, so that its place is computed
+* `FIXED`: an element takes a known number of words, so that its position is computed
   (:mod:`~distarray.engines.drawing.fixed`).
-* `CUT`: it takes a varying number, which no other element changes
+* `CUT`: an element takes a varying number of words, which does not depend on other elements
   (:mod:`~distarray.engines.drawing.cutting`).
-* `TURNS`: what it takes depends on arrays of parameters, or the stream cannot be advanced
+* `TURNS`: the number of words depends on arrays of parameters, or the stream cannot be advanced
   (:mod:`~distarray.engines.drawing.turns`).
-* `WHOLE`: no part can be drawn alone, so each rank draws everything and keeps its own.
+* `WHOLE`: no part can be drawn alone, so each rank draws all elements and keeps its own.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ __all__ = ["GENERATOR", "LEGACY", "Row", "Way", "integer_way", "parsed_by"]
 
 
 class Way(Enum):
-    """How the ranks share a call."""
+    """Strategy by which the ranks share a call."""
 
     FIXED = "advance"
     CUT = "cut and join"
@@ -34,23 +34,24 @@ class Way(Enum):
 
 
 class Row(NamedTuple):
-    """One method of NumPy's.
+    """Properties of one NumPy method.
 
     Attributes
     ----------
     way : Way
-        With parameters that are numbers.
+        The strategy if all parameters are numbers.
     cores : tuple of int
-        For each parameter the dimensions that belong to one element; its others are broadcast.
+        For each parameter, the number of dimensions that belong to one element; its other
+        dimensions are broadcast.
     halves : float
-        `FIXED`: the half words (of 32 bits) of an element.
+        For `FIXED`: the half words (of 32 bits) of an element.
     steady : tuple or None
-        Numbers that stand in for the parameters, where these do not change which words an element
-        takes; arrays of parameters can then be cut as well.
+        Substitute numbers for the parameters, if the parameters do not change which words an
+        element takes; arrays of parameters can then be cut as well.
     out : bool
-        Whether the method draws into `out`.
+        True if the method draws into `out`.
     gathers : bool
-        Whether distributed parameters are gathered: they describe one element.
+        True if distributed parameters are gathered, since they describe one element.
     """
 
     way: Way
@@ -66,7 +67,7 @@ _LOCATED = Row(Way.CUT, (0, 0), steady=(0.0, 1.0))
 _SCALED = Row(Way.CUT, (0,), steady=(1.0,))
 _VECTORS = Row(Way.CUT, (0, 1))
 
-#: What both classes have.
+#: Methods of both classes.
 _BOTH: dict[str, Row] = {
     "beta": _CUT[2],
     "binomial": _CUT[2],
@@ -83,7 +84,7 @@ _BOTH: dict[str, Row] = {
     "lognormal": _LOCATED,
     "logseries": _CUT[1],
     "multinomial": _VECTORS,
-    # The bits of a product of matrices depend on their shapes.
+    # The bits of a matrix product depend on the shapes of its operands.
     "multivariate_normal": Row(Way.WHOLE, (1, 2), gathers=True),
     "negative_binomial": _CUT[2],
     "noncentral_chisquare": _CUT[2],
@@ -106,7 +107,7 @@ _BOTH: dict[str, Row] = {
     "zipf": _CUT[1],
 }
 
-#: The methods of NumPy's Generator that draw samples.
+#: Methods of NumPy's Generator that draw samples.
 GENERATOR: dict[str, Row] = _BOTH | {
     "integers": _CUT[2],
     "multivariate_hypergeometric": Row(Way.TURNS, (1, 0), gathers=True),
@@ -116,7 +117,7 @@ GENERATOR: dict[str, Row] = _BOTH | {
     "standard_normal": Row(Way.CUT, out=True),
 }
 
-#: Those of NumPy's RandomState.
+#: Methods of NumPy's RandomState that draw samples.
 LEGACY: dict[str, Row] = _BOTH | {
     "randint": _CUT[2],
     "random_sample": Row(Way.FIXED, halves=2),
@@ -126,16 +127,16 @@ LEGACY: dict[str, Row] = _BOTH | {
 
 @lru_cache(maxsize=256)
 def parsed_by(kind: str, name: str) -> Signature:
-    """The signature of a method of a class of NumPy's, without `self`."""
+    """Return the signature of a method of a NumPy class, without `self`."""
     own = signature(getattr(getattr(np.random, kind), name))
     return own.replace(parameters=list(own.parameters.values())[1:])
 
 
 def integer_way(row: Row, low: Any, high: Any, named: Mapping[str, Any]) -> Row:
-    """The row of integers within bounds that are numbers.
+    """Return the row for integers within bounds that are numbers.
 
-    Integers of 8 and 16 bits are parts of a half word. If some are refused, no part of the sequence
-    can be drawn alone: NumPy forgets the rest of the half word at the end of a call.
+    Integers of 8 and 16 bits are parts of a half word. If NumPy rejects some of them, no part of
+    the sequence can be drawn alone: NumPy discards the rest of the half word at the end of a call.
     """
     dtype = np.dtype(named["dtype"])
     if dtype.itemsize > 2:

@@ -1,4 +1,4 @@
-"""Outputs of random methods: parts of what every rank has drawn, or a given array."""
+"""Outputs of random methods: blocks of arrays that every rank has drawn, or a given array."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +15,9 @@ __all__ = ["drawn_into", "is_at_hand", "of_whole"]
 
 
 def of_whole(drawn: Array, mesh: DeviceMesh, layout: Layout | None = None) -> DistArray:
-    """A distributed array of what every rank has drawn; replicated without a layout.
+    """Wrap an array that every rank has drawn; replicated without a layout.
 
-    A rank outside of the mesh may bring an array of any values.
+    A rank outside the mesh may pass an array of any values.
     """
     if layout is None:
         layout = Layout.replicated(drawn.shape, mesh.shape)
@@ -27,7 +27,7 @@ def of_whole(drawn: Array, mesh: DeviceMesh, layout: Layout | None = None) -> Di
 
 
 def is_at_hand(x: DistArray) -> bool:
-    """Whether this rank's memory has the whole array, so that NumPy itself can work on it."""
+    """Return True if this rank's host memory has the whole array, so that NumPy can fill it."""
     return x.layout.is_whole and x.mesh.device_type == "cpu" and x.mesh.coords is not None
 
 
@@ -40,24 +40,24 @@ def drawn_into(
     near: bool,
     by_memory: bool,
 ) -> Any:
-    """Draw into an array, and return it.
+    """Draw into an array, and return the array.
 
     Parameters
     ----------
     out : DistArray or ndarray
-        Receives the numbers; an array of NumPy's receives all of them on every rank.
+        The array to fill; a NumPy array receives all numbers on every rank.
     dtype : dtype
-        Of the numbers, which has to be that of `out`.
+        The data type of the numbers; must equal that of `out`.
     size : tuple of int, optional
-        Their shape, which has to be that of `out`.
+        The shape of the numbers; must equal that of `out`.
     draw : callable
-        NumPy's call with an array that one rank has whole.
+        Function that calls NumPy's method with an array that this rank holds whole.
     make : callable
-        A distributed array of numbers of a shape.
+        Function that returns a distributed array of numbers of a shape.
     near : bool
-        Whether a parameter is distributed.
+        True if a parameter is distributed.
     by_memory : bool
-        Whether NumPy's method fills arrays in Fortran order, too, in the order of their memory.
+        True if NumPy's method also accepts arrays in Fortran order, and fills them in memory order.
     """
     if not isinstance(out, DistArray):
         if not near:
@@ -78,7 +78,10 @@ def drawn_into(
 
 
 def _arranged(out: DistArray, make: Callable[[Shape], Any], by_memory: bool) -> Any:
-    """Numbers in the order in which an array lies in memory; a rank outside of it sees none."""
+    """Draw numbers in the memory order of an array.
+
+    A rank outside the array's mesh cannot check the order, and assumes C order.
+    """
     if out.mesh.coords is None or is_contiguous(out, "C"):
         return make(out.shape)
     if by_memory and is_contiguous(out, "F"):
@@ -87,14 +90,14 @@ def _arranged(out: DistArray, make: Callable[[Shape], Any], by_memory: bool) -> 
 
 
 def _unsuitable(order: str) -> ValueError:
-    """NumPy's exception."""
+    """Return NumPy's exception for an unsuitable output array."""
     return ValueError(
         f"Supplied output array must be {order}, writable, aligned, and in machine byte-order."
     )
 
 
 def _check(out: DistArray | Array, block: Array, dtype: DTypeLike, size: Shape | None) -> None:
-    """Raise NumPy's exception, from what all ranks know."""
+    """Raise NumPy's exception for an unsuitable output array, alike on all ranks."""
     flags: Any = getattr(block, "flags", None)
     kept = flags is not None and hasattr(block, "__setitem__")
     taken = kept and getattr(flags, "writeable", True) and block.dtype.isnative

@@ -1,6 +1,6 @@
-"""How many half words an element of a method takes, on average: measured once, alike on all ranks.
+"""Average number of half words per element of a method: measured once, alike on all ranks.
 
-The measure only says where ranks begin to draw; the numbers do not depend on it.
+The measure only determines where ranks start to draw; the numbers do not depend on it.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,30 +15,30 @@ from distarray.engines.drawing.places import Walker, state_of
 __all__ = ["Pace", "pace_of"]
 
 _SEED = 20261123
-#: Elements are measured in so many batches, of which each has at most so many numbers: one in 16
-#: of those that are to be drawn, so that measuring takes little of the time.
+#: Elements are measured in this many batches, each of at most `_BATCH` numbers: one in 16 of the
+#: numbers to be drawn, so that measuring takes little of the time.
 _BATCHES = 64
 _BATCH = 1024
 #: Elements that are measured one by one.
 _SINGLE = 32
-#: How many of its standard deviations a number of half words is taken to differ by at most.
+#: A count of half words is assumed to deviate by at most this many standard deviations.
 _SURE = 7.0
 _known: dict[Any, "Pace"] = {}
 _MOST_KNOWN = 4096
 
 
 class Pace(NamedTuple):
-    """The half words of an element.
+    """Half words per element.
 
     Attributes
     ----------
     halves, spread : float
-        Mean and standard deviation.
+        Mean and standard deviation of the half words of an element.
     sample : int
-        How many elements were measured.
+        The number of elements that were measured.
     unit : int
-        Elements begin at multiples of so many half words: where each attempt takes two doubles,
-        sequences that begin one double apart would never fall in step.
+        Elements begin at multiples of this many half words. If each attempt takes two doubles,
+        sequences that start one double apart would never synchronize.
     """
 
     halves: float
@@ -47,13 +47,13 @@ class Pace(NamedTuple):
     unit: int
 
     def margin(self, count: float) -> float:
-        """By how many half words those of so many elements differ from what is expected."""
+        """Return the largest expected deviation, in half words, for this many elements."""
         own = self.spread * (sqrt(count) + count / sqrt(self.sample))
         return _SURE * own + 8 * self.halves
 
 
 def pace_of(job: Job, total: int) -> Pace:
-    """The pace of a job's elements, of which so many are drawn on all ranks."""
+    """Return the pace of a job's elements, of which all ranks together draw `total`."""
     values = job.values if job.row.steady is None else job.row.steady
     batch = min(_BATCH, 1 << (total * job.width >> 10).bit_length()) // max(1, job.width)
     size = max(4, batch)

@@ -15,10 +15,10 @@ __all__ = ["as_parameter", "common_shape", "on_host", "part_of"]
 
 
 def as_parameter(value: Any) -> Any:
-    """An argument as a scalar, a NumPy array, or a distributed array without pending folds.
+    """Convert an argument to a scalar, a NumPy array, or an array without pending folds.
 
     Replicated arrays become NumPy arrays. Communicates only for pending folds, and for arrays that
-    one rank alone holds.
+    a single rank holds.
     """
     if isinstance(value, DistArray):
         value = plain(value)
@@ -34,9 +34,9 @@ def as_parameter(value: Any) -> Any:
 
 
 def on_host(value: Any) -> Any:
-    """A parameter whole on every rank, to be read; a distributed one is gathered.
+    """Return a parameter whole on every rank, for reading; a distributed parameter is gathered.
 
-    A rank outside of its mesh gets its shape and data type only.
+    A rank outside the parameter's mesh gets zeros of its shape and data type.
     """
     if not isinstance(value, DistArray):
         return value
@@ -47,7 +47,7 @@ def on_host(value: Any) -> Any:
 
 
 def common_shape(size: ShapeLike | None, *shapes: Shape) -> Shape:
-    """The shape of the result; NumPy's error if the shapes of parameters do not fit `size`."""
+    """Return the shape of the result; raise NumPy's error if a parameter does not fit `size`."""
     if size is None:
         return np.broadcast_shapes(*shapes)
     size = as_shape(size)
@@ -60,18 +60,18 @@ def common_shape(size: ShapeLike | None, *shapes: Shape) -> Shape:
 
 
 def part_of(value: Any, core: int, work: Layout, mesh: DeviceMesh) -> Any:
-    """The part of a parameter that this rank's rows of the result need.
+    """Return the part of a parameter that this rank's rows of the result need.
 
     Parameters
     ----------
     value : scalar, array or DistArray
         The parameter.
     core : int
-        How many of its last dimensions belong to one element.
+        The number of the parameter's trailing dimensions that belong to one element.
     work : Layout
         The layout of the elements, cut along the first dimension only.
     mesh : DeviceMesh
-        The ranks; those outside of it get no part of a distributed parameter.
+        The ranks of the result; ranks outside the mesh get no part of a distributed parameter.
     """
     if isinstance(value, DistArray):
         own = value.shape[: value.ndim - core]

@@ -1,14 +1,15 @@
-"""Places of a stream: how to go to one, and how far one is from another.
+"""Positions in a stream: moving to a position, and the distance between two positions.
 
 The unit is the half word of 32 bits. The generators of 64-bit words keep the upper half of a word
 whose lower half has been taken (``has_uint32``); a word of MT19937 is a half word itself.
 
 PCG64 and PCG64DXSM step by ``x -> x * multiplier + inc`` modulo 2^128. The number of steps between
 two states is found bit by bit, the lowest first (M. E. O'Neill, *PCG: A family of simple fast
-space-efficient statistically good algorithms for random number generation*, HMC-CS-2014-0905):
-2^k steps change no bit below the k-th, and always the k-th. Philox counts its blocks of four words.
-MT19937 goes far by a polynomial (:mod:`~distarray.engines.drawing.mersenne`), and passes over fewer
-words; where a state lies among the next ones is found by comparing them.
+space-efficient statistically good algorithms for random number generation*, HMC-CS-2014-0905): 2^k
+steps change no bit below the k-th, and always the k-th. Philox counts its blocks of four words.
+MT19937 jumps far by a polynomial (:mod:`~distarray.engines.drawing.mersenne`), and draws and
+discards the words of a shorter distance. The distance between two of its states is found by
+comparing words.
 """
 
 from typing import Any
@@ -20,7 +21,7 @@ from distarray.engines.drawing.mersenne import moved
 __all__ = ["LostError", "Source", "State", "Walker", "bits_of", "copied", "put", "state_of"]
 
 State = dict[str, Any]
-#: NumPy's own generators, of the newer and of the older kind.
+#: NumPy's generators, of the new and of the legacy kind.
 Source = np.random.Generator | np.random.RandomState
 
 _ALL = (1 << 128) - 1
@@ -34,30 +35,30 @@ _KINDS: dict[str, Any] = {
     "Philox": np.random.Philox,
     "MT19937": np.random.MT19937,
 }
-#: From so many words of MT19937 on a polynomial is faster than passing over them.
+#: From this many words of MT19937 on, a polynomial is faster than discarding words.
 _FAR = 1 << 21
-#: Words that tell one place of MT19937 from all others.
+#: Words that distinguish one position of MT19937 from all others.
 _TRACE = 24
 
 
 class LostError(Exception):
-    """Two states are not near one another."""
+    """Exception raised if two states are not near one another."""
 
 
 def bits_of(source: Any) -> Any:
-    """The bit generator of a generator."""
+    """Return the bit generator of a generator."""
     return source._bit_generator
 
 
 def state_of(source: Source) -> State:
-    """Where a generator stands; of the older kind with the number that it has kept."""
+    """Return a generator's state; a RandomState's includes its cached normal number."""
     if isinstance(source, np.random.RandomState):
         return dict(source.get_state(legacy=False))
     return dict(source.bit_generator.state)
 
 
 def put(source: Source, state: State) -> None:
-    """Let a generator stand elsewhere."""
+    """Set a generator's state."""
     if isinstance(source, np.random.RandomState):
         source.set_state(state)
     else:
@@ -65,7 +66,10 @@ def put(source: Source, state: State) -> None:
 
 
 def copied(source: Source) -> Source | None:
-    """A generator of the same kind that can be set to any place; None for others than NumPy's."""
+    """Make a generator of the same kind, which can be set to any state.
+
+    None if the bit generator is not one of NumPy's that can be advanced.
+    """
     bits = bits_of(source)
     kind = _KINDS.get(type(bits).__name__)
     if kind is None or not isinstance(bits, kind):
@@ -75,12 +79,12 @@ def copied(source: Source) -> Source | None:
 
 
 class Walker:
-    """Goes along a stream, with a generator of its own.
+    """Stepper along a stream, with a generator of its own.
 
     Parameters
     ----------
     source : Generator or RandomState
-        NumPy's own, of a bit generator of NumPy's that can go to a place; it is set at will.
+        A NumPy generator with a bit generator that can be advanced; its state is overwritten.
     """
 
     def __init__(self, source: Source) -> None:
@@ -88,19 +92,19 @@ class Walker:
         self.kind = type(self._bits).__name__
         self.jumps = self.kind != "MT19937"
 
-    # -- going --------------------------------------------------------------------------------
+    # -- moving ---------------------------------------------------------------------------------
 
     def on(self, state: State, halves: int, words: bool) -> State:
-        """The state so many half words further on.
+        """Return the state a number of half words further on.
 
         Parameters
         ----------
         state : dict
-            The state to begin at.
+            The state to start from.
         halves : int
-            An even number of them, if whole words are taken.
+            The number of half words; even if elements take whole words.
         words : bool
-            Whether elements take whole words: half a word that is left over then stays so.
+            True if elements take whole words: a leftover half word then stays in the state.
         """
         if not halves:
             return state
@@ -120,7 +124,7 @@ class Walker:
         return dict(self._bits.state) | kept
 
     def _skip(self, state: State, words: int) -> None:
-        """Go on by whole words; nothing of a word is left over."""
+        """Advance by whole words; no half word is left over."""
         if self.kind != "Philox":
             self._bits.advance(words)
             return
@@ -132,7 +136,7 @@ class Walker:
         self._bits.random_raw(words, output=False)
 
     def _skip_halves(self, state: State, halves: int) -> None:
-        """Go on by half words. The last two are drawn, which leaves the state as NumPy does."""
+        """Advance by half words; drawing the last two leaves the state as NumPy does."""
         taker = np.random.Generator(self._bits)
         fresh = halves - state["has_uint32"]
         if fresh <= 2:
@@ -147,12 +151,13 @@ class Walker:
     # -- distances ----------------------------------------------------------------------------
 
     def ahead(self, old: State, new: State, limit: int) -> int:
-        """How many half words `new` is ahead of `old`; negative if it is behind.
+        """Return how many half words `new` is ahead of `old`; negative if it is behind.
 
         Raises
         ------
         LostError
-            If the two are further apart than `limit` (of MT19937), or of two streams.
+            If the two states are further apart than `limit` (MT19937 only), or belong to two
+            streams.
         """
         if self.kind == "MT19937":
             return self._compared(old, new, limit)
@@ -181,13 +186,13 @@ class Walker:
         raise LostError
 
     def _words(self, state: State, count: int) -> Any:
-        """The next words of MT19937."""
+        """Return the next words of MT19937."""
         self._bits.state = {name: state[name] for name in ("bit_generator", "state")}
         return self._bits.random_raw(count)
 
 
 def _distance(old: int, new: int, multiplier: int, plus: int, bits: int) -> int | None:
-    """The steps from one state to another, if they are fewer than 2^bits."""
+    """Return the steps from one state to another, or None if they are 2^bits or more."""
     steps, bit = 0, 1
     while old != new:
         if bit >> bits:
@@ -200,7 +205,7 @@ def _distance(old: int, new: int, multiplier: int, plus: int, bits: int) -> int 
 
 
 def _counted(old: State, new: State) -> int:
-    """The words between two states of Philox."""
+    """Return the number of words between two states of Philox."""
     if list(old["state"]["key"]) != list(new["state"]["key"]):
         raise LostError
     places = []

@@ -1,7 +1,8 @@
-"""A call of one of NumPy's random methods, shared among the ranks: how, and in what layout.
+"""Calls of NumPy's random methods, shared among the ranks: strategy and layout of the result.
 
-Numbers are drawn in C order: rows in the order of the ranks. Results that lie otherwise are moved
-there. Small arrays, and those of one rank, are one call of NumPy's.
+Numbers are drawn in C order: the ranks draw rows, in the order of the ranks. Results with another
+layout are redistributed afterwards. Small arrays, and arrays on one rank, take one call of NumPy's
+method.
 """
 
 from collections.abc import Sequence
@@ -30,12 +31,12 @@ from distarray.typing import Array, DTypeLike, Placements, Shape
 
 __all__ = ["Place", "layout_for", "mesh_for", "sample", "verify_place"]
 
-#: Up to so many numbers are drawn by every rank, which is faster than a message.
+#: Up to this many numbers are drawn by every rank, which is faster than a message.
 _FEW = 1 << 14
 
 
 class Place(NamedTuple):
-    """Where a caller wants an array: a mesh and placements, or None for the default ones."""
+    """Target of a result: a mesh and placements, or None for the defaults."""
 
     mesh: DeviceMesh | None
     placements: Placements | None
@@ -44,7 +45,7 @@ class Place(NamedTuple):
 def mesh_for(
     mesh: DeviceMesh | None, own: DeviceMesh | None, operands: Sequence[Any]
 ) -> DeviceMesh:
-    """The requested mesh, that of distributed operands, or the generator's own."""
+    """Return the requested mesh, the mesh of distributed operands, or the generator's own mesh."""
     arrays = [x for x in operands if isinstance(x, DistArray) and x.ndim]
     if not arrays:
         return mesh or own or default_mesh()
@@ -58,7 +59,7 @@ def mesh_for(
 
 
 def verify_place(source: Source, name: str, mesh: DeviceMesh) -> None:
-    """Under `config.check`, raise on every rank if generators stand at different places."""
+    """Under `config.check`, raise on every rank if the generators' states differ between ranks."""
     if config.settings.check:
         mark = fingerprint(state_of(source))
         verify_text(f"{type(source).__name__}.{name} at place {mark:08x}", mesh)
@@ -72,20 +73,21 @@ def sample(
     place: Place,
     own_mesh: DeviceMesh | None = None,
 ) -> Any:
-    """The sample that a method of NumPy's draws: a distributed array, or a number as in NumPy.
+    """Draw a sample by a NumPy method: a distributed array, or a number where NumPy returns one.
 
     Parameters
     ----------
     source : Generator or RandomState
-        NumPy's own. After the call it stands, on all ranks, where NumPy's would.
+        The NumPy generator. After the call its state is, on all ranks, the state that the call
+        leaves in NumPy.
     name : str
-        The method.
+        The name of the method.
     row : Row
-        How it takes numbers from the stream.
+        The table's row: how the method takes numbers from the stream.
     arguments : tuple
-        Its positional and keyword arguments.
+        The method's positional and keyword arguments.
     place : Place
-        Where the result goes.
+        The mesh and placements of the result.
     own_mesh : DeviceMesh, optional
         The mesh of the generator.
     """
@@ -126,7 +128,7 @@ def _sampled(
     others: dict[str, Any],
     place: Place,
 ) -> Any:
-    """The result of a call whose mesh is known."""
+    """Draw the sample of a call whose mesh is known."""
     mesh = place.mesh
     assert mesh is not None
     lanes = [np.shape(v)[: np.ndim(v) - core] for v, core in zip(values, row.cores, strict=True)]
@@ -146,7 +148,7 @@ def _sampled(
 
 
 def _drawn_alike(call: Request, size: Shape | None, layout: Layout, mesh: DeviceMesh) -> DistArray:
-    """One call of NumPy's, whose result every rank draws whole."""
+    """Make one NumPy call, whose result every rank draws whole."""
     if mesh.coords is None and any(isinstance(value, DistArray) for value in call.values):
         drawn = np.broadcast_to(np.empty((), call.dtype), layout.shape)
     else:
@@ -155,17 +157,17 @@ def _drawn_alike(call: Request, size: Shape | None, layout: Layout, mesh: Device
 
 
 def _emptied(value: Any, core: int) -> Any:
-    """An empty array of a parameter's type; a parameter of one element is returned unchanged."""
+    """Return an empty array of a parameter's type; return a parameter of one element unchanged."""
     if np.ndim(value) <= core:
         return value
     return np.empty((0, *value.shape[value.ndim - core :]), value.dtype)
 
 
-# -- a call that is shared ----------------------------------------------------------------------
+# -- calls shared by the ranks --------------------------------------------------------------------
 
 
 def _shared(call: Request, varies: bool, layout: Layout, mesh: DeviceMesh) -> DistArray:
-    """A result that is cut."""
+    """Draw a result that is cut."""
     near = any(isinstance(value, DistArray) for value in call.values)
     row = _row_of(call, varies)
     if not near and not varies and prod(layout.shape) <= _FEW:
@@ -184,7 +186,7 @@ def _shared(call: Request, varies: bool, layout: Layout, mesh: DeviceMesh) -> Di
 
 
 def _row_of(call: Request, varies: bool) -> Row:
-    """The row with the way that these parameters allow."""
+    """Return the row with the strategy that these parameters allow."""
     row, size = call.row, np.dtype(call.dtype).itemsize
     if call.name in ("integers", "randint"):
         if not varies:
@@ -198,7 +200,7 @@ def _row_of(call: Request, varies: bool) -> Row:
 
 
 def _tells_its_state(source: Source) -> bool:
-    """Whether a bit generator, which may be a user's own, has a state."""
+    """Return True if a bit generator, possibly defined by the user, exposes a state."""
     try:
         return bool(state_of(source))
     except (NotImplementedError, AttributeError, TypeError):
@@ -206,7 +208,7 @@ def _tells_its_state(source: Source) -> bool:
 
 
 def _rows(layout: Layout) -> Layout:
-    """The layout of the same shape in which the ranks have rows, in their order."""
+    """Return a layout of the same shape in which the ranks hold rows, in rank order."""
     if layout.is_plain and layout.sharded_dims == (0,) and layout.cuts[0].step == 1:
         return layout
     placements = [Shard(0) if isinstance(p, Shard) else Replicate() for p in layout.placements]
@@ -214,7 +216,7 @@ def _rows(layout: Layout) -> Layout:
 
 
 def _share(lanes: Layout, mesh: DeviceMesh) -> Share:
-    """The division of the elements among the ranks that draw them."""
+    """Divide the elements among the ranks that draw them."""
     cut, width = lanes.cuts[0], prod(lanes.shape[1:])
     ends = [cut.interval(part) for part in range(cut.parts)]
     bounds = [(start * width, stop * width) for start, stop in ends]
@@ -224,7 +226,7 @@ def _share(lanes: Layout, mesh: DeviceMesh) -> Share:
 
 
 def _part(job: Job, share: Share, shape: Shape) -> Array:
-    """The elements of this rank, each way; afterwards the generator stands behind all of them."""
+    """Draw this rank's elements by the row's strategy; the generator ends past all elements."""
     if job.walker is not None and job.row.way is Way.FIXED:
         return drawn_at_places(job, share, shape)
     if share.group is None:
@@ -238,7 +240,7 @@ def _part(job: Job, share: Share, shape: Shape) -> Array:
 
 
 def _follow(job: Job, total: int) -> None:
-    """Draw what the ranks of a mesh draw outside of which this rank is, and keep nothing."""
+    """Draw and discard the elements of all ranks of the mesh, on a rank outside the mesh."""
     if not job.varies:
         step = max(1, _FEW // max(1, job.width))
         for first in range(0, total, step):
@@ -246,7 +248,7 @@ def _follow(job: Job, total: int) -> None:
 
 
 def _cut_from_whole(call: Request, layout: Layout, mesh: DeviceMesh) -> DistArray:
-    """Parts of what every rank draws whole."""
+    """Draw the whole array on every rank, and keep this rank's block."""
     nbytes = layout.size * np.dtype(call.dtype).itemsize
     if nbytes > config.fallback_limit:
         raise GatherLimitError(
@@ -265,7 +267,7 @@ def layout_for(
     placements: Placements | None,
     parameters: Sequence[Any] = (),
 ) -> Layout:
-    """The layout of the result: the requested one, or the one that distributed parameters imply."""
+    """Return the requested layout, or the layout that distributed parameters imply."""
     sharded = [value for value in parameters if isinstance(value, DistArray)]
     if placements is not None or not sharded:
         return placed_layout(shape, np.dtype(dtype), mesh, placements)

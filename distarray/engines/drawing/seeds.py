@@ -1,4 +1,4 @@
-"""NumPy's bit generators and seed sequences, which are equal on all ranks without a seed, too."""
+"""NumPy's bit generators and seed sequences, equal on all ranks even without a seed."""
 
 from abc import ABCMeta
 from collections.abc import Mapping, Sequence
@@ -31,26 +31,27 @@ __all__ = [
 _Object: TypeAlias = (
     np.random.SeedSequence | np.random.BitGenerator | np.random.Generator | np.random.RandomState
 )
-#: Whatever numpy.random takes for counters and keys.
+#: Types that numpy.random accepts for counters and keys.
 Integers: TypeAlias = int | Sequence[int] | NDArray[np.integer[Any]]
-#: Whatever numpy.random takes for a seed, and distributed arrays.
+#: Types that numpy.random accepts for a seed, and distributed arrays.
 Seed: TypeAlias = ArrayLike | _Object | None
 
 
 def sequence_of(seed: Seed, mesh: DeviceMesh | None = None) -> np.random.SeedSequence:
-    """The seed sequence of a seed, equal on all ranks of a mesh.
+    """Return the seed sequence of a seed, equal on all ranks of a mesh.
 
     Parameters
     ----------
     seed : None, int, array_like of int, or object of numpy.random's
-        A seed sequence is used itself; of bit generators, and objects that contain one, the next
-        numbers are the seed.
+        A seed sequence is used directly. A bit generator, or an object that contains one, draws its
+        next numbers as the seed.
     mesh : DeviceMesh, optional
-        The default mesh by default.
+        The ranks that share the seed; the default mesh by default.
 
     Cost
     ----
-    None for integers. Everything else, which might differ between ranks, is broadcast from rank 0.
+    No communication for integers. Other seeds, which might differ between ranks, are broadcast from
+    rank 0.
     """
     mesh = default_mesh() if mesh is None else mesh
     if seed is None:
@@ -63,9 +64,9 @@ def sequence_of(seed: Seed, mesh: DeviceMesh | None = None) -> np.random.SeedSeq
 
 
 def shared_bits(bits: np.random.BitGenerator, mesh: DeviceMesh | None = None) -> None:
-    """Let a bit generator stand on all ranks of a mesh where rank 0's does.
+    """Set a bit generator on all ranks of a mesh to rank 0's state.
 
-    Ours do so from the beginning, so that nothing is sent for them.
+    The bit generators of this module are equal from the start, so that no message is sent for them.
     """
     mesh = default_mesh() if mesh is None else mesh
     if _Alike in type(bits).__mro__ or mesh.coords is None or mesh.size() == 1:
@@ -73,14 +74,14 @@ def shared_bits(bits: np.random.BitGenerator, mesh: DeviceMesh | None = None) ->
     try:
         own: Any = bits.state
     except (NotImplementedError, AttributeError):
-        return  # a user's own, which does not tell its state
+        return  # a user's bit generator, which does not expose its state
     state = mesh.group.broadcast_object(own, 0, "place of a bit generator")
     if repr(state) != repr(own):
         bits.state = state
 
 
 def _shared_entropy(mesh: DeviceMesh | None = None) -> int:
-    """Fresh entropy of rank 0's operating system, on all ranks; collective."""
+    """Return fresh entropy of rank 0's operating system, on all ranks; collective."""
     mesh = default_mesh() if mesh is None else mesh
     entropy: Any = np.random.SeedSequence().entropy
     if mesh.coords is not None and mesh.size() > 1:
@@ -89,7 +90,7 @@ def _shared_entropy(mesh: DeviceMesh | None = None) -> int:
 
 
 def _own_sequence(seed: _Object) -> np.random.SeedSequence:
-    """The sequence of this rank's object."""
+    """Return the seed sequence of this rank's object."""
     if isinstance(seed, np.random.SeedSequence):
         return seed
     source: Any = getattr(seed, "_bit_generator", seed)
@@ -97,7 +98,10 @@ def _own_sequence(seed: _Object) -> np.random.SeedSequence:
 
 
 def _shared(own: np.random.SeedSequence, mesh: DeviceMesh) -> np.random.SeedSequence:
-    """Rank 0's sequence; this rank's own object if it is equal, so that children are counted."""
+    """Return rank 0's sequence, or this rank's own object if it is equal.
+
+    Keeping the object keeps its count of spawned children.
+    """
     if type(own) is SeedSequence or mesh.coords is None or mesh.size() == 1:
         return own
     state = mesh.group.broadcast_object(own.state, 0, "seed")
@@ -107,12 +111,12 @@ def _shared(own: np.random.SeedSequence, mesh: DeviceMesh) -> np.random.SeedSequ
 
 
 def _plain(state: Mapping[str, object]) -> str:
-    """The state as text, in which arrays and lists are alike."""
+    """Return the state as text, in which arrays and lists are alike."""
     return repr({name: np.asarray(value).tolist() for name, value in state.items()})
 
 
 def _bare(seed: Any) -> Any:
-    """A seed with NumPy's arrays where it has ours."""
+    """Return a seed with NumPy arrays in place of distributed arrays."""
     if isinstance(seed, DistArray):
         return np.asarray(seed.full())[()]
     if type(seed) in (list, tuple):
@@ -121,7 +125,7 @@ def _bare(seed: Any) -> Any:
 
 
 class Kind(ABCMeta):
-    """The type of classes of ours that stand for NumPy's: objects of NumPy's count as theirs."""
+    """Metaclass of classes that replace NumPy's: NumPy's objects count as their instances."""
 
     _theirs: Any
 
@@ -130,7 +134,7 @@ class Kind(ABCMeta):
 
 
 class SeedSequence(np.random.SeedSequence, metaclass=Kind):
-    """NumPy's seed sequence; without entropy it uses rank 0's, and is then collective."""
+    """NumPy's seed sequence. Without entropy it uses rank 0's entropy, which is collective."""
 
     _theirs = np.random.SeedSequence
 
@@ -150,11 +154,11 @@ class SeedSequence(np.random.SeedSequence, metaclass=Kind):
         )
 
 
-# NumPy's bit generators make others of their kind without a seed, only to set their state.
+# NumPy's bit generators construct others of their kind without a seed, only to set their state.
 
 
 class _Alike:
-    """The base of our bit generators: NumPy's, begun alike on all ranks."""
+    """Base of this package's bit generators: NumPy's, with equal initial states on all ranks."""
 
     _theirs: Any
 
@@ -170,10 +174,10 @@ class _Alike:
 
 
 class _Jumping(_Alike):
-    """Those whose stream can be cut into far parts."""
+    """Base of the bit generators that can jump far along their stream."""
 
     def jumped(self: Any, jumps: int = 1) -> Any:
-        """A bit generator of the same stream, far ahead; see NumPy's."""
+        """Return a bit generator of the same stream, far ahead; see NumPy's method."""
         plain = self._theirs(0)
         plain.state = self.state
         far = plain.jumped(jumps).state
@@ -182,44 +186,44 @@ class _Jumping(_Alike):
 
 
 def _restored(kind: Any, state: Any, sequence: Any) -> Any:
-    """A bit generator where another one stood."""
+    """Restore a bit generator from a state and a seed sequence."""
     bits = kind(0)
     bits.__setstate__((state, sequence))
     return bits
 
 
 class MT19937(_Jumping, np.random.MT19937, metaclass=Kind):
-    """NumPy's bit generator; without a seed it takes rank 0's entropy."""
+    """NumPy's bit generator; without a seed it uses rank 0's entropy."""
 
     _theirs = np.random.MT19937
 
 
 class PCG64(_Jumping, np.random.PCG64, metaclass=Kind):
-    """NumPy's bit generator; without a seed it takes rank 0's entropy."""
+    """NumPy's bit generator; without a seed it uses rank 0's entropy."""
 
     _theirs = np.random.PCG64
 
 
 class PCG64DXSM(_Jumping, np.random.PCG64DXSM, metaclass=Kind):
-    """NumPy's bit generator; without a seed it takes rank 0's entropy."""
+    """NumPy's bit generator; without a seed it uses rank 0's entropy."""
 
     _theirs = np.random.PCG64DXSM
 
 
 class Philox(_Jumping, np.random.Philox, metaclass=Kind):
-    """NumPy's bit generator; without a seed it takes rank 0's entropy."""
+    """NumPy's bit generator; without a seed it uses rank 0's entropy."""
 
     _theirs = np.random.Philox
 
 
 class SFC64(_Alike, np.random.SFC64, metaclass=Kind):
-    """NumPy's bit generator; without a seed it takes rank 0's entropy."""
+    """NumPy's bit generator; without a seed it uses rank 0's entropy."""
 
     _theirs = np.random.SFC64
 
 
 def named_bits(name: str) -> Any:
-    """A bit generator by the name of its kind; its state is set afterwards."""
+    """Make a bit generator by the name of its kind; the caller sets its state afterwards."""
     kinds: dict[str, Any] = {k.__name__: k for k in (MT19937, PCG64, PCG64DXSM, Philox, SFC64)}
     if name not in kinds:
         raise ValueError(f"{name} is not a known BitGenerator module.")

@@ -1,15 +1,16 @@
 """Distributed permutations, equal on any number of ranks.
 
-NumPy permutes short sequences, on every rank. Long ones are scattered and shuffled (C. R. Rao 1961,
-M. Sandelius 1962; for distributed memory P. Sanders, *Random permutations on distributed, external
-and hierarchical memory*, Inf. Proc. Letters 67, 1998): each position draws a bucket, whose number
-depends on the length alone; the members of each bucket, in order, are shuffled; and the buckets are
-joined. If the draws are independent and uniform, so is the permutation: all assignments with given
-bucket sizes are equally likely, and so are all orders of a bucket.
+Short sequences are permuted by NumPy, on every rank. Long sequences are scattered and shuffled (C.
+R. Rao 1961, M. Sandelius 1962; for distributed memory P. Sanders, *Random permutations on
+distributed, external and hierarchical memory*, Inf. Proc. Letters 67, 1998): each position draws a
+bucket, from a number of buckets that depends on the length alone; the members of each bucket, in
+order, are shuffled; and the buckets are concatenated. If the draws are independent and uniform, so
+is the permutation: all assignments with given bucket sizes are equally likely, and so are all
+orders within a bucket.
 
-Every element moves once, to the rank of its bucket; then buckets that a cut of the result divides
-move by less than their length. A bucket fits into a cache, which makes this faster than NumPy's
-shuffle on one rank, too.
+Every element moves once, to the rank of its bucket. Then buckets that a cut of the result divides
+move by less than their length. A bucket fits into a cache, which makes this algorithm faster than
+NumPy's shuffle even on one rank.
 """
 
 from itertools import pairwise
@@ -31,19 +32,19 @@ __all__ = ["WHOLE", "Shuffle", "positions", "shuffled"]
 
 #: Up to this length every rank draws the whole permutation.
 WHOLE = 1 << 16
-#: Elements of a bucket, about.
+#: Approximate number of elements of a bucket.
 _BUCKET = 1 << 15
-#: Bucket numbers of 16 bits are sorted by radix, and those of 8 bits in one pass.
+#: Bucket numbers of 16 bits are radix sorted, and bucket numbers of 8 bits in one pass.
 _MOST_BUCKETS = 1 << 16
 
 
 class Shuffle:
-    """The permutation of a length that a call draws.
+    """Permutation of a given length that a call draws.
 
     Parameters
     ----------
     call : Call
-        The streams.
+        The random streams.
     length : int
         The length of the permutation.
     """
@@ -59,11 +60,11 @@ class Shuffle:
         self._ids, self._orders = call, call.after(ids)
 
     def bucket_of(self, start: int, stop: int) -> Array:
-        """The buckets that the positions of an interval have drawn."""
+        """Draw the buckets of the positions of an interval."""
         found = np.empty(stop - start, self.dtype)
 
         def draw(generator: np.random.Generator, extents: Shape) -> Array:
-            # The number of buckets is a power of two, and bits are eight times as fast as integers.
+            # The number of buckets is a power of two: raw bits are eight times as fast as integers.
             words = -(-extents[0] * found.itemsize // 8)
             raw: Any = generator.bit_generator
             bits: Array = raw.random_raw(words).astype("<u8", copy=False)
@@ -74,9 +75,9 @@ class Shuffle:
         return found
 
     def whole(self, line: Array | None = None) -> Array:
-        """For each position the old position of its element; or a line in the new order.
+        """Return the old position of each position's element, or a line in the new order.
 
-        The elements of a line are sorted by buckets and shuffled there, in cache.
+        The elements of a line are sorted by buckets and shuffled within them, in cache.
         """
         if not self.is_short:
             return self.ordered(self.bucket_of(0, self.length), line)
@@ -84,7 +85,7 @@ class Shuffle:
         return order if line is None else take(line, order, 0)
 
     def ordered(self, buckets: Array, line: Array | None = None) -> Array:
-        """The positions of the members of buckets, in their new order.
+        """Return the positions of the members of buckets, in their new order.
 
         Parameters
         ----------
@@ -106,26 +107,27 @@ class Shuffle:
 
 
 def shuffled(x: DistArray, axis: int, shuffle: Shuffle) -> DistArray:
-    """An array in the order of a permutation along an axis.
+    """Permute an array along an axis.
 
     Parameters
     ----------
     x : DistArray
         The array, without pending folds.
     axis : int
-        The axis to permute, of the length of `shuffle`.
+        The axis to permute, with the length of `shuffle`.
     shuffle : Shuffle
         The permutation.
 
     Returns
     -------
     DistArray
-        A copy. The mesh dimensions that cut the axis in `x` cut it canonically.
+        A copy. The mesh dimensions that cut the axis in `x` cut it canonically in the result.
 
     Cost
     ----
-    Nothing if the axis is whole. Else an allreduce and an all-to-all of 8 bytes a bucket, one
-    exchange of the elements, and one of the elements of buckets that the result's cuts divide.
+    No communication if the axis is whole. Else an allreduce and an all-to-all of 8 bytes per
+    bucket, one exchange of the elements, and one exchange of the elements of buckets that the
+    result's cuts divide.
     """
     mesh, cut = x.mesh, x.layout.cuts[axis]
     result = _canonical(x.layout, axis)
@@ -145,13 +147,13 @@ def shuffled(x: DistArray, axis: int, shuffle: Shuffle) -> DistArray:
 
 
 def _canonical(layout: Layout, axis: int) -> Layout:
-    """The layout with the axis cut canonically, so that its parts are in the order of the ranks."""
+    """Return the layout with the axis cut canonically: its parts are in rank order."""
     cut = layout.cuts[axis]
     return layout.replace(axis, Cut.chunked(cut.extent, cut.mesh_dims, cut.radix))
 
 
 def _scattered(x: DistArray, axis: int, shuffle: Shuffle) -> tuple[Array, list[int]]:
-    """This rank's rows of the result, in whole buckets, and the numbers of rows of all ranks.
+    """Return this rank's rows of the result, in whole buckets, and all ranks' numbers of rows.
 
     A bucket goes to the rank that owns its first position.
     """
@@ -184,7 +186,7 @@ def _scattered(x: DistArray, axis: int, shuffle: Shuffle) -> tuple[Array, list[i
 
 
 def positions(shuffle: Shuffle, layout: Layout, mesh: DeviceMesh) -> DistArray:
-    """The permutation of the positions, in a layout of its length."""
+    """Return the permutation of the positions, in a layout of its length."""
     if shuffle.is_short or layout.cuts[0].parts == 1:
         key = tuple([slice(start, stop) for start, stop in layout.section(mesh.coords)])
         order = shuffle.whole() if mesh.coords is not None else np.empty(0, np.int64)

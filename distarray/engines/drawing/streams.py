@@ -2,11 +2,11 @@
 
 Philox4x64-10 (J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, *Parallel random numbers: as easy
 as 1, 2, 3*, SC11) is a keyed bijection of 256-bit counters: the numbers at a counter are computed
-from it, and no state is carried from one to the next. The counter's four words are:
+from the counter alone, without a state from the previous one. The counter's four words are:
 
 * word 0: the position in the stream of one tile,
 * word 1: the tile, a box of the array's index space, which is the same for every layout,
-* word 2: the call; each method call that draws takes the next one,
+* word 2: the call; each method call that draws increments it,
 * word 3: the jump, for streams made with :meth:`Philox.jumped`.
 
 No two tiles, calls or jumps of a seed share a counter, so their numbers are disjoint parts of one
@@ -15,7 +15,7 @@ bits that change) with BigCrush, besides the plain sequence, and finds no failur
 the key, 128 bits that NumPy's `SeedSequence` hashes from them as for :class:`numpy.random.Philox`.
 Within a tile NumPy's own methods draw, so every distribution is NumPy's. The first call's numbers
 for the first tile are bit for bit those of ``numpy.random.Generator(numpy.random.Philox(seed))``,
-and the next call continues where ``jumped()`` of NumPy's Philox would.
+and the next call starts at the counter of ``jumped()`` of NumPy's Philox.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _WORD = (1 << 64) - 1
 
 
 class Call:
-    """The random numbers of one or more calls: a stream for each tile."""
+    """Random numbers of one or more calls: a stream for each tile."""
 
     __slots__ = ("_base", "_machine", "_words")
 
@@ -46,11 +46,11 @@ class Call:
         self._words = _words(base)
 
     def after(self, tiles: int) -> "Call":
-        """The same streams, numbered from a later tile on."""
+        """Return the same streams, numbered from a later tile on."""
         return Call(self._machine, (self._base + (tiles << 64)) % _END)
 
     def tile(self, number: int) -> np.random.Generator:
-        """NumPy's generator at the beginning of a tile's stream; valid until the next such call."""
+        """Return a generator at the start of a tile's stream, valid until the next call."""
         first, second, third, fourth = self._words
         second += number
         if second >> 64:
@@ -59,7 +59,7 @@ class Call:
 
 
 class _Machine:
-    """NumPy's generator, set to any counter in a microsecond."""
+    """NumPy's generator, which can be set to any counter in a microsecond."""
 
     __slots__ = ("_generator", "_philox", "_state", "key")
 
@@ -71,31 +71,31 @@ class _Machine:
         self._state: Any = {**state, "buffer": [0, 0, 0, 0], "buffer_pos": 4, "has_uint32": 0}
 
     def at(self, counter: list[int]) -> np.random.Generator:
-        """The generator at a counter."""
+        """Return the generator at a counter."""
         self._state["state"] = {"counter": counter, "key": self.key}
         self._philox.state = self._state
         return self._generator
 
 
 def _words(number: int) -> list[int]:
-    """The four words of a counter, the lowest first."""
+    """Return the four words of a counter, the lowest first."""
     return [number >> shift & _WORD for shift in (0, 64, 128, 192)]
 
 
 class Philox:
-    """The bit generator behind a distributed :class:`Generator`: a key and a counter.
+    """Bit generator of a distributed :class:`Generator`: a key and a counter.
 
     Parameters
     ----------
     seed : None, int, array_like of int or SeedSequence
-        As for :class:`numpy.random.Philox`. None uses rank 0's entropy on all ranks of the mesh,
-        which is collective; so is a SeedSequence.
+        The seed, as for :class:`numpy.random.Philox`. None uses rank 0's entropy on all ranks of
+        the mesh. None and a SeedSequence are collective.
     counter : int or array_like of 4 ints, optional
         The first counter.
     key : int or array_like of 2 ints, optional
         The key, instead of a seed.
     mesh : DeviceMesh, optional
-        The ranks that share the seed; by default those of the default mesh.
+        The ranks that share the seed; the default mesh by default.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Philox:
             self.seed_seq = sequence_of(seed, mesh)
             found = np.random.Philox(self.seed_seq, counter=counter)
         else:
-            given: Any = seed  # NumPy refuses a seed beside a key
+            given: Any = seed  # NumPy rejects a seed beside a key
             found = np.random.Philox(given, counter=counter, key=key)
             words = found.state["state"]["key"]
             self.seed_seq = np.random.SeedSequence([int(word) for word in words])
@@ -125,7 +125,7 @@ class Philox:
 
     @classmethod
     def of(cls, seed_seq: np.random.SeedSequence, state: dict[str, Any] | None = None) -> "Philox":
-        """A bit generator of a seed that is equal on all ranks; does not communicate."""
+        """Make a bit generator from a seed that is equal on all ranks; does not communicate."""
         self = cls.__new__(cls)
         self.seed_seq = seed_seq
         self._start(np.random.Philox(seed_seq))
@@ -142,13 +142,13 @@ class Philox:
     # -- drawing ------------------------------------------------------------------------------
 
     def call(self) -> Call:
-        """The numbers of the next call."""
+        """Return the numbers of the next call."""
         base = self._position
         self._position = (base + _CALL) % _END
         return Call(self._machine, base)
 
     def random_raw(self, size: ShapeLike | None = None, output: bool = True) -> Any:
-        """Words of 64 bits as from NumPy's Philox, in an array equal on every rank."""
+        """Draw 64-bit words, as NumPy's Philox does, in an array equal on every rank."""
         source: Any = self.call().tile(0).bit_generator
         return source.random_raw(size, output)
 
@@ -176,17 +176,17 @@ class Philox:
     # -- other streams ------------------------------------------------------------------------
 
     def spawn(self, n_children: int) -> list["Philox"]:
-        """Bit generators with the keys of the seed sequence's children."""
+        """Return bit generators with the keys of the seed sequence's children."""
         return [type(self).of(child) for child in self.seed_seq.spawn(n_children)]
 
     def jumped(self, jumps: int = 1) -> "Philox":
-        """A bit generator that is `jumps` times 2^64 calls (2^192 counters) further on."""
+        """Return a bit generator that is `jumps` times 2^64 calls (2^192 counters) further on."""
         other = type(self).of(self.seed_seq, self.state)
         other._position = (self._position + jumps * _JUMP) % _END
         return other
 
     def advance(self, delta: int) -> "Philox":
-        """Advance the counter, as NumPy's Philox does; returns itself."""
+        """Advance the counter, as NumPy's Philox does; return the bit generator itself."""
         self._position = (self._position + delta) % _END
         return self
 
@@ -194,7 +194,7 @@ class Philox:
         return type(self).of, (self.seed_seq, self.state)
 
     def summary(self) -> str:
-        """Key and counter as text."""
+        """Return key and counter as text."""
         key = "".join([f"{word:016x}" for word in self._machine.key])
         return f"key {key}, counter {self._position:#x}"
 

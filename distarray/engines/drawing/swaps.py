@@ -1,7 +1,7 @@
-"""The fourth way to draw: every rank makes all of NumPy's swaps, on an array of indices.
+"""Strategy for in-place shuffles: every rank makes all of NumPy's swaps, on an index array.
 
 A sequence of swaps cannot be divided among the ranks. Each rank makes them all and takes its part
-of the result. Only elements that are distributed move.
+of the result. Only elements that are distributed move between ranks.
 """
 
 from math import prod
@@ -22,7 +22,7 @@ _INDEX = np.dtype(np.intp)
 
 
 def check_limit(name: str, count: int) -> None:
-    """Raise where an array of so many indices on every rank exceeds `config.fallback_limit`."""
+    """Raise if an array of `count` indices on every rank exceeds `config.fallback_limit`."""
     nbytes = count * _INDEX.itemsize
     if nbytes > config.fallback_limit:
         raise GatherLimitError(
@@ -34,18 +34,18 @@ def check_limit(name: str, count: int) -> None:
 
 
 def reordered(x: DistArray, order: Array, axis: int) -> DistArray:
-    """The slices of a distributed array along an axis in another order, in its layout.
+    """Reorder the slices of a distributed array along an axis; the layout is kept.
 
     Cost
     ----
-    Nothing if the axis is whole on every rank; else one exchange of the slices.
+    No communication if the axis is whole on every rank; else one exchange of the slices.
     """
     taken: DistArray = call(np.take, x, order, axis)
     return to_layout(taken, x.layout)
 
 
 def permuted_lanes(source: Any, x: DistArray, axis: int | None) -> DistArray:
-    """Each slice along an axis in an order of its own; in one order of all elements if None."""
+    """Permute each slice along an axis independently; permute all elements if `axis` is None."""
     check_limit("permuted", prod(x.shape))
     if axis is None:
         order = source.permuted(np.arange(x.size))

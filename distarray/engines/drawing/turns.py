@@ -1,6 +1,6 @@
-"""The third way to draw, in turns: a rank draws its part and hands the state to the next one.
+"""Strategy `TURNS`: a rank draws its elements and broadcasts the state for the next rank.
 
-It takes as long as NumPy on one process.
+Drawing in turns takes as long as NumPy on one process.
 """
 
 from distarray.comm.agree import agree
@@ -12,9 +12,10 @@ __all__ = ["drawn_in_turns"]
 
 
 def drawn_in_turns(job: Job, share: Share, shape: Shape) -> Array:
-    """This rank's elements; the generator stands after the last one of all ranks.
+    """Draw this rank's elements; afterwards the generator is past the last element of all ranks.
 
-    If NumPy raises an error on one rank, all raise it, and all stand where they stood before.
+    If NumPy raises an error on one rank, all ranks raise it, and all generators keep the state from
+    before the call.
     """
     group, part = share.group, job.empty(shape)
     if group is None:
@@ -33,7 +34,7 @@ def drawn_in_turns(job: Job, share: Share, shape: Shape) -> Array:
 
 
 def _drawn(job: Job, shape: Shape) -> tuple[Array, Exception | None]:
-    """The next elements, or NumPy's error."""
+    """Draw the next elements, or return NumPy's error."""
     try:
         return job.draw(shape), None
     except Exception as error:

@@ -17,14 +17,15 @@ from distarray.typing import Array
 __all__ = ["factor"]
 
 
-@np.errstate(all="ignore")  # as NumPy, which is silent about NaN
+@np.errstate(all="ignore")  # silent about NaN, like NumPy
 def factor(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
-    """The lower Cholesky factor of a large matrix; only the lower triangle is read.
+    """Compute the lower Cholesky factor of a large matrix; only the lower triangle is read.
 
-    The algorithm is right-looking, on columns dealt out in panels. The owner of a panel factors its
-    diagonal block on the host and broadcasts the panel. Each rank copies its own part of the
-    result out of every panel, and updates its own columns from their diagonals down. The next panel
-    is updated first, so that it is factored and sent while the others are updated.
+    The algorithm is right-looking, on a block-cyclic distribution of the columns (:mod:`.cyclic`).
+    The owner of a panel factors its diagonal block on the host and broadcasts the panel. Each rank
+    copies the elements of its block of the result from every panel, and updates its own columns
+    from their diagonals down. The next panel is updated first, so that its factorization and
+    broadcast overlap with the update of the other panels.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ def factor(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
 
     Cost
     ----
-    1/3 n**3 operations over all ranks. After the exchange that deals out the columns, each rank
+    1/3 n**3 operations over all ranks. After the exchange that distributes the columns, each rank
     receives n**2 / 2 elements in n / PANEL broadcasts.
     """
     mesh = a.mesh
@@ -67,11 +68,11 @@ def factor(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
 
 
 def _begun(work: Array, dealing: Dealing, panel: int) -> tuple[Array, Pending]:
-    """A panel of the factor, computed by its owner, and its broadcast, which is under way."""
+    """Start the broadcast of a panel of the factor, which the panel's owner computes first."""
     mesh = dealing.mesh
     start, stop = dealing.interval(panel)
     width = stop - start
-    # The last row tells whether the matrix is positive definite.
+    # The last row is a flag: nonzero if the matrix is positive definite.
     message = mesh.xp.empty((len(work) - start + 1, width), work.dtype)
     if mesh.rank == dealing.owner(panel):
         place = dealing.place(panel)
@@ -88,13 +89,13 @@ def _begun(work: Array, dealing: Dealing, panel: int) -> tuple[Array, Pending]:
 
 
 def _arrived(message: Array, coming: Pending) -> Array | None:
-    """The panel from its diagonal down; None if the matrix is not positive definite."""
+    """Wait for a panel; return it from its diagonal down, or None if not positive definite."""
     coming.wait()
     return message[:-1] if bool(ordinary(message[-1, 0], True)) else None
 
 
 def _lower(block: Array) -> Array | None:
-    """The factor of a diagonal block; None if it is not positive definite."""
+    """Factor a diagonal block; return None if it is not positive definite."""
     try:
         return np.linalg.cholesky(block)
     except np.linalg.LinAlgError:
@@ -102,7 +103,7 @@ def _lower(block: Array) -> Array | None:
 
 
 def _keep(found: Array, own: Box, columns: Interval, column: Array) -> None:
-    """Copy the part of a panel that belongs to this rank's block of the result."""
+    """Copy the elements of a panel that belong to this rank's block of the result."""
     (top, _), (left, right) = own
     start, stop = max(columns[0], left), min(columns[1], right)
     if stop <= start:
@@ -121,10 +122,11 @@ def _update(
     column: Array,
     coming: Pending,
 ) -> None:
-    """Subtract the contribution of a panel of the factor from later ones, below their diagonals.
+    """Subtract the contribution of a panel of the factor from later panels, below their diagonals.
 
-    The later panels lie side by side. Between two diagonals one product updates all panels whose
-    diagonal is above, since wider products are faster. The broadcast `coming` goes on in between.
+    The later panels are adjacent in memory. For the rows between two diagonals, one product updates
+    all panels whose diagonal is above, since wider products are faster. Between the products this
+    rank progresses the broadcast `coming`.
     """
     first = dealing.interval(panel)[0]
     spans = [dealing.interval(number) for number in later]

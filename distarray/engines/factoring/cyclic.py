@@ -1,8 +1,9 @@
-"""Matrices dealt out in panels of columns, on which the blocked factorizations work.
+"""Block-cyclic distribution of matrix columns, used by the blocked factorizations.
 
-Rank r of p has the panels r, r + p, r + 2p, ..., so that every rank has a share of the remaining
-columns at every step of a factorization. All columns of a rank form one array in C order, so that
-exchanging rows, and subtracting a product from the rows below, touch long runs of memory.
+Rank r of p stores the panels (blocks of adjacent columns) r, r + p, r + 2p, ..., so that every rank
+has a share of the remaining columns at every step of a factorization. All columns of a rank form
+one array in C order, so that exchanging rows, and subtracting a product from the rows below, access
+long contiguous runs of memory.
 """
 
 from dataclasses import dataclass
@@ -24,22 +25,22 @@ __all__ = [
 
 #: Columns in a panel, if the matrix is large enough.
 PANEL = 128
-#: Bytes of a cache line, and the distance at which lines compete for a place in the cache.
+#: Bytes of a cache line, and the stride at which lines compete for a slot in the cache.
 _LINE, _CLASH = 64, 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Dealing:
-    """The distribution of columns over the ranks of a mesh, panel by panel.
+    """Block-cyclic distribution of columns over the ranks of a mesh.
 
     Attributes
     ----------
     mesh : DeviceMesh
-        The ranks.
+        The ranks that share the columns.
     columns : int
         The number of columns.
     width : int
-        The columns in a panel; the last may have fewer.
+        The number of columns in a panel; the last panel may have fewer.
     """
 
     mesh: DeviceMesh
@@ -48,7 +49,7 @@ class Dealing:
 
     @classmethod
     def in_panels(cls, mesh: DeviceMesh, columns: int, most: int | None = None) -> "Dealing":
-        """Panels of `most` columns; of fewer where ranks would have less than two panels each."""
+        """Choose panels of `most` columns, or fewer so that each rank has at least two panels."""
         most = PANEL if most is None else most
         return cls(mesh, columns, max(1, min(most, -(-columns // (2 * mesh.size())))))
 
@@ -58,25 +59,25 @@ class Dealing:
         return -(-self.columns // self.width)
 
     def owner(self, panel: int) -> int:
-        """The rank that owns a panel."""
+        """Return the rank that owns a panel."""
         return panel % self.mesh.size()
 
     def interval(self, panel: int) -> tuple[int, int]:
-        """The global columns of a panel."""
+        """Return the range of global columns of a panel."""
         start = panel * self.width
         return start, min(start + self.width, self.columns)
 
     def place(self, panel: int) -> int:
-        """The position of a panel, or of this rank's next one, among this rank's columns."""
+        """Return the local column at which a panel, or this rank's next panel, begins."""
         before = -(-max(panel - self.mesh.rank, 0) // self.mesh.size())
         return min(before * self.width, self.count(self.mesh.rank))
 
     def count(self, rank: int) -> int:
-        """The number of columns of a rank."""
+        """Return the number of columns of a rank."""
         return self.reach(rank, self.columns)
 
     def stretches(self, rank: int) -> list[tuple[slice, slice]]:
-        """For each panel of a rank its global columns, and its place among the rank's columns."""
+        """Return the global columns and the local columns of each panel of a rank."""
         found, place = [], 0
         for panel in range(rank, self.panels, self.mesh.size()):
             start, stop = self.interval(panel)
@@ -85,9 +86,9 @@ class Dealing:
         return found
 
     def empty(self, rows: int, dtype: DTypeLike, extra: int = 0) -> Array:
-        """An array for rows of this rank's columns, and of `extra` columns after them."""
+        """Allocate rows for this rank's columns, and for `extra` columns after them."""
         dtype, columns = np.dtype(dtype), self.count(self.mesh.rank) + extra
-        # Rows begin on cache lines, but not all of them on the same ones.
+        # Rows begin on cache lines, but not at a stride that maps them all to the same cache slots.
         line = max(1, _LINE // dtype.itemsize)
         length = -(-columns // line) * line
         length += 0 if length * dtype.itemsize % _CLASH else line
@@ -95,16 +96,16 @@ class Dealing:
         return padded[:, :columns]
 
     def reach(self, rank: int, below: int) -> int:
-        """The number of a rank's columns in panels that start before a global column."""
+        """Return the number of a rank's columns in panels that start before a global column."""
         return sum([own.stop - own.start for c, own in self.stretches(rank) if c.start < below])
 
     def indices(self, rank: int) -> Array:
-        """The global columns of a rank, in its order."""
+        """Return the global columns of a rank, in local order."""
         return np.flatnonzero(np.arange(self.columns) // self.width % self.mesh.size() == rank)
 
 
 def _row_layout(x: DistArray) -> Layout:
-    """A layout in which every rank has whole rows; the matrix's own if it is one."""
+    """Return the matrix's layout if every rank has whole rows, else a layout cut along rows."""
     layout, mesh = x.layout, x.mesh
     cut = layout.cuts[0]
     idle = [m for m, size in enumerate(mesh.shape) if size > 1 and m not in cut.mesh_dims]
@@ -114,23 +115,23 @@ def _row_layout(x: DistArray) -> Layout:
 
 
 def dealt(x: DistArray, dealing: Dealing, target: Array, lower: bool = False) -> Array:
-    """Fill an array with all rows of this rank's columns of a matrix; returns the array.
+    """Fill an array with all rows of this rank's columns of a matrix, and return the array.
 
     Parameters
     ----------
     x : DistArray, shape (n, dealing.columns)
-        In any layout.
+        The matrix, in any layout.
     dealing : Dealing
         The distribution of the columns.
     target : array, shape (n, own columns)
-        May be a part of a larger array.
+        The array to fill; may be a view of a larger array.
     lower : bool
-        Whether elements above the diagonal may be left out.
+        True if elements above the diagonal need not be filled.
 
     Cost
     ----
-    Nothing if the matrix is replicated, one exchange if each rank has whole rows, two otherwise;
-    each moves only the elements that a rank does not have yet.
+    No communication if the matrix is replicated, one exchange if each rank has whole rows, two
+    exchanges otherwise. Each exchange moves only the elements that a rank does not have yet.
     """
     mesh = x.mesh
     if x.layout.is_replicated:
@@ -158,7 +159,7 @@ def dealt(x: DistArray, dealing: Dealing, target: Array, lower: bool = False) ->
 
 
 def _take(into: Array, block: Array, dealing: Dealing, rank: int) -> None:
-    """Copy a rank's first columns out of whole rows, panel by panel: faster than by indices."""
+    """Copy a rank's first columns from whole rows, panel by panel (faster than by indices)."""
     for columns, own in dealing.stretches(rank):
         if own.start < into.shape[1]:
             into[:, own] = block[:, columns]
@@ -171,7 +172,7 @@ def _put(block: Array, part: Array, dealing: Dealing, rank: int) -> None:
 
 
 def collected(own: Array, dealing: Dealing, layout: Layout) -> DistArray:
-    """The matrix that was dealt out, in a layout of its shape; the inverse of :func:`dealt`."""
+    """Assemble the distributed matrix in a layout of its shape; the inverse of :func:`dealt`."""
     mesh = dealing.mesh
     rows = Layout.chunked(layout.shape, mesh.shape, [Shard(0)] * mesh.ndim)
     first, last = rows.section(mesh.coords)[0]

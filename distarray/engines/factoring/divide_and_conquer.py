@@ -1,9 +1,9 @@
 """Divide and conquer: eigenvalues and vectors of a real symmetric tridiagonal matrix.
 
-Subtracting a matrix of rank one tears the matrix in two; the halves are solved and joined again
-(:mod:`.secular`). Every rank keeps the eigenvalues, and the first and last element of each vector,
-which is all that joining needs. Of the other elements it keeps some rows of all vectors, which
-joining multiplies by matrices in place.
+Subtracting a matrix of rank one splits the matrix in two. The halves are solved and merged
+(:mod:`.secular`). Every rank stores the eigenvalues and the first and last element of each vector;
+merging needs no other elements. Each rank also stores some rows of all vectors, which merging
+multiplies by matrices in place.
 
 References
 ----------
@@ -25,36 +25,36 @@ from distarray.typing import Array
 __all__ = ["tridiagonal_eigen"]
 
 
-#: Matrices of up to so many rows are solved by LAPACK.
+#: Matrices of up to this many rows are solved by LAPACK.
 LEAF = 48
-#: From so many eigenvalues on, the ranks share the work of computing them.
+#: From this many eigenvalues on, the ranks share the work of computing them.
 SHARED_FROM = 256
 
 
 def tridiagonal_eigen(
     diagonal: Array, below: Array, rows: tuple[int, int], mesh: DeviceMesh
 ) -> tuple[Array, Array]:
-    """Eigenvalues in ascending order, and some rows of the matrix of eigenvectors.
+    """Compute the eigenvalues in ascending order, and some rows of the matrix of eigenvectors.
 
     Parameters
     ----------
     diagonal, below : ndarray
-        The matrix, equal on every rank; elements beside the diagonal not negative.
+        The matrix, equal on every rank; the elements of `below` are not negative.
     rows : tuple of int
-        The range of rows for this rank; an empty one for eigenvalues alone.
+        The range of rows for this rank; an empty range for eigenvalues alone.
     mesh : DeviceMesh
         The ranks that share the work.
 
     Returns
     -------
     tuple of array
-        Eigenvalues, on the host, and the rows as columns: shape (n, last - first).
+        The eigenvalues, on the host, and the rows, transposed: shape (n, last - first).
 
     Cost
     ----
     4/3 n**3 operations over all ranks for the vectors, fewer where eigenvalues cluster, and n**2 on
-    each rank; a broadcast and two gathers of n elements for each joining of some hundred rows or
-    more.
+    each rank; a broadcast and two gathers of n elements for each merge of at least `SHARED_FROM`
+    rows.
     """
     size = len(diagonal)
     scale = max(np.abs(diagonal).max(initial=0), np.abs(below).max(initial=0))
@@ -66,21 +66,21 @@ def tridiagonal_eigen(
 
 
 def _joined(size: int) -> int:
-    """Columns of all the stretches that are joined."""
+    """Return the total number of columns of all merges."""
     return 0 if size <= LEAF else size + _joined(size // 2) + _joined(size - size // 2)
 
 
 class _Problem:
-    """A tridiagonal matrix that is torn and joined; `solve` solves a stretch of it.
+    """Tridiagonal matrix that is split and merged; `solve` solves a diagonal block of it.
 
     Attributes
     ----------
     values : ndarray, shape (n,)
-        The diagonal; of the stretches solved so far, the eigenvalues, each in ascending order.
+        The diagonal; in the diagonal blocks solved so far, their eigenvalues in ascending order.
     edges : ndarray, shape (2, n)
-        The first and last element of each of their vectors.
+        The first and last element of each eigenvector of a solved block.
     rows : array, shape (n, last - first)
-        This rank's rows of the vectors, one vector a line.
+        This rank's rows of the eigenvectors, transposed: one eigenvector per line.
     """
 
     def __init__(self, values: Array, below: Array, rows: tuple[int, int], mesh: DeviceMesh):
@@ -92,7 +92,7 @@ class _Problem:
         self.rows = mesh.xp.zeros((len(values), self.last - self.first))
 
     def solve(self, start: int, stop: int) -> None:
-        """Solve the stretch from `start` to `stop`."""
+        """Solve the diagonal block from `start` to `stop`."""
         if stop - start <= LEAF:
             self._leaf(start, stop)
             return
@@ -105,15 +105,15 @@ class _Problem:
         advance(stop - start)
 
     def _columns(self, start: int, stop: int) -> slice:
-        """This rank's rows that lie in a stretch, counted from its first one."""
+        """Return the slice of this rank's rows that are inside a diagonal block."""
         low, high = max(start, self.first), min(stop, self.last)
         return slice(low - self.first, max(low, high) - self.first)
 
     def _leaf(self, start: int, stop: int) -> None:
-        """Solve a short stretch by LAPACK."""
+        """Solve a small diagonal block by LAPACK."""
         matrix = np.diag(self.values[start:stop])
         if stop - start > 1:
-            matrix += np.diag(self.below[start : stop - 1], -1)  # the lower triangle is read
+            matrix += np.diag(self.below[start : stop - 1], -1)  # eigh reads the lower triangle
         values, vectors = np.linalg.eigh(matrix)
         self.values[start:stop] = values
         if stop > start:
@@ -123,16 +123,16 @@ class _Problem:
         self.rows[start:stop, columns] = self.mesh.asarray(vectors[here].T)
 
     def _join(self, start: int, middle: int, stop: int, rho: float) -> None:
-        """Join two solved halves."""
+        """Merge two solved halves."""
         half, stretch = middle - start, slice(start, stop)
         z = np.concatenate([self.edges[1, start:middle], self.edges[0, middle:stop]]) * 0.5**0.5
         edges = self.edges[:, stretch]
         edges[1, :half] = edges[0, half:] = 0
         parts = secular.deflated(self.values[stretch], z, 2 * rho)
         if self._is_shared(stop - start):
-            # Unlike processors may round differently: all ranks use the result of one.
+            # Different processors may round differently: all ranks use the result of rank 0.
             parts = self.mesh.group.broadcast_object(parts, 0, "deflation")
-        sides = np.zeros((2, stop - start), bool)  # halves in which a vector is not zero
+        sides = np.zeros((2, stop - start), bool)  # the halves in which a vector is nonzero
         sides[0, :half] = sides[1, half:] = True
         self._rotate(parts.rotations, stretch, sides)
         kept = parts.kept
@@ -171,7 +171,7 @@ class _Problem:
         sides: Array,
         pieces: Callable[[], Any] | None,
     ) -> None:
-        """Compute the joined stretch's vectors, in the order of their eigenvalues."""
+        """Compute the merged block's vectors, in the order of their eigenvalues."""
         mesh, kept = self.mesh, parts.kept
         old_edges, old = self.edges[:, start:stop].copy(), self.rows[start:stop]
         stay = places[len(kept) :]
@@ -192,11 +192,11 @@ class _Problem:
         old[...] = new
 
     def _is_shared(self, count: int) -> bool:
-        """Whether the ranks share the work for so many eigenvalues."""
+        """Return True if the ranks share the work for this many eigenvalues."""
         return count >= SHARED_FROM and self.mesh.size() > 1
 
     def _share(self, count: int, compute: Callable[[int, int], Array]) -> Array:
-        """``compute(0, count)``, from parts that the ranks compute; see :data:`.secular.Share`."""
+        """Compute ``compute(0, count)`` jointly with all ranks; see :data:`.secular.Share`."""
         if not self._is_shared(count):
             return compute(0, count)
         ranks = self.mesh.size()

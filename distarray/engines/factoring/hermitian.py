@@ -17,24 +17,26 @@ __all__ = ["eigen"]
 
 #: Columns in a panel, after which the rest of a large matrix is updated.
 WIDTH = 32
-#: A largest element outside of these bounds is scaled to 1, lest its square leave the range.
+#: A matrix whose largest element is outside these bounds is scaled, lest its square overflow or
+#: underflow.
 _SAFE = 1e-120, 1e120
 
 
 def eigen(
     a: DistArray, lower: bool, dtype: np.dtype[Any], layout: Layout | None
 ) -> tuple[Array, DistArray | None]:
-    """Eigenvalues in ascending order, and eigenvectors as the columns of a matrix.
+    """Compute the eigenvalues in ascending order, and the eigenvectors as columns of a matrix.
 
-    The matrix is reduced to tridiagonal form (:mod:`.tridiagonal`); divide and conquer
-    (:mod:`.divide_and_conquer`) solves that, and its eigenvectors are reflected back.
+    The matrix is reduced to tridiagonal form (:mod:`.tridiagonal`). Divide and conquer
+    (:mod:`.divide_and_conquer`) solves the tridiagonal problem. Householder reflections turn its
+    eigenvectors into those of the matrix.
 
     Parameters
     ----------
     a : DistArray, shape (n, n)
-        In any layout; only one triangle is read.
+        The matrix, in any layout; only one triangle is read.
     lower : bool
-        Whether that is the lower triangle.
+        True to read the lower triangle, False to read the upper one.
     dtype : dtype
         The data type to compute in: float64 or complex128.
     layout : Layout or None
@@ -52,9 +54,9 @@ def eigen(
 
     Cost
     ----
-    2 n**3 operations over all ranks for the eigenvalues, half of them at the speed of memory, with
-    n gathers of n elements; for the vectors up to 10/3 n**3 more, and n**2 elements broadcast.
-    No rank holds more than a few times its share of the n**2 elements.
+    2 n**3 operations over all ranks for the eigenvalues, half of them bound by memory bandwidth,
+    with n gathers of n elements. The vectors take up to 10/3 n**3 operations more, and broadcasts
+    of n**2 elements. No rank holds more than a few times its share of the n**2 elements.
     """
     mesh = a.mesh
     if mesh.coords is None:
@@ -80,7 +82,7 @@ def eigen(
 
 
 def _both_triangles(a: DistArray, lower: bool, dealing: Dealing, dtype: DTypeLike) -> Array:
-    """This rank's columns of the Hermitian matrix that one triangle of `a` determines."""
+    """Return this rank's columns of the Hermitian matrix that one triangle of `a` determines."""
     mesh = a.mesh
     stored = dealt(a, dealing, dealing.empty(len(a), dtype))
     mirrored = np.conjugate(dealt(a.T, dealing, dealing.empty(len(a), dtype)))
@@ -93,7 +95,7 @@ def _both_triangles(a: DistArray, lower: bool, dealing: Dealing, dtype: DTypeLik
 
 
 def _scale(own: Array, dealing: Dealing) -> float:
-    """The number to divide the matrix by; LinAlgError on all ranks if the matrix is not finite."""
+    """Return the divisor that scales the matrix; raise LinAlgError on all ranks if not finite."""
     largest = np.zeros(1)
     if own.size:
         largest[0] = max(float(abs(own.real).max()), float(abs(own.imag).max()))
@@ -106,7 +108,7 @@ def _scale(own: Array, dealing: Dealing) -> float:
 def _restored(
     form: Tridiagonal, vectors: Array, rows: Layout, layout: Layout, mesh: DeviceMesh
 ) -> DistArray:
-    """The vectors of the matrix from those of the tridiagonal one, which is cut along its rows."""
+    """Compute the matrix's eigenvectors from the tridiagonal matrix's, which are cut along rows."""
     columns = Layout.chunked(rows.shape, mesh.shape, [Shard(1)] * mesh.ndim)
     block = movement.moved(vectors, rows, columns, mesh)
     block = mesh.xp.array(block, order="C")

@@ -1,9 +1,9 @@
-"""The QR factorization of any large matrix that is cut along its rows, panel by panel.
+"""QR factorization, panel by panel, of any large matrix that is cut along its rows.
 
 Each panel of columns is factored as a tall matrix (:mod:`distarray.engines.factoring.tsqr`) and
-converted to Householder reflections in LAPACK's form, which are applied to the columns on its right
-with matrix products. The result is LAPACK's: the triangle in the upper part of the matrix, the
-vectors of the reflections below it.
+converted to Householder reflections in LAPACK's form, which are applied to the columns to the right
+of the panel with matrix products. The result has LAPACK's form: the triangle in the upper part of
+the matrix, the vectors of the reflections below it.
 """
 
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ PANEL = 64
 
 @dataclass(slots=True)
 class Factored:
-    """A matrix in LAPACK's factored form, this rank's rows of it.
+    """This rank's rows of a matrix in LAPACK's factored form.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class Factored:
     layout : Layout
         The layout of the whole matrix; its rows are cut, its columns are not.
     panels : list of (int, array)
-        The first column of each panel and its T, on every rank.
+        The first column and the matrix T of each panel, on every rank.
     """
 
     block: Array
@@ -53,11 +53,11 @@ class Factored:
 
     @property
     def tau(self) -> Array:
-        """LAPACK's factors of the reflections, on every rank."""
+        """LAPACK's scalar factors of the reflections, on every rank."""
         return np.concatenate([np.diagonal(t) for _, t in self.panels])
 
     def vectors(self, j: int, width: int) -> tuple[int, Array]:
-        """The first of this rank's rows in the vectors of a panel, and its rows of them."""
+        """Return this rank's first row in a panel's reflection vectors, and its rows of them."""
         low = min(max(j - self.start, 0), len(self.block))
         y = self.block[low:, j : j + width].copy()
         first = self.start + low - j  # the row of the panel's triangle at which y begins
@@ -73,11 +73,11 @@ class Factored:
         Parameters
         ----------
         c : array of shape (m_i, k)
-            This rank's rows.
+            This rank's rows of the matrix to multiply; overwritten.
         adjoint : bool
-            Whether to multiply by the adjoint.
+            True to multiply by the adjoint.
         corner : bool
-            Whether `c` is zero, except for its diagonal, in the columns before each panel.
+            True if `c` is zero, except for its diagonal, in the columns before each panel.
         """
         for j, t in self.panels if adjoint else reversed(self.panels):
             low, y = self.vectors(j, len(t))
@@ -85,20 +85,20 @@ class Factored:
             _reflect(part, y, t.conj().T if adjoint else t, self.group)
 
     def q(self, columns: int) -> DistArray:
-        """The first columns of the orthogonal matrix."""
+        """Return the first columns of the orthogonal matrix."""
         result = self._unit(columns)
         self.apply(result.block, adjoint=False, corner=True)
         return result
 
     def spread(self, u: DistArray, columns: int) -> DistArray:
-        """The first columns of the orthogonal matrix times ``[[u, 0], [0, 1]]``."""
+        """Return the first columns of the orthogonal matrix times ``[[u, 0], [0, 1]]``."""
         result = self._unit(columns)
         result[: u.shape[0], : u.shape[1]] = u
         self.apply(result.block, adjoint=False)
         return result
 
     def _unit(self, columns: int) -> DistArray:
-        """The first columns of the unit matrix, cut along the rows as the factored matrix is."""
+        """Return the first columns of the identity matrix, cut like the factored matrix's rows."""
         layout = self.layout.replace(1, Cut.whole(columns))
         block = np.zeros_like(self.block, order="C", shape=layout.local_shape(self.mesh.coords))
         start, stop = layout.section(self.mesh.coords)[0]
@@ -113,7 +113,7 @@ def set_ones(block: Array, first: int, count: int) -> None:
 
 
 def _reflect(c: Array, y: Array, t: Array, group: Group) -> None:
-    """``c -= y @ t @ (y^H c)``, the inner product summed over the ranks."""
+    """Compute ``c -= y @ t @ (y^H c)``, with ``y^H c`` summed over the ranks."""
     inner = np.matmul(y.conj().T, c)
     if group.size > 1:
         inner = group.allreduce(inner, Fold.SUM)
@@ -121,7 +121,7 @@ def _reflect(c: Array, y: Array, t: Array, group: Group) -> None:
 
 
 def by_rows(layout: Layout) -> Layout:
-    """The layout if its columns are whole; else rows cut by all mesh dimensions that cut it."""
+    """Return the layout if its columns are whole; else cut rows by its cuts' mesh dimensions."""
     if layout.cuts[1].parts == 1:
         return layout
     used = {m for cut in layout.cuts for m in cut.mesh_dims}
@@ -130,7 +130,7 @@ def by_rows(layout: Layout) -> Layout:
 
 
 def _is_even(cut: Cut, columns: int) -> bool:
-    """Whether ranks that only send to one another have as many rows as a panel has columns."""
+    """Check that ranks outside TSQR's pairwise rounds have at least a panel's width of rows."""
     last = range(1 << (cut.parts.bit_length() - 1), cut.parts)
     return all(
         stop - max(start, j) >= min(PANEL, columns - j)
@@ -147,13 +147,14 @@ def factored(block: Array, layout: Layout, mesh: DeviceMesh) -> Factored:
     block : array of shape (m_i, n)
         This rank's rows, in the data type to compute in; overwritten.
     layout : Layout
-        The layout of the matrix; only its rows are cut.
+        The layout of the matrix; its rows are cut, its columns are not.
 
     Cost
     ----
     For each of min(m, n) / 64 panels of 64 columns: about log2(p) messages of 64^2 elements, and an
-    allreduce of 64 (n - j) elements after j columns. The rank with the last rows works all the
-    time, the others less: for a square matrix about two thirds of the speed of an even division.
+    allreduce of 64 (n - j) elements after j columns. The rank with the last rows is busy
+    throughout, the other ranks less: a square matrix reaches about two thirds of the speed of an
+    even division.
     """
     m, n = layout.shape
     if isinstance(block, Hollow) and not _is_even(layout.cuts[0], min(m, n)):

@@ -1,12 +1,13 @@
 """Singular values of a large matrix by one-sided Jacobi rotations of blocks of columns.
 
-Each rank has two blocks of columns. In every round it makes the columns of both blocks orthogonal
-to one another and passes blocks on, in the order of a tournament, so that in a sweep each block
-meets every other one. When no pair needs a rotation any more, the columns are the singular vectors
-times the singular values (Drmac and Veselic, New fast and accurate Jacobi SVD algorithm, SIAM J.
-Matrix Anal. Appl. 29, 2008; Becka, Oksa and Vajtersic, Dynamic ordering for a parallel block-Jacobi
-SVD algorithm, Parallel Computing 28, 2002). The larger columns of a pair go to the block with the
-lower number: without an order common to all pairs the iteration does not converge.
+Each rank has two blocks of columns. In every round each rank makes the columns of its two blocks
+orthogonal to one another and sends blocks to its neighbors, in the order of a round-robin
+tournament, so that in a sweep each block is paired once with every other block. When no pair needs
+a rotation any more, the columns are the singular vectors times the singular values (Drmac and
+Veselic, New fast and accurate Jacobi SVD algorithm, SIAM J. Matrix Anal. Appl. 29, 2008; Becka,
+Oksa and Vajtersic, Dynamic ordering for a parallel block-Jacobi SVD algorithm, Parallel Computing
+28, 2002). The larger columns of a pair go to the block with the lower number: without an order
+common to all pairs the iteration does not converge.
 """
 
 from dataclasses import dataclass
@@ -28,27 +29,27 @@ __all__ = ["values_and_vectors"]
 
 
 _MOST_SWEEPS = 40
-#: The outcome for a pair of blocks, or for all pairs of a sweep, of which the highest counts.
+#: Outcome for a pair of blocks; the outcome of a sweep is the highest of all its pairs.
 _SETTLED, _ROTATED, _FAILED = range(3)
 
 
 @dataclass(slots=True)
 class _Block:
-    """A block of columns that moves through the ranks: the matrix above the rotations so far."""
+    """Block of columns that moves between ranks; the accumulated rotations are below the matrix."""
 
     number: int
     columns: Array
 
 
 def values_and_vectors(x: DistArray, vectors: bool = True) -> Any:
-    """The decomposition of a large square matrix, which is fastest for a triangular one.
+    """Compute the SVD of a large square matrix; fastest for a triangular one.
 
     Parameters
     ----------
     x : DistArray, shape (n, n)
-        In the data type to compute in. Its rows are cut, its columns are not.
+        The matrix, in the data type to compute in. Its rows are cut, its columns are not.
     vectors : bool
-        Whether to compute vectors.
+        True to compute the singular vectors.
 
     Returns
     -------
@@ -58,7 +59,7 @@ def values_and_vectors(x: DistArray, vectors: bool = True) -> Any:
     Raises
     ------
     LinAlgError
-        On all ranks, if an element is not finite, or after 40 sweeps.
+        On all ranks, if an element is not finite, or without convergence after 40 sweeps.
 
     Cost
     ----
@@ -88,7 +89,7 @@ def values_and_vectors(x: DistArray, vectors: bool = True) -> Any:
 
 
 def _scaled(block: Array, group: Group) -> tuple[Array, int]:
-    """The block times a power of two, so that squares neither overflow nor underflow."""
+    """Scale the block by a power of two, so that squares neither overflow nor underflow."""
     here = np.array(float(np.max(np.abs(block))) if block.size else 0.0)
     largest = float(group.allreduce(here, Fold.MAX))
     if not np.isfinite(largest):
@@ -98,7 +99,7 @@ def _scaled(block: Array, group: Group) -> tuple[Array, int]:
 
 
 def _orthonormal(x: DistArray) -> DistArray:
-    """Orthonormal columns of the same directions, also for orthogonal columns of tiny length."""
+    """Orthonormalize orthogonal columns, also those of tiny length; directions are kept."""
     q, r = call(np.linalg.qr, x)
     signs = np.where(call(np.diagonal, r).full().real < 0, -1.0, 1.0)
     result: DistArray = apply_blockwise(np.multiply, [q, signs])
@@ -106,18 +107,18 @@ def _orthonormal(x: DistArray) -> DistArray:
 
 
 class _Tournament:
-    """The rounds of one rank; collective over the group.
+    """Sequence of rounds of one rank; collective over the group.
 
     Parameters
     ----------
     columns : array of shape (n, w)
-        The columns that this rank has at first.
+        The columns that this rank has initially.
     cut : Cut
-        The division of the columns among the ranks at first.
+        The initial division of the columns among the ranks.
     group : Group
-        The ranks.
+        The ranks that share the columns.
     vectors : bool
-        Whether to keep the rotations.
+        True to accumulate the rotations.
     """
 
     def __init__(self, columns: Array, cut: Cut, group: Group, vectors: bool) -> None:
@@ -135,7 +136,7 @@ class _Tournament:
             _Block(2 * group.rank, contiguous(both[:, :middle])),
             _Block(2 * group.rank + 1, contiguous(both[:, middle:])),
         ]
-        # The numbers of the blocks in the upper and the lower row of the tournament.
+        # The numbers of the blocks in the upper and the lower row of the tournament's schedule.
         self._upper = list(range(0, 2 * group.size, 2))
         self._lower = list(range(1, 2 * group.size, 2))
         squares = np.array(float(np.sum(np.abs(columns) ** 2)))
@@ -153,7 +154,7 @@ class _Tournament:
             for _ in range(2 * self._group.size - 1):
                 try:
                     state = max(state, self._meet(first=sweep == 0))
-                except np.linalg.LinAlgError:  # the others must not wait for this rank
+                except np.linalg.LinAlgError:  # raised later, since other ranks wait
                     state = _FAILED
                 self._pass_on()
                 advance()
@@ -165,7 +166,7 @@ class _Tournament:
         raise np.linalg.LinAlgError("SVD did not converge")
 
     def _meet(self, first: bool) -> int:
-        """Make the columns of both blocks orthogonal unless they are."""
+        """Make the columns of both blocks orthogonal, unless they already are."""
         low, high = sorted(self.blocks, key=lambda block: block.number)
         n, middle = self._rows, low.columns.shape[1]
         if not first and self._coupling(low.columns[:n], high.columns[:n]) <= self._enough:
@@ -180,10 +181,10 @@ class _Tournament:
         return _ROTATED
 
     def _coupling(self, a: Array, b: Array) -> float:
-        """The error if two blocks are not rotated, over the size of the matrix.
+        """Return the relative error of leaving two blocks unrotated.
 
-        That is the largest component of a column along a larger one; LAPACK guarantees no smaller
-        error.
+        The error is the largest component of a column along a larger column, divided by the norm of
+        the matrix. LAPACK guarantees no smaller error.
         """
         if not a.shape[1] or not b.shape[1]:
             return 0.0
@@ -194,7 +195,7 @@ class _Tournament:
         return float(np.max(products / larger)) / (self._size or 1.0)
 
     def _pass_on(self) -> None:
-        """Pass the upper row to the right and the lower row to the left; the first block stays."""
+        """Shift the upper row right and the lower row left by a rank; the first block stays."""
         rank, last = self._group.rank, self._group.size - 1
         upper, lower = self._upper, self._lower
         mine = {block.number: block for block in self.blocks}
@@ -222,6 +223,6 @@ class _Tournament:
 
 
 def _halves(interval: tuple[int, int]) -> tuple[int, int]:
-    """The widths of the two blocks that an interval of columns is divided into."""
+    """Return the widths of the two blocks into which an interval of columns is divided."""
     length = interval[1] - interval[0]
     return (length + 1) // 2, length // 2

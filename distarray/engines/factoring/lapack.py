@@ -1,10 +1,10 @@
-"""Routines of BLAS and LAPACK for which NumPy has no function.
+"""BLAS and LAPACK routines for which NumPy has no function.
 
 These are LU factorization, products subtracted in place, and triangular systems solved in place.
-The extension module of ``numpy.linalg`` is linked with a library that has them; they are looked up
-there under the usual spellings of their names. Where none is found (no such library, a static link,
-another platform, an array on a device), NumPy's operations do the same, which takes longer: ten
-times as long for a panel of an LU factorization.
+The extension module of ``numpy.linalg`` is linked with a library that contains these routines; they
+are looked up there under the usual spellings of their names. If a routine is not found (no such
+library, a static link, another platform, an array on a device), NumPy's operations compute the same
+result more slowly: a panel of an LU factorization takes ten times as long.
 """
 
 import ctypes
@@ -27,33 +27,33 @@ __all__ = [
 ]
 
 
-#: A routine of the library, and the type of its integers.
+#: A routine of the library, and its integer type.
 _Routine = tuple[Callable[..., None], type]
-#: A matrix in memory: whether it is stored in columns, and elements from one row or column to the
-#: next.
+#: Storage of a matrix in memory: True for column-major order, and the leading dimension in
+#: elements.
 _Storage = tuple[bool, int]
 
-#: Spellings of Fortran names: a prefix, a suffix, and the type of the integers.
+#: Spellings of Fortran names: a prefix, a suffix, and the integer type.
 _SPELLINGS: tuple[tuple[str, str, type], ...] = (
-    ("scipy_", "_64_", ctypes.c_int64),  # the wheels of NumPy
+    ("scipy_", "_64_", ctypes.c_int64),  # NumPy's wheels
     ("", "_64_", ctypes.c_int64),
     ("", "_", ctypes.c_int32),
 )
 _LETTERS = {np.dtype(np.float64): "d", np.dtype(np.complex128): "z"}
 
-#: Columns of a panel that are factored one by one before a product updates the rest of it.
+#: Columns of a panel that are factored one by one before a product updates the rest of the panel.
 _NARROW = 8
-#: Rows of a product that are subtracted at a time, while the product is in cache.
+#: Rows of a product that are computed and subtracted at a time, while they are in cache.
 _TILE_ROWS = 256
 
 
 def factor_panel(columns: Array) -> Array:
-    """The LU factorization of a panel of columns in place, with partial pivoting.
+    """Compute the LU factorization of a panel of columns in place, with partial pivoting.
 
     Parameters
     ----------
     columns : ndarray, shape (w, m)
-        The panel's columns one after another, C-contiguous, float64 or complex128, w <= m.
+        The panel, transposed: one column per line, C-contiguous, float64 or complex128, w <= m.
         Overwritten by L (unit lower triangular, without its diagonal) and U, as by LAPACK.
 
     Returns
@@ -63,7 +63,8 @@ def factor_panel(columns: Array) -> Array:
 
     Notes
     -----
-    A column without a nonzero pivot has a zero on the diagonal of U, and is not divided by it.
+    A column without a nonzero pivot gets a zero on the diagonal of U, and is not divided by the
+    zero.
     """
     if isinstance(columns, Hollow):
         return np.arange(len(columns))
@@ -77,7 +78,7 @@ def factor_panel(columns: Array) -> Array:
 
 
 def row_order(pivots: Array) -> tuple[Array, Array]:
-    """The effect of row exchanges: the rows that change, and the rows that replace them."""
+    """Combine row exchanges: return the rows that change, and the rows that replace them."""
     order: dict[int, int] = {}
     for row, other in enumerate(pivots.tolist()):
         if row != other:
@@ -86,7 +87,7 @@ def row_order(pivots: Array) -> tuple[Array, Array]:
 
 
 def subtract_product(target: Array, left: Array, right: Array) -> None:
-    """``target -= left @ right`` without a temporary of the size of `target`, in one data type."""
+    """Compute ``target -= left @ right`` without a large temporary, in one data type."""
     if not right.size or not target.size:
         return
     if type(target) is np.ndarray and target.strides[1] == target.itemsize:
@@ -101,27 +102,27 @@ def subtract_product(target: Array, left: Array, right: Array) -> None:
 
 
 def solve_unit_lower(columns: Array, sides: Array) -> bool:
-    """Solve a system with the L of a factored panel in place; returns whether BLAS could.
+    """Solve a system with the L of a factored panel in place; return False if BLAS cannot.
 
     Parameters
     ----------
     columns : ndarray, shape (w, m)
         The result of :func:`factor_panel`; L is in its first w rows.
     sides : array, shape (w, r)
-        Right-hand sides, of the same data type.
+        Right-hand sides, of the panel's data type; overwritten by the solution.
     """
     return _solve_in_place(b"RLTU", columns, sides)
 
 
 def solve_by_upper(upper: Array, sides: Array) -> bool:
-    """Solve an upper triangular system in place; returns whether BLAS could.
+    """Solve an upper triangular system in place; return False if BLAS cannot.
 
     Parameters
     ----------
     upper : array, shape (w, w)
-        Elements below the diagonal are not read.
+        The matrix; elements below the diagonal are not read.
     sides : array, shape (w, r)
-        Right-hand sides, of the same data type.
+        Right-hand sides, of the matrix's data type; overwritten by the solution.
     """
     if type(upper) is not np.ndarray or upper.dtype != sides.dtype:
         return False
@@ -129,20 +130,20 @@ def solve_by_upper(upper: Array, sides: Array) -> bool:
 
 
 def divide_by_adjoint(sides: Array, lower: Array) -> bool:
-    """``sides @ inv(lower.conj().T)`` in place; returns whether BLAS could.
+    """Compute ``sides @ inv(lower.conj().T)`` in place; return False if BLAS cannot.
 
     Parameters
     ----------
     sides : array, shape (r, w)
-        The matrix, of the data type of `lower`.
+        The matrix to multiply, of the data type of `lower`; overwritten.
     lower : ndarray, shape (w, w)
-        C-contiguous; elements above the diagonal are not read.
+        The triangle, C-contiguous; elements above the diagonal are not read.
     """
     return _solve_in_place(b"LUCN", lower, sides)
 
 
 def _solve_in_place(how: bytes, triangle: Array, sides: Array) -> bool:
-    """Solve a triangular system by :func:`_call_trsm`; returns whether BLAS could."""
+    """Solve a triangular system by :func:`_call_trsm`; return False if BLAS cannot."""
     if type(sides) is not np.ndarray or not sides.size:
         return False
     routine = _trsm(sides.dtype)
@@ -157,7 +158,7 @@ def _solve_in_place(how: bytes, triangle: Array, sides: Array) -> bool:
 
 @cache
 def _library() -> Any:
-    """The library behind ``numpy.linalg``, if it can be loaded."""
+    """Load the library that ``numpy.linalg`` is linked with; return None if that fails."""
     path = getattr(getattr(np.linalg, "_umath_linalg", None), "__file__", None)
     try:
         return None if path is None else ctypes.CDLL(path)
@@ -166,7 +167,7 @@ def _library() -> Any:
 
 
 def _routine(name: str) -> _Routine | None:
-    """The routine of a name in LAPACK, if the library has it."""
+    """Look up a routine by its LAPACK name; return None if the library lacks it."""
     for before, after, integer in _SPELLINGS:
         found = getattr(_library(), f"{before}{name}{after}", None)
         if found is not None:
@@ -176,18 +177,18 @@ def _routine(name: str) -> _Routine | None:
 
 
 def _address(array: Array) -> ctypes.c_void_p:
-    """The address of the first element."""
+    """Return the address of the first element."""
     return ctypes.c_void_p(array.ctypes.data)
 
 
 @cache
 def _getrf(dtype: np.dtype[Any]) -> Callable[[Array], Array] | None:
-    """LAPACK's LU factorization for a data type, if a trial gives the right result."""
+    """Return LAPACK's LU factorization for a data type, or None if a trial call fails."""
     found = _routine(f"{_LETTERS[dtype]}getrf")
     if found is None:
         return None
     factor = partial(_call_getrf, *found)
-    # A library of this spelling may have integers of another width.
+    # Under this spelling a library may have integers of another width: check a trial result.
     columns = np.array([[1, 4, 2], [2, 8, 6]], dtype)
     wanted = np.array([[4, 0.5, 0.25], [8, 2, 0]], dtype)
     right = factor(columns).tolist() == [1, 2] and np.array_equal(columns, wanted)
@@ -207,7 +208,7 @@ def _call_getrf(routine: Callable[..., None], integer: type, columns: Array) -> 
 
 @cache
 def _gemm(dtype: np.dtype[Any]) -> Callable[..., None] | None:
-    """BLAS's product of matrices for a data type, if a trial gives the right result."""
+    """Return BLAS's matrix product for a data type, or None if a trial call fails."""
     found = _routine(f"{_LETTERS[dtype]}gemm") if dtype in _LETTERS else None
     if found is None:
         return None
@@ -220,7 +221,7 @@ def _gemm(dtype: np.dtype[Any]) -> Callable[..., None] | None:
 
 @cache
 def _trsm(dtype: np.dtype[Any]) -> Callable[[bytes, Array, Array], None] | None:
-    """BLAS's solver of triangular systems for a data type, if a trial gives the right result."""
+    """Return BLAS's triangular solver for a data type, or None if a trial call fails."""
     found = _routine(f"{_LETTERS[dtype]}trsm") if dtype in _LETTERS else None
     if found is None:
         return None
@@ -236,11 +237,11 @@ def _trsm(dtype: np.dtype[Any]) -> Callable[[bytes, Array, Array], None] | None:
 def _call_trsm(
     routine: Callable[..., None], integer: type, how: bytes, triangle: Array, sides: Array
 ) -> None:
-    """Solve for the transposed sides, since Fortran takes rows for columns.
+    """Solve for the transposed sides, since Fortran reads the rows as columns.
 
     The letters of `how` are BLAS's SIDE, UPLO, TRANSA and DIAG: the side from which the triangle
-    multiplies, whether it is upper or lower for Fortran, transposed (and conjugated), and whether
-    its diagonal is one.
+    multiplies, its kind (upper or lower, in Fortran's order), its transposition (and conjugation),
+    and its diagonal (unit or not).
     """
     one = np.ones(1, sides.dtype)
     by = ctypes.byref
@@ -257,13 +258,13 @@ def _call_trsm(
 
 
 def _in_rows(x: Array) -> bool:
-    """Whether BLAS can read a matrix, and it is stored in rows."""
+    """Return True if the matrix is stored row by row and BLAS can read it."""
     storage = _storage(x)
     return storage is not None and not storage[0]
 
 
 def _storage(x: Array) -> _Storage | None:
-    """The storage of a matrix; None if BLAS cannot read it."""
+    """Return the storage of a matrix, or None if BLAS cannot read it."""
     down, right = x.strides
     if right == x.itemsize and down >= x.shape[1] * right and not down % right:
         return False, max(1, down // right)
@@ -280,9 +281,9 @@ def _call_gemm(
     right: Array,
     storage: tuple[_Storage, _Storage, _Storage],
 ) -> None:
-    """Subtract a product: of the transposes, since Fortran takes rows for columns.
+    """Subtract a product, computed from the transposes since Fortran reads rows as columns.
 
-    `storage` is that of `left`, `right` and `target`.
+    `storage` contains the storage of `left`, `right` and `target`.
     """
     (turned_left, rows_left), (turned_right, rows_right), (_, rows) = storage
     number = np.array([-1, 1], target.dtype)
@@ -305,11 +306,11 @@ def _call_gemm(
     )
 
 
-# -- the same in NumPy -----------------------------------------------------------------------------
+# -- NumPy's operations instead of LAPACK ----------------------------------------------------------
 
 
 def _factor(columns: Array, first: int, last: int, pivots: Array) -> None:
-    """Factor columns `first` to `last`, which earlier columns have updated already, by halves."""
+    """Factor columns `first` to `last` by halves; earlier columns have already updated them."""
     if last - first <= _NARROW:
         for column in range(first, last):
             _eliminate(columns, column, first, last, pivots)
@@ -326,7 +327,7 @@ def _factor(columns: Array, first: int, last: int, pivots: Array) -> None:
 
 
 def _eliminate(columns: Array, column: int, first: int, last: int, pivots: Array) -> None:
-    """Choose a pivot, and subtract its row from those below in a narrow strip of columns."""
+    """Choose a pivot, and subtract its row from the rows below in a narrow strip of columns."""
     own = columns[column]
     pivot = column + int(np.argmax(np.abs(own[column:])))
     pivots[column] = pivot
@@ -340,7 +341,7 @@ def _eliminate(columns: Array, column: int, first: int, last: int, pivots: Array
 
 
 def _exchange(columns: Array, pivots: Array, first: int, last: int) -> None:
-    """Exchange the elements of some columns as the pivots say."""
+    """Apply the row exchanges of `pivots` to some columns."""
     for row in range(first, last):
         other = int(pivots[row])
         if other != row:

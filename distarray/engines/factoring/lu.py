@@ -1,10 +1,11 @@
 """LU factorization of one large matrix over all ranks: solutions, inverses, determinants.
 
-The algorithm is right-looking, with partial pivoting, on columns dealt out in panels
+The algorithm is right-looking, with partial pivoting, on a block-cyclic distribution of the columns
 (:mod:`.cyclic`). The owner of a panel factors it alone, by LAPACK on the host, so that the search
-for pivots costs no messages, and broadcasts it with its pivots. Every rank then updates its own
-columns by a product, those of the next panel first, which is factored and sent meanwhile.
-Right-hand sides are further columns of the matrix, so that L is used at once and never kept.
+for pivots needs no messages. The owner then broadcasts the panel with its pivots. Every rank then
+updates its own columns by a product. The columns of the next panel are updated first, so that its
+factorization and broadcast overlap with the other updates. Right-hand sides are appended to the
+matrix as columns, so that L is applied at once and never stored.
 """
 
 from collections.abc import Callable
@@ -29,19 +30,19 @@ from distarray.typing import Array
 __all__ = ["inverse", "log_determinant", "solution"]
 
 
-#: Up to this many right-hand sides are kept on every rank.
+#: Up to this many right-hand sides are stored on every rank.
 FEW = 64
 #: Rows of a panel that are transposed at a time.
 _TILE = 64
 
 
 class _Elimination:
-    """The elimination of a matrix, with right-hand sides, to an upper triangle.
+    """Elimination of a matrix, with right-hand sides, to an upper triangle.
 
     Attributes
     ----------
     work : array, shape (n, own columns of the matrix + right-hand sides)
-        This rank's columns.
+        This rank's columns and right-hand sides.
     diagonal : list of ndarray
         The diagonals of the panels' U, on the host of every rank.
     swaps : int
@@ -55,11 +56,12 @@ class _Elimination:
         self.diagonal: list[Array] = []
         self.swaps = 0
 
-    @np.errstate(all="ignore")  # as NumPy, which is silent about NaN
+    @np.errstate(all="ignore")  # silent about NaN, like NumPy
     def run(self, stops: Callable[[Array], bool]) -> bool:
-        """Eliminate panel by panel until ``stops(diagonal of a panel)``.
+        """Eliminate panel by panel until ``stops(diagonal of a panel)``; return True at the end.
 
-        Returns whether all panels are done. All ranks see the same diagonals, and stop together.
+        All ranks get the same diagonals, and stop at the same panel. The result is False if `stops`
+        ended the elimination early.
         """
         dealing = self.dealing
         coming = self._begun(0)
@@ -81,17 +83,17 @@ class _Elimination:
         return True
 
     def _begun(self, panel: int) -> tuple[Array, Pending]:
-        """A panel with its pivots, factored by its owner, and its broadcast, which is under way."""
+        """Start the broadcast of a panel with its pivots, which the panel's owner factors first."""
         start, stop = self.dealing.interval(panel)
         width, rows = stop - start, len(self.work) - start
-        # The pivots are one more column of the same message, as whole numbers.
+        # The pivots are sent as an extra line of the same message, in the matrix's data type.
         message = host_empty((width + 1, rows), self.work)
         owner = self.dealing.owner(panel)
         if self.mesh.rank == owner:
             place = self.dealing.place(panel)
             own = self.work[start:, place : place + width]
             host = self.mesh.to_host(own)
-            for row in range(0, rows, _TILE):  # transposed in tiles: a third of the time
+            for row in range(0, rows, _TILE):  # transposing in tiles takes a third of the time
                 message[:width, row : row + _TILE] = host[row : row + _TILE].T
             message[width, :width] = factor_panel(message[:width])
             own[:width] = self.mesh.asarray(message[:width, :width].T)
@@ -115,7 +117,7 @@ class _Elimination:
 
 
 def _arrived(message: Array, coming: Pending) -> tuple[Array, Array]:
-    """The factored panel as columns in host memory, and its pivots."""
+    """Wait for a factored panel; return its columns, in host memory, and its pivots."""
     coming.wait()
     width = len(message) - 1
     pivots = ordinary(message[width, :width].real, np.arange(width))
@@ -127,23 +129,23 @@ def _is_singular(diagonal: Array) -> bool:
 
 
 def _eliminate(work: Array, dealing: Dealing) -> None:
-    """Eliminate all columns; LinAlgError on all ranks if a pivot is zero."""
+    """Eliminate all columns; raise LinAlgError on all ranks if a pivot is zero."""
     if not _Elimination(work, dealing).run(_is_singular):
         raise np.linalg.LinAlgError("Singular matrix")
 
 
 def log_determinant(a: DistArray, dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """The sign of a determinant and the logarithm of its absolute value, on every rank.
+    """Compute the sign and the log of the absolute value of a determinant, on every rank.
 
     Returns
     -------
     tuple of scalar
-        The sign in the given data type, and the logarithm, which is real.
+        The sign, in the data type `dtype`, and the logarithm, which is real.
 
     Cost
     ----
     2/3 n**3 operations over all ranks; each rank receives n**2 / 2 elements in n / PANEL
-    broadcasts, after the exchange that deals out the columns.
+    broadcasts, after the exchange that distributes the columns.
     """
     mesh = a.mesh
     if mesh.coords is None:
@@ -161,7 +163,7 @@ def log_determinant(a: DistArray, dtype: np.dtype[Any]) -> tuple[Any, Any]:
 
 
 def inverse(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
-    """The inverse of a large matrix, in the given layout; costs as :func:`solution`."""
+    """Compute the inverse of a large matrix, in a layout; the cost is that of :func:`solution`."""
     if a.mesh.coords is None:
         return empty(layout, dtype, a.mesh)
     dealing = Dealing.in_panels(a.mesh, a.shape[1])
@@ -175,14 +177,14 @@ def inverse(a: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
 
 
 def solution(a: DistArray, b: DistArray, dtype: np.dtype[Any], layout: Layout) -> DistArray:
-    """The solution of a large system of equations, in the given layout.
+    """Solve a large system of equations; the solution has the given layout.
 
     Parameters
     ----------
     a : DistArray, shape (n, n)
-        In any layout.
+        The matrix, in any layout.
     b : DistArray, shape (n, r)
-        Right-hand sides.
+        Right-hand sides, in any layout.
     dtype : dtype
         The data type to compute in: float64 or complex128.
     layout : Layout
@@ -195,10 +197,11 @@ def solution(a: DistArray, b: DistArray, dtype: np.dtype[Any], layout: Layout) -
 
     Cost
     ----
-    2/3 n**3 + 2 n**2 r operations over all ranks. After the exchange that deals out the columns,
-    each rank receives n**2 / 2 elements in n / PANEL broadcasts. More than some dozens of
-    right-hand sides are dealt out as well, and as much is broadcast once more. Fewer are held by
-    every rank, and one allreduce for each panel adds up the contributions of the ranks.
+    2/3 n**3 + 2 n**2 r operations over all ranks. After the exchange that distributes the columns,
+    each rank receives n**2 / 2 elements in n / PANEL broadcasts. More than `FEW` right-hand sides
+    are distributed as well, and the broadcasts of U send as many elements again. Otherwise every
+    rank stores all right-hand sides, and one allreduce for each panel adds up the contributions of
+    the ranks.
     """
     mesh = a.mesh
     if mesh.coords is None:
@@ -218,7 +221,7 @@ def solution(a: DistArray, b: DistArray, dtype: np.dtype[Any], layout: Layout) -
     return to_layout(wrap(_narrow(work, count, dealing), whole, mesh), layout)
 
 
-@np.errstate(all="ignore")  # as NumPy, which is silent about NaN
+@np.errstate(all="ignore")  # silent about NaN, like NumPy
 def _wide(work: Array, count: int, dealing: Dealing) -> Array:
     """Solve for this rank's own right-hand sides, from column `count` on; U is broadcast."""
     mesh = dealing.mesh
@@ -237,9 +240,9 @@ def _wide(work: Array, count: int, dealing: Dealing) -> Array:
     return found
 
 
-@np.errstate(all="ignore")  # as NumPy, which is silent about NaN
+@np.errstate(all="ignore")  # silent about NaN, like NumPy
 def _narrow(work: Array, count: int, dealing: Dealing) -> Array:
-    """Solve for a few right-hand sides, the last columns of every rank; U stays where it is."""
+    """Solve for few right-hand sides, the last columns on every rank; U is not communicated."""
     mesh = dealing.mesh
     _eliminate(work, dealing)
     given = work[:, count:]
@@ -258,14 +261,14 @@ def _narrow(work: Array, count: int, dealing: Dealing) -> Array:
             taken[next_start:start] += upper[next_start:start] @ found[start:stop]
         if panel:
             coming = _sum_begun(taken, dealing, panel - 1)
-        if upper is not None:  # while another rank solves for the next ones
+        if upper is not None:  # while another rank solves for the next unknowns
             taken[:next_start] += upper[:next_start] @ found[start:stop]
         pending.wait()
     return mesh.group.allreduce(found, Fold.SUM, "solution")
 
 
 def _sum_begun(taken: Array, dealing: Dealing, panel: int) -> tuple[Array, Pending]:
-    """The terms of a panel's equations that are known, and their sum, which is under way."""
+    """Start the sum over the ranks of the known terms of a panel's equations."""
     start, stop = dealing.interval(panel)
     parts = dealing.mesh.to_host(taken[start:stop]).copy()
     return parts, dealing.mesh.group.begin_allreduce(parts, Fold.SUM, "solution")

@@ -1,8 +1,8 @@
-"""Linear algebra with the same bits on every mesh: ``config.reproducible``.
+"""Linear algebra with bitwise equal results on every mesh, for ``config.reproducible``.
 
 The rounding of a factorization depends on its division into blocks, and in LAPACK on the number of
-threads. Every rank therefore factors a copy of a matrix, with one thread; each matrix of a stack is
-factored by one rank. Products of matrices need no copies: they are made of tiles
+threads. Every rank therefore factors its own copy of a matrix, with one thread; each matrix of a
+stack is factored by one rank. Products of matrices need no copies: they are computed from tiles
 (:mod:`distarray.engines.contracting.tiling`).
 """
 
@@ -24,22 +24,23 @@ __all__ = ["repeatable"]
 def repeatable(
     numpy_function: Callable[..., Any], operands: int = 1, stacks: bool = True
 ) -> Callable[[Function], Function]:
-    """A decorator: under ``config.reproducible`` call LAPACK on whole matrices instead.
+    """Decorator: under ``config.reproducible`` call LAPACK on whole matrices instead.
 
     Parameters
     ----------
     numpy_function : callable
-        The function of :mod:`numpy.linalg`, of the same signature as the decorated one.
+        The function of :mod:`numpy.linalg`, with the same signature as the decorated function.
     operands : int
-        The number of its first parameters that are arrays.
+        The number of leading parameters that are arrays.
     stacks : bool
-        Whether NumPy's result for a matrix does not depend on the other matrices of its stack. If
-        it does, the decorated function is called, which treats whole matrices of a stack anyway.
+        True if NumPy's result for a matrix does not depend on the other matrices of its stack. If
+        False, stacks go to the decorated function, which factors each matrix of a stack whole
+        anyway.
 
     Notes
     -----
-    Costs a gather of each operand that is a single matrix. A result of the shape of an operand gets
-    the operand's layout; others are replicated.
+    Costs a gather of each operand that is a single matrix. A matrix of the shape of an operand gets
+    the operand's layout; other results are replicated.
     """
 
     def decorate(function: Function) -> Function:
@@ -68,7 +69,7 @@ def repeatable(
 
 
 def _placed(value: Any, operands: Sequence[DistArray]) -> Any:
-    """Results, those of an operand's shape in its layout, in memory of their own."""
+    """Move results of an operand's shape to the operand's layout, in memory of their own."""
     if isinstance(value, tuple):
         return sequence_like(value, [_placed(item, operands) for item in value])
     if isinstance(value, DistArray) and value.ndim == 2:

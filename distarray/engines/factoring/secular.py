@@ -1,9 +1,10 @@
 """Eigenvalues and vectors of a diagonal matrix plus one of rank one, ``D + rho z z*``.
 
-Joining two halves of a tridiagonal matrix gives such a matrix. The eigenvalues are the roots of a
-rational function between the elements of D; an iteration that models the function by its two
-nearest poles finds all of them at once. The vectors follow from another z, for which the computed
-roots are exact; with the given z they would not be orthogonal.
+Merging two halves of a tridiagonal matrix gives such a matrix. The eigenvalues are the roots of a
+rational function (the secular equation), between the elements of D and above the last. An iteration
+that models the function by its two nearest poles finds all roots simultaneously. The vectors are
+computed from a modified z, for which the computed roots are exact; with the original z they would
+not be orthogonal.
 
 References
 ----------
@@ -21,25 +22,25 @@ from distarray.typing import Array
 
 __all__ = ["Deflation", "Roots", "deflated", "roots", "vectors"]
 
-#: ``share(n, compute)``: ``compute(0, n)`` from parts that the ranks compute, joined along the last
-#: dimension.
+#: ``share(n, compute)`` returns ``compute(0, n)``: each rank computes a range, and the ranges are
+#: concatenated along the last dimension.
 Share = Callable[[int, Callable[[int, int], Array]], Array]
 
 _EPS = float(np.finfo(float).eps)
-#: Elements of a table of differences that is computed at a time.
+#: Elements of the table of differences that are computed at a time.
 _TABLE = 1 << 17
-#: Steps after which bisection has brought every eigenvalue near enough.
+#: Number of steps after which bisection has converged for every eigenvalue.
 _STEPS = 100
 
 
 class Deflation(NamedTuple):
-    """The eigenvalues that do not change, and the others.
+    """Eigenvalues that do not change (deflated), and eigenvalues that do (kept).
 
     Attributes
     ----------
     kept, deflated : ndarray of int
-        The positions in D of the eigenvalues that change, in ascending order of the elements, and
-        of those that do not.
+        The positions in D of the eigenvalues that change, in ascending order of D's elements, and
+        the positions of the eigenvalues that do not change.
     diagonal, z : ndarray
         D and z after the rotations, in their original order.
     rotations : list of (int, int, float, float)
@@ -54,14 +55,14 @@ class Deflation(NamedTuple):
 
 
 def deflated(diagonal: Array, z: Array, rho: float) -> Deflation:
-    """The elements of D whose eigenvalue and vector do not change to working precision.
+    """Find the elements of D whose eigenpair does not change to working precision.
 
     Parameters
     ----------
     diagonal, z : ndarray
-        D and z, z of unit length.
+        D, and z of unit length.
     rho : float
-        Positive.
+        The factor of the rank-one matrix, positive.
     """
     tolerance = 8 * _EPS * max(np.abs(diagonal).max(), np.abs(z).max())
     order = np.argsort(diagonal, kind="stable").tolist()
@@ -101,7 +102,7 @@ class Roots(NamedTuple):
     Attributes
     ----------
     origin : ndarray of int
-        The element of D from which each eigenvalue is measured.
+        The index of the element of D from which each eigenvalue is measured.
     offset : ndarray
         The eigenvalue minus that element.
     """
@@ -110,27 +111,27 @@ class Roots(NamedTuple):
     offset: Array
 
     def values(self, d: Array) -> Array:
-        """The eigenvalues."""
+        """Return the eigenvalues."""
         return d[self.origin] + self.offset
 
     def beyond(self, d: Array, rows: slice, columns: slice) -> Array:
-        """The table of ``d[i] - root[j]``."""
+        """Compute the table of ``d[i] - root[j]``."""
         table = d[rows, None] - d[self.origin[columns]]
         table -= self.offset[columns]
         return table
 
 
 def roots(d: Array, z: Array, rho: float, share: Share) -> Roots:
-    """All eigenvalues of ``diag(d) + rho z z*``.
+    """Compute all eigenvalues of ``diag(d) + rho z z*``.
 
     Parameters
     ----------
     d, z : ndarray
-        After deflation: d ascending with gaps, z without small elements.
+        D and z after deflation: d ascending with gaps, z without small elements.
     rho : float
-        Positive.
+        The factor of the rank-one matrix, positive.
     share : callable
-        Divides the computation among the ranks; see `Share`.
+        Function that divides the computation among the ranks; see `Share`.
     """
     weights = rho * z * z
     ends = np.append(d, d[-1] + weights.sum())
@@ -146,14 +147,14 @@ def roots(d: Array, z: Array, rho: float, share: Share) -> Roots:
 
 
 def _strips(first: int, last: int, length: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows, whose tables of so many columns stay in cache."""
+    """Yield ranges of rows, so that a table of `length` columns for a range fits in cache."""
     step = max(1, _TABLE // max(1, length))
     for start in range(first, last, step):
         yield start, min(start + step, last)
 
 
 def _solve(d: Array, weights: Array, ends: Array, start: int, stop: int) -> Array:
-    """The origins and offsets of the roots `start` to `stop`."""
+    """Compute the origins and offsets of the roots `start` to `stop`."""
     which = np.arange(start, stop)
     half = (ends[which + 1] - ends[which]) / 2
     final = which == len(d) - 1
@@ -177,7 +178,7 @@ def _solve(d: Array, weights: Array, ends: Array, start: int, stop: int) -> Arra
         done = (np.abs(f) <= _EPS * bound) | (width <= 2 * _EPS * np.abs(t))
         step = _step(f, state, near[0][active] - t, near[1][active] - t, final[active])
         new = t + step
-        inside = (new > low[active]) & (new < high[active])  # not if it is NaN
+        inside = (new > low[active]) & (new < high[active])  # False for NaN, too
         new = np.where(inside, new, (low[active] + high[active]) / 2)
         tau[active] = np.where(done, t, new)
         active = active[~done]
@@ -187,20 +188,20 @@ def _solve(d: Array, weights: Array, ends: Array, start: int, stop: int) -> Arra
 
 
 class _Sums:
-    """The sums over the poles below and above each of some roots, and their derivatives.
+    """Sums over the poles below and above each of some roots, and their derivatives.
 
-    They are apart because the terms below are negative and those above positive: at a root they
-    cancel, and the total tells nothing about either.
+    The two sums are kept separate because the terms below are negative and the terms above
+    positive: at a root they cancel, so that the total carries no information about either.
     """
 
     def __init__(self, table: Array, weights: Array, start: int, stop: int) -> None:
-        self.table = table  # poles minus the origin, a line for each root
+        self.table = table  # poles minus the origin, one line per root
         self.weights = weights
         self.start, self.stop = start, stop
-        self.below = np.tri(stop - start)  # of the poles between the first root and the last
+        self.below = np.tri(stop - start)  # mask: poles below, among start to stop
 
     def at(self, offsets: Array, active: Array) -> tuple[Array, Array, Array, Array]:
-        """The sums below and above, and their derivatives, at offsets from the origins."""
+        """Compute the sums below and above, and their derivatives, at offsets from the origins."""
         terms = self.table[active]
         terms -= offsets[:, None]
         np.reciprocal(terms, out=terms)
@@ -209,7 +210,7 @@ class _Sums:
         return psi, phi, *self._apart(terms, active)
 
     def _apart(self, terms: Array, active: Array) -> tuple[Array, Array]:
-        """The weighted sums of the terms of the poles below, and of those above."""
+        """Compute the weighted sums of the terms of the poles below, and of the poles above."""
         first, last, weights = self.start, self.stop, self.weights
         between = terms[:, first:last] * weights[first:last]
         lower = between * self.below[active]
@@ -223,7 +224,7 @@ class _Sums:
 def _step(
     f: Array, state: tuple[Array, Array, Array, Array], lower: Array, upper: Array, final: Array
 ) -> Array:
-    """The step to the root of the tangent function that has the two nearest poles alone."""
+    """Compute the step to the root of the tangent function with only the two nearest poles."""
     _, _, dpsi, dphi = state
     with np.errstate(all="ignore"):
         c = f - lower * dpsi - upper * dphi
@@ -239,19 +240,20 @@ def _step(
 def vectors(
     d: Array, z: Array, found: Roots, share: Share
 ) -> Callable[[], Iterator[tuple[slice, Array]]]:
-    """The eigenvectors, some columns at a time.
+    """Compute the eigenvectors, some columns at a time.
 
     Parameters
     ----------
     d, z, share
-        As for :func:`roots`.
+        See :func:`roots`.
     found : Roots
         The eigenvalues.
 
     Returns
     -------
     callable
-        Returns an iterator over (columns, the vectors as columns of unit length).
+        Function that returns an iterator over pairs (columns, the vectors as columns of unit
+        length).
     """
 
     def compute(first: int, last: int) -> Array:

@@ -1,16 +1,16 @@
-"""NumPy's checks of linear algebra, and its functions on whole matrices, alone or in stacks.
+"""NumPy's linear algebra on whole matrices, single or in stacks; NumPy's argument checks.
 
-There are three ways to treat an array of one or more matrices:
+An array of one or more matrices is treated by one of three methods:
 
 * *at once*: every rank holds the whole array, or the array is so small that one gather costs less
   than the first message of a distributed algorithm; each rank then calls ``np.linalg`` on its copy
   (:func:`is_small`, :func:`at_once`);
-* *stackwise*: there are many matrices, and every rank takes some of them, whole, without messages
-  (:func:`is_stack`, :func:`stackwise`); a few large ones go one after the other
+* *stackwise*: there are many matrices, and every rank factors some of them, whole, without messages
+  (:func:`is_stack`, :func:`stackwise`); a few large matrices are factored one after the other
   (:func:`one_by_one`);
-* *distributed*: one large matrix is factored by a blocked algorithm, where it lies.
+* *distributed*: one large matrix is factored by a blocked algorithm, on the ranks that store it.
 
-An error that depends on the elements (a singular matrix) is agreed on before it is raised.
+The ranks agree on an error that depends on the elements (a singular matrix) before they raise it.
 """
 
 import sys
@@ -60,11 +60,11 @@ __all__ = [
 
 LinAlgError = np.linalg.LinAlgError
 
-#: Operands of fewer bytes together are gathered, and every rank calls LAPACK on its copy. Callers
+#: Operands of fewer bytes in total are gathered, and every rank calls LAPACK on its copy. Callers
 #: whose algorithms cost more or fewer messages pass their own limits.
 SMALL_BYTES = 1 << 22
 
-#: Functions that CuPy has for stacks of matrices as NumPy has, and the keywords that it takes.
+#: Functions that CuPy, like NumPy, has for stacks of matrices, and the keywords that CuPy accepts.
 _ON_DEVICE: dict[str, tuple[str, ...]] = {
     "cholesky": (),
     "det": (),
@@ -75,7 +75,7 @@ _ON_DEVICE: dict[str, tuple[str, ...]] = {
     "slogdet": (),
     "svd": ("full_matrices", "compute_uv"),
 }
-#: What NumPy calls their results, which are plain tuples in CuPy.
+#: NumPy's named tuples for the results, which are plain tuples in CuPy.
 _NAMED: dict[str, Any] = {
     "eigh": _linalg.EighResult,
     "qr": _linalg.QRResult,
@@ -88,7 +88,7 @@ _NAMED: dict[str, Any] = {
 
 
 def read(*operands: ArrayLike) -> list[DistArray]:
-    """The operands as distributed arrays on their common mesh, in native byte order."""
+    """Return the operands as distributed arrays on their common mesh, in native byte order."""
     mesh = common_mesh(*operands)
     found = [as_distarray(x, mesh) for x in operands]
     return [x if x.dtype.isnative else x.astype(x.dtype.newbyteorder("=")) for x in found]
@@ -119,10 +119,10 @@ def check_square(*operands: DistArray) -> None:
 
 
 def common_type(*dtypes: np.dtype[Any]) -> tuple[np.dtype[Any], np.dtype[Any]]:
-    """The data types to compute in and of the result; NumPy's TypeError for unsupported ones.
+    """Return the data types to compute in and of the result; raise NumPy's TypeError.
 
-    As in NumPy everything is computed in double precision, and rounded to single at the end if no
-    operand is wider.
+    As in NumPy everything is computed in double precision. The result is rounded to single
+    precision if no operand is wider. NumPy's TypeError is raised for unsupported data types.
     """
     complex_, double = False, False
     for dtype in dtypes:
@@ -140,7 +140,7 @@ def common_type(*dtypes: np.dtype[Any]) -> tuple[np.dtype[Any], np.dtype[Any]]:
 
 
 def real_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The data type of the real parts."""
+    """Return the data type of the real parts."""
     return np.empty(0, dtype).real.dtype
 
 
@@ -148,9 +148,9 @@ def real_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def is_small(*operands: DistArray, limit: int | None = None) -> bool:
-    """Whether LAPACK is called at once: at most `limit` bytes are not on every rank.
+    """Return True if at most `limit` bytes would be gathered, so that LAPACK is called at once.
 
-    The answer is the same on all ranks.
+    The result is the same on all ranks.
     """
     if operands[0].mesh.size() == 1:
         return True
@@ -160,15 +160,15 @@ def is_small(*operands: DistArray, limit: int | None = None) -> bool:
 
 
 def at_once(function: Callable[..., Any], *operands: DistArray) -> Any:
-    """Call a function of NumPy's on whole copies of the operands, on every rank.
+    """Call a NumPy function on whole copies of the operands, on every rank.
 
     Parameters
     ----------
     function : callable
-        ``np.linalg.inv``, or another function of arrays to one array or a tuple of them; keywords
-        are bound to it, as by :func:`functools.partial`.
+        ``np.linalg.inv``, or another function from arrays to an array or a tuple of arrays. Its
+        keywords are bound beforehand, as by :func:`functools.partial`.
     *operands : DistArray
-        On one mesh, without pending folds.
+        Arrays on one mesh, without pending folds.
 
     Returns
     -------
@@ -178,17 +178,17 @@ def at_once(function: Callable[..., Any], *operands: DistArray) -> Any:
     Raises
     ------
     LinAlgError
-        On all ranks, if NumPy raises it on any.
+        On all ranks, if NumPy raises it on any rank.
 
     Cost
     ----
-    One gather of each operand that is not replicated, and then an agreement (one integer) on
-    errors. Replicated operands cost no message: equal elements, equal errors.
+    One gather of each operand that is not replicated, and then an agreement on errors (one
+    integer). Replicated operands cost no message: equal elements raise equal errors.
 
     Notes
     -----
-    On a rank outside of the mesh the result has the shape of that for unit matrices, also where
-    the shape depends on the elements, as that of ``lstsq``'s residuals does.
+    On a rank outside the mesh, the result has the shape of the result for identity matrices, even
+    if the shape depends on the elements, as for the residuals of ``lstsq``.
     """
     mesh = operands[0].mesh
     if mesh.coords is None:
@@ -200,7 +200,7 @@ def at_once(function: Callable[..., Any], *operands: DistArray) -> Any:
 
 
 def call_linalg(function: Callable[..., Any], *blocks: Array) -> Any:
-    """Call a function of NumPy's on blocks; through the host where CuPy has none."""
+    """Call a NumPy function on blocks; copy device blocks to the host if CuPy lacks it."""
     if not on_device(blocks[0]):
         return function(*blocks)
     name = getattr(getattr(function, "func", function), "__name__", "")
@@ -209,7 +209,7 @@ def call_linalg(function: Callable[..., Any], *blocks: Array) -> Any:
         return on_host(function, *blocks)
     if not all(bool(np.isfinite(block).all()) for block in blocks):
         return on_host(function, *blocks)  # cuSOLVER loses NaN
-    # CuPy ignores cuSOLVER's report of a singular matrix unless it is told to raise.
+    # By default CuPy ignores cuSOLVER's report of a singular matrix.
     extras = sys.modules.get("cupyx")
     with nullcontext() if extras is None else extras.errstate(linalg="raise"):
         result = function(*blocks)
@@ -219,28 +219,28 @@ def call_linalg(function: Callable[..., Any], *blocks: Array) -> Any:
 
 
 def _whole(x: DistArray) -> Array:
-    """The whole array, on this rank."""
+    """Return the whole array on this rank."""
     whole = Layout.replicated(x.shape, x.mesh.shape)
     block: Array = x.mesh.asarray(movement.moved(x.block, x.layout, whole, x.mesh))
     return block
 
 
 def _unit(x: DistArray) -> Array:
-    """A (stack of) unit matrices of the shape of `x`, in host memory."""
+    """Return (a stack of) identity matrices of the shape of `x`, in host memory."""
     if x.ndim < 2:
         return np.ones(x.shape, x.dtype)
     return np.broadcast_to(np.eye(*x.shape[-2:], dtype=x.dtype), x.shape)
 
 
 def _wrapped(value: Any, mesh: DeviceMesh) -> Any:
-    """NumPy's results, which are equal on every rank, as replicated arrays."""
+    """Wrap NumPy's results, which are equal on every rank, as replicated arrays."""
     if isinstance(value, tuple):
         return sequence_like(value, [_wrapped(item, mesh) for item in value])
     return replicated(value, mesh) if hasattr(value, "dtype") else value
 
 
 def replicated(value: Any, mesh: DeviceMesh) -> DistArray:
-    """An array or scalar that is equal on every rank, as a distributed array."""
+    """Wrap an array or scalar that is equal on every rank as a distributed array."""
     layout = Layout.replicated(tuple(value.shape), mesh.shape)
     if isinstance(value, np.generic) or (not value.ndim and on_device(value)):
         return wrap(mesh.scalar(value), layout, mesh)  # a device has no scalars of its own
@@ -253,7 +253,7 @@ def replicated(value: Any, mesh: DeviceMesh) -> DistArray:
 
 
 def is_stack(*operands: DistArray, core: int = 2) -> bool:
-    """Whether there is at least one matrix, of `core` dimensions, for every rank."""
+    """Return True if there is at least one matrix, of `core` dimensions, for every rank."""
     stack = max([prod(x.shape[: x.ndim - core]) for x in operands if x.ndim >= core], default=0)
     return stack >= operands[0].mesh.size() or stack == 0
 
@@ -264,31 +264,31 @@ def stackwise(
     cores: Sequence[int] | None = None,
     anywhere: bool = False,
 ) -> Any:
-    """Call a function of NumPy's on stacks of matrices, for each matrix on the rank that holds it.
+    """Call a NumPy function on stacks of matrices: each rank computes its own matrices.
 
     Parameters
     ----------
     function : callable
-        A function that acts as a generalized ufunc: stacks broadcast, the results have the stack's
-        dimensions first, and stacks may be empty.
+        Function that behaves like a generalized ufunc: stacks broadcast, the results have the
+        stack's dimensions first, and stacks may be empty.
     *operands : DistArray
-        On one mesh, without pending folds.
+        Arrays on one mesh, without pending folds.
     cores : sequence of int, optional
-        The number of last dimensions of each operand that belong to the matrix or vector; 2 by
+        The number of trailing dimensions of each operand that form the matrix or vector; 2 by
         default.
     anywhere : bool
-        Whether the function also takes blocks on a device, and never raises.
+        True if the function also accepts blocks on a device, and never raises.
 
     Returns
     -------
     DistArray or tuple of DistArray
-        Cut as the stack is; core dimensions are whole.
+        Results cut like the stack; core dimensions are not cut.
 
     Raises
     ------
     LinAlgError
-        On all ranks: NumPy's error about shapes before anything is sent, or about a matrix of any
-        rank.
+        On all ranks: NumPy's error about shapes, before anything is sent, or an error about a
+        matrix on any rank.
 
     Cost
     ----
@@ -318,13 +318,13 @@ def stackwise(
 
 
 def _empty_stack(x: DistArray, core: int) -> Array:
-    """An array of no matrices of the shape of those in `x`; of a single one, ones."""
+    """Return an empty stack of matrices of the shape in `x`, or ones if `x` has no such shape."""
     lead = x.ndim - core
     return np.ones(x.shape, x.dtype) if lead < 0 else np.ones((0, *x.shape[lead:]), x.dtype)
 
 
 def _stack_layout(operands: Sequence[DistArray], cores: Sequence[int]) -> Layout:
-    """The layout of the broadcast stack, which tells where each matrix is computed."""
+    """Return the layout of the broadcast stack, which determines the rank of each matrix."""
     layouts: list[Layout] = []
     used: set[int] = set()
     mesh_shape = operands[0].layout.mesh_shape
@@ -343,7 +343,7 @@ def _stack_layout(operands: Sequence[DistArray], cores: Sequence[int]) -> Layout
 
 
 def _with_core(stack: Layout, core: Sequence[int]) -> Layout:
-    """The layout of the stack of whole matrices of a shape."""
+    """Extend the stack's layout by uncut core dimensions."""
     return stack.with_cuts([*stack.cuts, *[Cut.whole(extent) for extent in core]])
 
 
@@ -353,7 +353,7 @@ def _cut(
     mesh: DeviceMesh,
     value: Any,
 ) -> Any:
-    """This rank's results as arrays; `made` are the results for an empty stack."""
+    """Wrap this rank's results as arrays; `made` are the results for an empty stack."""
     if isinstance(made, tuple):
         values = [None] * len(made) if value is None else value
         parts = zip(made, values, strict=True)
@@ -365,16 +365,16 @@ def _cut(
 
 
 def one_by_one(function: Callable[[DistArray], Any], x: DistArray, core: int = 2) -> Any:
-    """Call a function of one large distributed matrix for each matrix of a stack of a few.
+    """Call a function of one large distributed matrix for each matrix of a small stack.
 
     Parameters
     ----------
     function : callable
-        Maps a matrix to an array or a tuple of arrays.
+        Function from a matrix to an array or a tuple of arrays.
     x : DistArray
         The stack.
     core : int
-        The number of last dimensions that belong to the matrix.
+        The number of trailing dimensions that form the matrix.
 
     Returns
     -------
@@ -384,7 +384,8 @@ def one_by_one(function: Callable[[DistArray], Any], x: DistArray, core: int = 2
     lead = x.ndim - core
     stack = x.shape[:lead]
     if any(cut.mesh_dims for cut in x.layout.cuts[:lead]):
-        # A matrix that one rank holds alone would be needed whole on all: cut the matrices instead.
+        # A matrix that one rank holds alone would have to be copied whole to all: cut the matrices
+        # instead.
         longest = lead + int(np.argmax(x.shape[lead:]))
         placed = [Shard(longest)] * len(x.layout.mesh_shape)
         x = to_layout(x, Layout.chunked(x.shape, x.layout.mesh_shape, placed))
@@ -396,7 +397,7 @@ def one_by_one(function: Callable[[DistArray], Any], x: DistArray, core: int = 2
 
 
 def _restacked(parts: Sequence[DistArray], stack: tuple[int, ...]) -> DistArray:
-    """The results for all matrices, with the dimensions of the stack first."""
+    """Stack the results for all matrices; the stack's dimensions come first."""
     joined = call(np.stack, list(parts))
     result: DistArray = call(np.reshape, joined, (*stack, *parts[0].shape))
     return result

@@ -1,4 +1,4 @@
-"""Small triangular systems: by BLAS where it can be called, else by halves and products."""
+"""Small triangular systems: by BLAS if it can be called, else by halves and products."""
 
 import numpy as np
 
@@ -8,17 +8,17 @@ from distarray.typing import Array
 __all__ = ["inverse_of_lower", "solve_upper"]
 
 
-#: Triangles of so many rows are not halved any more.
+#: Triangles of up to this many rows are not halved further.
 _LEAF = 32
 
 
 def inverse_of_lower(lower: Array) -> Array:
-    """The inverse of a lower triangular matrix.
+    """Compute the inverse of a lower triangular matrix.
 
     Parameters
     ----------
     lower : array, shape (n, n)
-        Zero above the diagonal.
+        The matrix; its elements above the diagonal are zero.
     """
     size = len(lower)
     if size <= _LEAF:
@@ -32,12 +32,12 @@ def inverse_of_lower(lower: Array) -> Array:
 
 
 def solve_upper(upper: Array, sides: Array) -> Array:
-    """The solution of an upper triangular system, backward stable.
+    """Solve an upper triangular system, with backward stability.
 
     Parameters
     ----------
     upper : array, shape (n, n)
-        Elements below the diagonal are not read.
+        The matrix; elements below the diagonal are not read.
     sides : array, shape (n, r)
         Right-hand sides.
     """

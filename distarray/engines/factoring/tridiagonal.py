@@ -1,9 +1,10 @@
-"""Reduction of Hermitian matrices to tridiagonal form by reflections, and back again for vectors.
+"""Reduction of Hermitian matrices to tridiagonal form by reflections; its inverse for vectors.
 
-The columns of the matrix are dealt out in panels. Within a panel every rank holds the reflections,
-and their effect on the matrix so far, as two narrow matrices. Each column takes one product of the
-distributed matrix with a vector, whose parts are gathered. After the panel a product of matrices
-updates the matrix. Both triangles are kept, so that the product with a vector reads whole columns.
+The columns of the matrix are distributed block-cyclically. Within a panel every rank stores the
+reflections, and their effect on the matrix so far, as two narrow matrices. Each column takes one
+product of the distributed matrix with a vector; each rank's part of the product is gathered. After
+the panel, a matrix product updates the matrix. Both triangles are stored, so that the product with
+a vector reads whole columns.
 """
 
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ __all__ = ["Tridiagonal", "reduced"]
 
 
 class Tridiagonal(NamedTuple):
-    """A Hermitian matrix as reflections times a real tridiagonal matrix times reflections.
+    """Hermitian matrix as a product: reflections, a real tridiagonal matrix, reflections.
 
     Attributes
     ----------
@@ -45,7 +46,7 @@ class Tridiagonal(NamedTuple):
         Parameters
         ----------
         vectors : array, shape (n, any)
-            Whole columns, other ones on each rank, already multiplied by the phases.
+            Whole columns, different columns on each rank, already multiplied by the phases.
 
         Cost
         ----
@@ -66,7 +67,7 @@ class Tridiagonal(NamedTuple):
         block = self.reflections.get(panel)
         block = np.empty(shape, self.phases.dtype) if block is None else block
         mesh.group.broadcast(block, owner, "reflections")
-        # The product of reflections 1 - 2 v v* is 1 - V T V*, and this is the inverse of T.
+        # The product of reflections 1 - 2 v v* is 1 - V T V*. This matrix is the inverse of T.
         inner = np.triu(block.conj().T @ block, 1)
         np.fill_diagonal(inner, 0.5)
         block, inner = mesh.asarray(block), mesh.asarray(np.linalg.inv(inner))
@@ -86,8 +87,8 @@ def reduced(own: Array, dealing: Dealing) -> Tridiagonal:
 
     Cost
     ----
-    2 n**3 operations over all ranks, half of them in products with a vector, which take as long as
-    reading the matrix; n gathers of n elements, and a broadcast for each panel.
+    2 n**3 operations over all ranks, half of them in products with a vector, which are bound by
+    memory bandwidth; n gathers of n elements, and a broadcast for each panel.
     """
     size = dealing.columns
     diagonal = np.zeros(size)
@@ -108,12 +109,12 @@ def reduced(own: Array, dealing: Dealing) -> Tridiagonal:
 
 
 class _Panel:
-    """The reduction of one panel.
+    """Reduction of one panel.
 
     Attributes
     ----------
     left, right : ndarray, shape (n - start, width)
-        After the columns done so far, the matrix from `start` on is the one in `own` minus
+        After the columns reduced so far, the matrix from `start` on is the matrix in `own` minus
         ``left @ right* + right @ left*``. The columns of `left` are the reflections.
     """
 
@@ -158,7 +159,7 @@ class _Panel:
             self.right[j + 1 :, j] = product
 
     def _times(self, direction: Array, j: int) -> Array:
-        """The remaining matrix, from column j + 1 of the panel on, times a vector."""
+        """Multiply the remaining matrix, from column j + 1 of the panel on, by a vector."""
         vector = self.mesh.asarray(direction.conj())
         here = self.mesh.to_host(vector @ self.rest[j + 1 :]).conj()
         parts = self.mesh.group.allgather_varied(here, self.counts, "matrix times vector")
@@ -184,9 +185,10 @@ class _Panel:
 
 
 def _reflection(column: Array) -> tuple[Array, Any]:
-    """The direction v for which only the first element of ``column - 2 v (v* column)`` is not zero.
+    """Return the Householder direction v of a column, and the reflected first element.
 
-    Returns that element, too. If it is the only nonzero one already, v is zero.
+    Only the first element of ``column - 2 v (v* column)`` is nonzero. If the column has no other
+    nonzero element already, v is zero.
     """
     rest = np.linalg.norm(column[1:])
     if rest == 0:

@@ -3,13 +3,13 @@
 Every rank factors its own rows, in chunks that fit in cache. The triangular factors of the ranks
 are then merged in pairs, in about log2(p) rounds (Demmel, Grigori, Hoemmen and Langou,
 Communication-optimal parallel and sequential QR and LU factorizations, SIAM J. Sci. Comput. 34,
-2012). Both partners of a round compute the same merge, so that every rank ends with the triangular
-factor and with its own share of the orthonormal one, and no second pass of messages is needed.
+2012). Both partners of a round compute the same merge. Thus every rank ends with the triangular
+factor and with its own rows of the orthonormal factor, without a second pass of messages.
 
-The signs are LAPACK's: the pivots of an elimination of the orthonormal factor's first rows give the
-sign of each Householder reflection (Ballard, Demmel, Grigori, Jacquelin, Knight and Nguyen,
-Reconstructing Householder vectors from tall-skinny QR, J. Parallel Distrib. Comput. 85, 2015).
-Up to rounding, the result therefore does not depend on the number of ranks.
+The signs are LAPACK's: the pivots of an elimination of the orthonormal factor's first rows
+determine the sign of each Householder reflection (Ballard, Demmel, Grigori, Jacquelin, Knight and
+Nguyen, Reconstructing Householder vectors from tall-skinny QR, J. Parallel Distrib. Comput. 85,
+2015). Up to rounding, the result therefore does not depend on the number of ranks.
 """
 
 from typing import Any, NamedTuple, cast
@@ -31,17 +31,17 @@ _CHUNK_ROWS = 512
 _CHUNK_WIDTHS = 4
 #: Wider matrices are not factored in chunks; see :func:`distarray.ops.linalg.qr.is_tall`.
 MOST_COLUMNS = 128
-#: Matrices of up to so many rows are eliminated column by column.
+#: Matrices of up to this many rows are eliminated column by column.
 _LEAF = 32
 
 
 class _Rows:
-    """The orthonormal factor of this rank's rows, as a product of two levels.
+    """Orthonormal factor of this rank's rows, as a product of two levels.
 
     Parameters
     ----------
     block : array of shape (m, n)
-        Any number of rows, zero included.
+        This rank's rows, possibly none.
     keep : int
         The number of first rows of the orthonormal factor that will be needed.
     """
@@ -77,7 +77,7 @@ class _Rows:
         self._second, self.triangle = np.linalg.qr(np.concatenate([*parts, block[self._used :]]))
 
     def times(self, right: Array, rows: int) -> Array:
-        """The first rows of the orthonormal factor times a matrix."""
+        """Multiply the first rows of the orthonormal factor by a matrix."""
         if self.rows < self.columns:
             return right[:rows]
         if self._count < 2:
@@ -98,27 +98,27 @@ class _Rows:
 
 
 def _triangle(block: Array) -> Array:
-    """The triangular factors of (a stack of) matrices."""
+    """Compute the triangular factors of (a stack of) matrices."""
     return cast("Array", np.linalg.qr(block, mode="r"))
 
 
 class TallQR:
-    """The factorization of a distributed tall matrix: an orthonormal factor times a triangle.
+    """Factorization of a distributed tall matrix: an orthonormal factor times a triangle.
 
-    Making one is collective over the group.
+    The constructor is collective over the group.
 
     Parameters
     ----------
     block : array of shape (m_i, n)
         This rank's rows, in the data type to compute in.
     start : int
-        The global index of the first one.
+        The global index of this rank's first row.
     total : int
         The number of rows of the whole matrix; at least n.
     group : Group
         The ranks that hold the rows.
     with_q : bool
-        Whether :meth:`times` will be called.
+        True if :meth:`times` will be called.
 
     Attributes
     ----------
@@ -150,18 +150,18 @@ class TallQR:
         self.r = np.triu(triangle * (phase * self.reflections.signs)[:, None])
 
     def times(self, right: Array | None = None) -> Array:
-        """This rank's rows of the orthonormal factor, times a matrix."""
+        """Multiply this rank's rows of the orthonormal factor by a matrix."""
         share = self._share * self.reflections.signs
         return self._rows.times(
             share if right is None else np.matmul(share, right), self._rows.rows
         )
 
     def unsigned(self) -> Array:
-        """This rank's rows of the orthonormal factor that goes with a positive diagonal."""
+        """Return this rank's rows of the orthonormal factor for a triangle of positive diagonal."""
         return self._rows.times(self._share, self._rows.rows)
 
     def _top(self) -> Array:
-        """The first n rows of the unsigned orthonormal factor, on every rank."""
+        """Return the first n rows of the unsigned orthonormal factor, on every rank."""
         n, mine = self._width, self._top_rows
         top = np.zeros_like(self._share, shape=(n, n))
         if mine:
@@ -169,10 +169,11 @@ class TallQR:
         return top if self._group.size == 1 else self._group.allreduce(top, Fold.SUM)
 
     def _trivial(self, top: Array, block: Array) -> Array:
-        """Columns that are exactly zero below the first n rows, which LAPACK may not reflect.
+        """Return the mask of columns that are exactly zero below the first n rows.
 
-        The answer is equal on all ranks. Only a column whose norm is that of its first rows can be
-        zero below; then all ranks check their own rows.
+        LAPACK might leave these columns unreflected. The mask is equal on all ranks. Only a column
+        whose norm equals that of its first rows can be zero below; if there is such a column, all
+        ranks check their own rows.
         """
         if self._total == self._width:
             return np.ones(self._width, bool)
@@ -191,7 +192,7 @@ class TallQR:
 
 
 def _on_host(block: Any) -> Any:
-    """The block in host memory."""
+    """Return the block in host memory."""
     return block.get() if on_device(block) else block
 
 
@@ -199,7 +200,7 @@ def _on_host(block: Any) -> Any:
 
 
 def _merged(triangle: Array, group: Group) -> tuple[Array, Array]:
-    """The triangle of all ranks' triangles, and the matrix to multiply this rank's factor by.
+    """Merge the triangles of all ranks; return the result and the factor for this rank's rows.
 
     Ranks with fewer rows than columns contribute the rows themselves. They are not padded: if the
     matrix has lower rank, rows of zeros would change the factor.
@@ -237,7 +238,7 @@ def _merged(triangle: Array, group: Group) -> tuple[Array, Array]:
 
 
 def _stacked(upper: Array, lower: Array) -> tuple[Array, Array, Array]:
-    """The triangle of two triangles, and their factors; few rows are not factored."""
+    """Factor two triangles stacked, unless they have few rows; return the triangle and factors."""
     both = np.concatenate([upper, lower])
     if len(both) < both.shape[1]:
         factor = _unit(both)
@@ -247,7 +248,7 @@ def _stacked(upper: Array, lower: Array) -> tuple[Array, Array, Array]:
 
 
 def _unit(rows: Array) -> Array:
-    """The unit matrix with as many rows."""
+    """Return the identity matrix with as many rows."""
     count = len(rows)
     unit = np.zeros_like(rows, shape=(count * count,))
     unit[:: count + 1] = 1
@@ -255,7 +256,7 @@ def _unit(rows: Array) -> Array:
 
 
 def _packed(triangle: Array) -> Array:
-    """A message of known size: the number of rows, and the rows."""
+    """Pack rows into a message of fixed size; its first row contains the number of rows."""
     rows, n = triangle.shape
     buffer = np.zeros_like(triangle, shape=(n + 1, n))
     buffer[0, 0] = rows
@@ -264,7 +265,7 @@ def _packed(triangle: Array) -> Array:
 
 
 def _unpacked(buffer: Array) -> Array:
-    """The rows in a message."""
+    """Return the rows in a message."""
     return buffer[1 : 1 + round(float(ordinary(buffer[0, 0].real, len(buffer) - 1)))]
 
 
@@ -284,7 +285,7 @@ class Reflections(NamedTuple):
     first : array of shape (n, n)
         The first rows of Y.
     right : array of shape (n, n)
-        The inverse of U: the other rows of Y are those of Q times it.
+        The inverse of U: the other rows of Y are those of Q times the inverse.
     t : array of shape (n, n)
         T, upper triangular; its diagonal is LAPACK's tau.
     """
@@ -296,7 +297,7 @@ class Reflections(NamedTuple):
 
 
 def _signed_elimination(top: Array, trivial: Array, deep: bool = True) -> Reflections:
-    """The reflections for an orthonormal matrix, from its first rows.
+    """Compute the reflections for an orthonormal matrix, from its first rows.
 
     Parameters
     ----------
@@ -305,14 +306,14 @@ def _signed_elimination(top: Array, trivial: Array, deep: bool = True) -> Reflec
     trivial : array of bool
         Columns that are exactly zero below these rows.
     deep : bool
-        Whether there are more rows.
+        True if the matrix has more rows.
     """
     found: Reflections = on_host(_eliminated, top, trivial, deep)
     return found
 
 
 def _eliminated(top: Array, trivial: Array, deep: bool) -> Reflections:
-    """As :func:`_signed_elimination`, in host memory."""
+    """Compute the result of :func:`_signed_elimination`, in host memory."""
     work = np.array(top)
     n = len(work)
     signs, skipped = np.ones(n), np.zeros(n, bool)
@@ -335,7 +336,7 @@ def _eliminate(work: Array, found: tuple[Array, Array], trivial: Array, deep: bo
     signs, skipped = found
     for j in range(n):
         pivot, below = work[j, j], work[j + 1 :, j]
-        # The other rows are still zero if nothing was subtracted from them.
+        # The rows below `top` are still zero if nothing was subtracted from them.
         still = trivial[j] and not (deep and work[:j, j].any())
         if still and not pivot.imag and not below.any():
             # LAPACK does not reflect a column that is zero below its pivot.
@@ -350,7 +351,7 @@ def _eliminate(work: Array, found: tuple[Array, Array], trivial: Array, deep: bo
 
 
 def _eliminate_halves(work: Array, found: tuple[Array, Array], trivial: Array, deep: bool) -> None:
-    """Eliminate the left half of the columns, then the right one."""
+    """Eliminate the left half of the columns, then the right half."""
     h = len(work) // 2
     signs, skipped = found
     upper, lower = (signs[:h], skipped[:h]), (signs[h:], skipped[h:])

@@ -1,6 +1,6 @@
-"""Index arrays and masks: reading keys, finding owners, moving rows.
+"""Index arrays and masks: parsing keys, finding owners, moving rows.
 
-``advanced_keys`` reads a key into its normal form, ``located`` brings index arrays side by side,
-``owners`` finds the ranks that own the rows they name, ``gather`` and ``scatter`` move rows,
+``advanced_keys`` parses a key into its normal form, ``located`` brings index arrays to one layout,
+``owners`` finds the ranks that own the indexed rows, ``gather`` and ``scatter`` move rows,
 ``packing`` and ``masks`` read and write the elements that boolean masks select.
 """

@@ -1,9 +1,9 @@
-"""The normal form of an advanced key: a basic view, then index arrays on some of its dimensions.
+"""Normal form of an advanced key: a basic view, then index arrays on some of its dimensions.
 
-Slices, new axes and dimensions that the key leaves out become a view, which is free. What remains
-is one index array for each of some dimensions of the view (or one mask over consecutive ones), and
-the position at which the dimensions of the index arrays appear in the result: where the first of
-them stood if they stood side by side, else in front.
+Slices, new axes and omitted dimensions become a view, which is free. The rest of the key is one
+index array for each of some dimensions of the view (or one mask over consecutive dimensions), and
+the position of the index arrays' dimensions in the result: the position of the first index array
+if all are adjacent in the key, else 0.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,9 +21,9 @@ from distarray.typing import Array, Shape
 
 __all__ = ["AdvancedKey", "IndexArray", "advanced_key", "index_shape"]
 
-#: An array of indices or a mask: distributed, or whole on every rank.
+#: Array of indices or mask: distributed, or whole on every rank.
 IndexArray: TypeAlias = DistArray | Array
-#: One entry of a key once it is read: an array has one or more dimensions, a bool is a 0-d mask.
+#: Parsed entry of a key: an array has at least one dimension, a bool is a 0-d mask.
 _Entry: TypeAlias = "slice | EllipsisType | bool | int | IndexArray | None"
 
 _FULL = slice(None)
@@ -31,7 +31,7 @@ _ARRAYS = (np.ndarray, DistArray)
 
 
 class AdvancedKey(NamedTuple):
-    """A key in normal form.
+    """Advanced key in normal form.
 
     Attributes
     ----------
@@ -40,14 +40,14 @@ class AdvancedKey(NamedTuple):
     dims : tuple of int
         Dimensions of the view that are indexed.
     axes : tuple of int
-        The dimensions of the array that those were, for messages.
+        The corresponding dimensions of the array, for error messages.
     indices : tuple of array
         One integer array for each of `dims`, not yet checked against the extents; or one boolean
-        array over all of them.
+        array over all of `dims`.
     at : int
         Position in the result of the first dimension of the index arrays.
     alone : bool
-        Whether the key was one mask over the whole array, which NumPy assigns by other rules.
+        True if the key was one mask over the whole array, which NumPy assigns by other rules.
     """
 
     entries: Entries
@@ -59,28 +59,28 @@ class AdvancedKey(NamedTuple):
 
     @property
     def is_mask(self) -> bool:
-        """Whether `indices` is one mask."""
+        """True if `indices` is one mask."""
         return len(self.indices) == 1 and bool(self.indices[0].dtype == bool)
 
 
 def advanced_key(
     key: Any, layout: Layout, nonzero: Callable[[IndexArray], Sequence[IndexArray]]
 ) -> AdvancedKey:
-    """Read a key that is not basic.
+    """Parse a key that is not basic.
 
     Parameters
     ----------
     key : object
-        Of ``x[key]``.
+        The key of ``x[key]``.
     layout : Layout
-        Of the indexed array.
+        The layout of the indexed array.
     nonzero : callable
-        Turns a mask into index arrays; called for a mask beside other index arrays.
+        Converts a mask to index arrays; called for a mask next to other index arrays.
 
     Raises
     ------
     IndexError
-        As NumPy does, with the same text, from metadata alone.
+        In the same cases and with the same text as in NumPy, from metadata alone.
     """
     parts = key if type(key) is tuple else (key,)
     entries = _spelled_out([_read(part) for part in parts], layout.ndim)
@@ -98,17 +98,17 @@ def advanced_key(
 
 
 def _check_number(entries: Sequence[_Entry], ndim: int) -> None:
-    """Raise what NumPy raises for more index arrays, or dimensions, than it can handle."""
+    """Raise NumPy's error for more index arrays, or dimensions, than NumPy supports."""
     if len(entries) > _FEW:
         np.ones((1,) * ndim)[tuple([_like(entry) for entry in entries])]
 
 
-#: So many entries of a key are always within NumPy's limits, which are near 64.
+#: Number of entries of a key that is always within NumPy's limits, which are near 64.
 _FEW = 24
 
 
 def _like(entry: _Entry) -> Any:
-    """An entry of the same kind that fits a dimension of one element."""
+    """Return an entry of the same kind that is valid for a dimension of one element."""
     if isinstance(entry, _ARRAYS):
         return np.full((1,) * entry.ndim, entry.dtype == bool, bool if entry.dtype == bool else int)
     if type(entry) is int:
@@ -117,10 +117,10 @@ def _like(entry: _Entry) -> Any:
 
 
 def _stays_mask(entries: Sequence[_Entry], layout: Layout) -> bool:
-    """Whether the only array of a key, a mask, need not become index arrays.
+    """Return True if the only array of a key, a mask, need not be converted to index arrays.
 
-    It must where it is beside one (a 0-d mask, an integer on a dimension that is cut), and where
-    it is empty and the dimensions that it covers are not.
+    It must be converted next to an entry that acts as an index array (a 0-d mask, an integer on a
+    cut dimension), and if the mask has extent 0 along a dimension where the array has not.
     """
     for entry, dim in _with_dims(entries):
         if type(entry) is bool or (type(entry) is int and _is_cut(layout.cuts[dim])):
@@ -131,7 +131,7 @@ def _stays_mask(entries: Sequence[_Entry], layout: Layout) -> bool:
 
 
 class _Builder:
-    """Collects the entries of a key from left to right."""
+    """Builder of the normal form that processes the entries of a key from left to right."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -139,11 +139,11 @@ class _Builder:
         self.dims: list[int] = []
         self.axes: list[int] = []
         self.indices: list[IndexArray] = []
-        self.dim = 0  # of the array
+        self.dim = 0  # current dimension of the array
         self.kept = 0  # dimensions of the result that come from slices and new axes
-        self.first: int | None = None  # where the index dimensions would go
-        self.gap = False  # something basic stood after an index array
-        self.apart = False
+        self.first: int | None = None  # position of the index dimensions in the result
+        self.gap = False  # a basic entry has followed an index array
+        self.apart = False  # index arrays are not adjacent
 
     def add(
         self,
@@ -151,7 +151,7 @@ class _Builder:
         nonzero: Callable[[IndexArray], Sequence[IndexArray]],
         stays: bool,
     ) -> None:
-        """Take the next entry; a mask that `stays` is not turned into index arrays."""
+        """Add the next entry; if `stays`, a mask is not converted to index arrays."""
         if entry is None or entry is Ellipsis or isinstance(entry, slice):
             self._add_basic(entry)
             return
@@ -172,7 +172,7 @@ class _Builder:
                 self._whole_dim()
 
     def finish(self, alone: bool) -> AdvancedKey:
-        """The key."""
+        """Return the key in normal form."""
         at = 0 if self.apart or self.first is None else self.first
         return AdvancedKey(
             tuple(self.entries),
@@ -186,7 +186,7 @@ class _Builder:
     def _add_basic(self, entry: slice | EllipsisType | None) -> None:
         self.gap = self.first is not None
         if isinstance(entry, EllipsisType):
-            return  # its slices follow; an empty one still keeps index arrays apart
+            return  # its slices follow; an ellipsis of no slices still separates index arrays
         self.kept += 1
         if entry is None:
             self.entries.append(None)
@@ -196,13 +196,13 @@ class _Builder:
         self.dim += 1
 
     def _add_flag(self, flag: bool) -> None:
-        """A 0-d mask: an index array on a new axis."""
+        """Add a 0-d mask: an index array on a new axis."""
         self._index_view_dim(self.dim)
         self.entries.append(None)
         self.indices.append(np.zeros(1 if flag else 0, np.intp))
 
     def _add_integer(self, number: int) -> None:
-        """An index array without dimensions; a basic index where that moves nothing."""
+        """Add an integer: a 0-d index array, or a basic index if the dimension is not cut."""
         extent = self.layout.shape[self.dim]
         if not -extent <= number < extent:
             raise IndexError(
@@ -231,7 +231,7 @@ def _is_cut(cut: Cut) -> bool:
 
 
 def _read(part: Any) -> _Entry:
-    """A part of a key as an entry."""
+    """Convert an element of a key to an entry."""
     if part is None or part is Ellipsis or type(part) is slice:
         entry: slice | EllipsisType | None = part
         return entry
@@ -265,7 +265,7 @@ def _read_array(array: IndexArray) -> bool | int | IndexArray:
 
 
 def _width(entry: _Entry) -> int:
-    """Dimensions of the array that an entry takes."""
+    """Return the number of the array's dimensions that an entry consumes."""
     if entry is None or entry is Ellipsis or type(entry) is bool:
         return 0
     if isinstance(entry, _ARRAYS) and entry.dtype == bool:
@@ -274,7 +274,7 @@ def _width(entry: _Entry) -> int:
 
 
 def _spelled_out(entries: list[_Entry], ndim: int) -> list[_Entry]:
-    """The entries with the slices that an ellipsis stands for after it, or at the end."""
+    """Insert the full slices that an ellipsis represents after it, or at the end without one."""
     used = sum([_width(entry) for entry in entries])
     places = [place for place, entry in enumerate(entries) if entry is Ellipsis]
     if len(places) > 1:
@@ -288,7 +288,7 @@ def _spelled_out(entries: list[_Entry], ndim: int) -> list[_Entry]:
 
 
 def _with_dims(entries: Sequence[_Entry]) -> Iterator[tuple[_Entry, int]]:
-    """Entries, each with the dimension it begins at."""
+    """Yield the entries, each with the first array dimension that it indexes."""
     dim = 0
     for entry in entries:
         yield entry, dim
@@ -300,7 +300,7 @@ def _check_masks(entries: Sequence[_Entry], shape: Shape) -> None:
         if not isinstance(entry, _ARRAYS) or entry.dtype != bool:
             continue
         for axis, extent in enumerate(entry.shape, dim):
-            if extent and extent != shape[axis]:  # NumPy takes empty masks of any length
+            if extent and extent != shape[axis]:  # NumPy accepts masks of extent 0 anywhere
                 raise IndexError(
                     f"boolean index did not match indexed array along axis {axis}; size of "
                     f"axis is {shape[axis]} but size of corresponding boolean axis is {extent}"
@@ -308,12 +308,12 @@ def _check_masks(entries: Sequence[_Entry], shape: Shape) -> None:
 
 
 def index_shape(indices: Sequence[IndexArray]) -> Shape:
-    """The shape to which index arrays broadcast.
+    """Return the shape to which index arrays broadcast.
 
     Raises
     ------
     IndexError
-        With NumPy's text, if they do not.
+        With NumPy's text, if the index arrays do not broadcast.
     """
     if len(indices) == 1:
         return indices[0].shape

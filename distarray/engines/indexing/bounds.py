@@ -1,4 +1,4 @@
-"""Indices checked against the bounds and counted from the front, alike on all ranks."""
+"""Bounds checks of indices with the same result on all ranks, and conversion of negative ones."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,25 +22,25 @@ def in_bounds(
     mesh: DeviceMesh,
     mode: str,
 ) -> list[Array]:
-    """Index blocks counted from the front.
+    """Check index blocks against the bounds and make negative indices positive.
 
     Parameters
     ----------
     blocks : sequence of array
         This rank's part of each index array.
     layouts : sequence of Layout
-        Of the index arrays.
+        Layouts of the index arrays.
     extents, axes : sequence of int
-        Bounds, and the names of the dimensions in messages.
+        Bounds, and the numbers of the dimensions in error messages.
     mesh : DeviceMesh
-        Every rank of it takes part.
+        The mesh. The call is collective.
     mode : {"raise", "wrap", "clip", "unchecked"}
         The treatment of indices out of bounds.
 
     Raises
     ------
     IndexError
-        On every rank, for the index that NumPy would name.
+        On every rank, for the same index as in NumPy.
 
     Cost
     ----
@@ -74,12 +74,12 @@ def _fits(dtype: np.dtype[Any], extent: int) -> bool:
 
 
 def _wrapped(block: Array, extent: int, mode: str) -> tuple[Array, tuple[int, ...] | None]:
-    """The indices counted from the front, and the place of the first one out of bounds."""
+    """Return nonnegative indices, and the position of the first index out of bounds or None."""
     if not block.size:
         return block, None
     if mode == "clip":
         return np.clip(block, 0, extent - 1), None
-    # As numbers without a sign, negative ones are large: usually one pass tells enough.
+    # As unsigned numbers, negative indices are large: usually one pass is enough.
     if int(block.view(np.uintp).max()) < extent:
         return block, None
     low, high = int(block.min()), int(block.max())
@@ -92,7 +92,7 @@ def _wrapped(block: Array, extent: int, mode: str) -> tuple[Array, tuple[int, ..
 
 
 def _position(place: tuple[int, ...], layout: Layout, mesh: DeviceMesh) -> int:
-    """Position in the whole, flattened index array of a place in this rank's block of it."""
+    """Convert a position in this rank's index block to one in the global flattened index array."""
     total = 0
     section = layout.section(mesh.coords)
     for number, (start, _), extent in zip(place, section, layout.shape, strict=True):
@@ -101,7 +101,7 @@ def _position(place: tuple[int, ...], layout: Layout, mesh: DeviceMesh) -> int:
 
 
 def _raise_first(wrong: tuple[int, str] | None, mesh: DeviceMesh, known: bool) -> None:
-    """Raise the error that is first in C order of the index, wherever it was found."""
+    """Raise the error that is first in C order of the index, whichever rank found it."""
     if not known:
         mine = _NONE if wrong is None else wrong[0]
         first = int(mesh.group.allreduce(np.array(mine), Fold.MIN, "agreement on bounds"))

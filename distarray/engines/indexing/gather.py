@@ -1,8 +1,8 @@
-"""Taking rows by global position from dimensions that are cut: one exchange, or two.
+"""Gathering rows by global position from cut dimensions, in one or two exchanges.
 
-If every rank has the index arrays, each knows which of its rows the others need, and sends them:
-one exchange. Otherwise each rank asks the owners for the rows that its part of the index names,
-and they reply: two. Rows are slabs of the other dimensions, which keep their cuts.
+If every rank has the index arrays, each knows which of its rows other ranks need, and sends them:
+one exchange. Otherwise each rank sends its part of the index to the owners of the rows, and the
+owners send the rows: two exchanges. Rows are slabs of the other dimensions, which keep their cuts.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def result_layout(rows: Rows, index: Sequence[Cut], at: int) -> Layout:
-    """The layout of the result: the index's dimensions at `at` among the others."""
+    """Return the layout of the result: the index's dimensions inserted at position `at`."""
     return _result_layout(rows.y.layout, rows.rest, tuple(index), at)
 
 
@@ -50,7 +50,7 @@ def _result_layout(
 
 
 def placed(block: Array, ndim: int, at: int) -> Array:
-    """An array with its first `ndim` dimensions moved to position `at`; a view."""
+    """Move the first `ndim` dimensions of an array to position `at`; a view."""
     if not at or not ndim:
         return block
     order = [*range(ndim, ndim + at), *range(ndim), *range(ndim + at, block.ndim)]
@@ -58,7 +58,7 @@ def placed(block: Array, ndim: int, at: int) -> Array:
 
 
 def fetch(rows: Rows, index: Located, at: int, *, rows_first: bool = False) -> DistArray:
-    """The rows that index arrays name.
+    """Gather the indexed rows.
 
     Parameters
     ----------
@@ -67,23 +67,24 @@ def fetch(rows: Rows, index: Located, at: int, *, rows_first: bool = False) -> D
     index : Located
         The index arrays.
     at : int
-        Position of their dimensions in the result.
+        Position of the index dimensions in the result.
     rows_first : bool
-        Whether rows lie one after the other in memory, wherever their dimensions are, and each as
-        it did: NumPy's order for ``x[key]``. Otherwise the result is in C order.
+        True to store rows one after the other in memory, whatever the position of the index
+        dimensions, with the memory order of the array within a row: NumPy's order for ``x[key]``.
+        Otherwise the result is in C order.
 
     Returns
     -------
     DistArray
-        A copy. The dimensions that are not indexed keep their cuts. Those of the index are laid
-        out as the index arrays are, where they are cut; else along the first one by the mesh
-        dimensions that cut the indexed ones, or replicated if the result is small.
+        A copy. The dimensions that are not indexed keep their cuts. Index dimensions are cut as the
+        index arrays, if these are cut. Else the first one is cut by the mesh dimensions that cut
+        the indexed dimensions, or the result is replicated if it is small.
 
     Cost
     ----
-    No message where the indexed dimensions are whole. With index arrays that every rank has, one
-    exchange of the rows that belong elsewhere, or an allgather of a small result; else an
-    all-to-all of 4 or 8 bytes a row, and the exchange.
+    No message if the indexed dimensions are whole. With replicated index arrays, one exchange of
+    the rows that change rank, or an allgather of a small result. Else an all-to-all of 4 or 8 bytes
+    per row, and the exchange.
     """
     y, shape = rows.y, index.layout.shape
     mesh = y.mesh
@@ -103,14 +104,14 @@ def fetch(rows: Rows, index: Located, at: int, *, rows_first: bool = False) -> D
         _send_parts(rows, index.blocks, cuts, target)
     else:
         _send_to_all(rows, index.flat(shape), target)
-    found = target.reshape((*lengths, *target.shape[1:]))  # one dimension split: a view
+    found = target.reshape((*lengths, *target.shape[1:]))  # splits one dimension: a view
     if rows_first and not rows.rest:
         found = _as_indices(found, index.blocks)
     return wrap(placed(found, len(lengths), at), layout, mesh)
 
 
 def _room(rows: Rows, count: int, at: int, rows_first: bool) -> Array:
-    """An empty array for so many rows, seen with the rows in front."""
+    """Allocate an array for `count` rows; return a view with the row dimension first."""
     if rows_first:
         return room(rows, count)
     kept = rows.block.shape[len(rows.dims) :]
@@ -119,9 +120,9 @@ def _room(rows: Rows, count: int, at: int, rows_first: bool) -> Array:
 
 
 def room(rows: Rows, count: int) -> Array:
-    """An empty array for so many rows, one after the other, each stored as it is.
+    """Allocate an array for `count` rows, each in the memory order of the array.
 
-    In C order if a rank's block does not tell that: all ranks store the result alike.
+    In C order if some rank's block does not determine that order: all ranks use the same order.
     """
     kept = rows.block.shape[len(rows.dims) :]
     order = tuple(range(len(kept)))
@@ -133,7 +134,7 @@ def room(rows: Rows, count: int) -> Array:
 
 
 def _as_indices(found: Array, blocks: Sequence[Array]) -> Array:
-    """Elements that index arrays name, stored in their order, if that is not C order."""
+    """Store the selected elements in the memory order of the index arrays, if not C order."""
     if found.ndim < 2 or on_device(found) or all(block.flags.c_contiguous for block in blocks):
         return found
     operands: Any = [*blocks, None]
@@ -145,7 +146,7 @@ def _as_indices(found: Array, blocks: Sequence[Array]) -> Array:
 
 
 def _cuts_of_result(rows: Rows, shape: tuple[int, ...]) -> list[Cut]:
-    """Where the rows go if every rank has the index arrays: spread, unless they are few."""
+    """Return the index cuts of the result for replicated index arrays: cut unless small."""
     cuts = [Cut.whole(extent) for extent in shape]
     width = prod([rows.y.shape[d] for d in rows.rest])
     if shape and prod(shape) * width * rows.y.itemsize >= config.replicate_below:
@@ -166,11 +167,11 @@ def _take_here(rows: Rows, blocks: Sequence[Array], at: int, rows_first: bool) -
     return in_c_order(placed(found, found.ndim - len(rows.rest), at))
 
 
-# -- index arrays that every rank has ------------------------------------------------------------
+# -- replicated index arrays -----------------------------------------------------------------------
 
 
 def _send_to_all(rows: Rows, flat: Sequence[Array], target: Array) -> None:
-    """Every rank along the cut gets all rows: each sends those that it owns."""
+    """Allgather: each rank sends the indexed rows that it owns to every rank along the cut."""
     order, counts = grouped_by_owner(rows.owners(flat), rows.size)
     first = sum(counts[: rows.rank])
     own = order[first : first + counts[rows.rank]]
@@ -181,7 +182,7 @@ def _send_to_all(rows: Rows, flat: Sequence[Array], target: Array) -> None:
 
 
 def _send_parts(rows: Rows, blocks: Sequence[Array], cuts: Sequence[Cut], target: Array) -> None:
-    """Every rank along the cut gets the rows of its part of the index."""
+    """Send every rank along the cut the rows of its part of the index."""
     shape = tuple([cut.extent for cut in cuts])
     whole = [np.broadcast_to(block, shape) for block in blocks]
     own = rows.mine(whole)
@@ -205,15 +206,15 @@ def _send_parts(rows: Rows, blocks: Sequence[Array], cuts: Sequence[Cut], target
 
 
 def part_of_index(cuts: Sequence[Cut], rank: int) -> tuple[slice, ...]:
-    """The part of the index that a rank has, where all ranks that have rows cut the index."""
+    """Return the key of a rank's part of an index that is cut over the ranks of `Rows.group`."""
     return tuple([slice(*cut.interval(rank if cut.mesh_dims else 0)) for cut in cuts])
 
 
-# -- index arrays of which every rank has a part -------------------------------------------------
+# -- distributed index arrays ----------------------------------------------------------------------
 
 
 def _ask(rows: Rows, flat: Sequence[Array], target: Array) -> None:
-    """Name the wanted rows to their owners, and put their replies where they belong."""
+    """Send the positions of the requested rows to their owners, and store the rows they return."""
     own, others, counts = grouped_by_others(rows, flat)
     positions = rows.linear([np.take(array, others) for array in flat])
     wanted = segments(positions.astype(kind_of_positions(rows), copy=False), counts)
@@ -226,16 +227,16 @@ def _ask(rows: Rows, flat: Sequence[Array], target: Array) -> None:
 
 
 def kind_of_positions(rows: Rows) -> DType:
-    """The data type of positions that are sent, counted in C order: few bytes each."""
+    """Return the data type of C-order positions in messages: int32 if sufficient, else int64."""
     few = prod(rows.extents) <= np.iinfo(np.int32).max
     return np.dtype(np.int32 if few else np.int64)
 
 
 def grouped_by_others(rows: Rows, flat: Sequence[Array]) -> tuple[Array, Array, list[int]]:
-    """The positions of rows that this rank owns, those of others, and how many each rank owns.
+    """Return the positions of this rank's own rows, of other ranks' rows, and counts per owner.
 
-    Those of others are ordered by owner and then by position; of its own a rank sends none, and
-    none are counted.
+    The positions of other ranks' rows are ordered by owner and then by position. The count for this
+    rank is 0, because it sends no rows to itself.
     """
     found = positions_by_owner(rows.owners(flat), rows.size)
     own, found[rows.rank] = found[rows.rank], found[rows.rank][:0]
@@ -245,13 +246,12 @@ def grouped_by_others(rows: Rows, flat: Sequence[Array]) -> tuple[Array, Array, 
 
 
 def swap(group: Group, parts: Sequence[Array], landing: Array, counts: Sequence[int]) -> None:
-    """Send ``parts[i]`` to rank i; the parts from all ranks land in rank order.
+    """Send ``parts[i]`` to rank i; receive the parts from all ranks in `landing`, in rank order.
 
-    The lengths `counts` are known, so nothing but the rows is sent. This rank's own part is in
-    its place already.
+    The lengths `counts` are known, so only rows are sent. This rank's own part is already in place.
     """
     if group.size > 1 and group.guarded:
-        # Also where this rank has nothing to send: it must not wait for ranks that refuse.
+        # Also if this rank sends nothing: it must not wait for ranks that raise.
         group.check_exchange(sum([part.nbytes for part in parts]), "rows by index")
     others = [rank for rank in range(group.size) if rank != group.rank]
     spaces = segments(landing, counts)
@@ -263,7 +263,7 @@ def swap(group: Group, parts: Sequence[Array], landing: Array, counts: Sequence[
 
 
 def segments(array: Array, counts: Sequence[int]) -> list[Array]:
-    """Consecutive views of the given lengths along the first dimension."""
+    """Split an array into consecutive views of the given lengths along the first dimension."""
     found, stop = [], 0
     for count in counts:
         found.append(array[stop : stop + count])

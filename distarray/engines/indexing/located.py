@@ -1,4 +1,4 @@
-"""Index arrays brought side by side, checked against the bounds, counted from the front."""
+"""Index arrays in one layout, checked against the bounds, with negative indices made positive."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -19,14 +19,14 @@ __all__ = ["Located", "block_in", "flattened", "locate"]
 
 
 class Located(NamedTuple):
-    """Index arrays as this rank has them.
+    """This rank's parts of index arrays, and their common layout.
 
     Attributes
     ----------
     blocks : list of array
-        This rank's part of each, of integers within bounds; they broadcast.
+        This rank's part of each index array: integers within bounds; the parts broadcast.
     layout : Layout
-        Of the shape to which the index arrays broadcast.
+        Layout of the shape to which the index arrays broadcast.
     """
 
     blocks: list[Array]
@@ -34,16 +34,16 @@ class Located(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether every rank has the index arrays whole."""
+        """True if every rank has the whole index arrays."""
         return self.layout.is_replicated
 
     def flat(self, shape: Sequence[int]) -> list[Array]:
-        """The blocks broadcast to this rank's part of the index's shape, in one dimension."""
+        """Broadcast the blocks to the shape of this rank's part of the index, and flatten them."""
         return [flattened(block, shape) for block in self.blocks]
 
 
 def flattened(block: Array, shape: Sequence[int]) -> Array:
-    """An index block broadcast to a shape, in one dimension."""
+    """Broadcast an index block to a shape and flatten it."""
     if block.shape != tuple(shape):
         block = np.broadcast_to(block, shape)
     return block.reshape(-1)
@@ -67,14 +67,14 @@ def locate(
     indices : sequence of array
         Integer arrays: DistArrays, or arrays that every rank has whole.
     axes : sequence of int
-        Names of the indexed dimensions in messages.
+        Numbers of the indexed dimensions in error messages.
     mode : {"raise", "wrap", "clip"}
         The treatment of indices out of bounds.
     extents : sequence of int, optional
         Bounds; by default those of the indexed dimensions.
     for_writing : bool
-        Cut the index along its first dimension, by the mesh dimensions that cut the indexed
-        dimensions and by no other, so that every replica of a row receives all that is written.
+        Cut the index along its first dimension only, by exactly the mesh dimensions that cut the
+        indexed dimensions, so that every replica of a row receives all values written to it.
 
     Raises
     ------
@@ -83,8 +83,8 @@ def locate(
 
     Cost
     ----
-    Nothing for indices that every rank has. Otherwise one agreement on the bounds, and one
-    exchange for each index array that lies otherwise than the first.
+    No communication for replicated indices. Otherwise one allreduce of the bounds check, and one
+    exchange for each index array that is not in the common layout.
     """
     mesh = rows.y.mesh
     shape = index_shape(indices)
@@ -116,7 +116,7 @@ _replicated = lru_cache(maxsize=1024)(Layout.replicated)
 
 
 def _without_mesh_dims(layout: Layout, taken: set[int]) -> Layout:
-    """The layout with no dimension cut by the mesh dimensions `taken`."""
+    """Return the layout with no dimension cut by the mesh dimensions `taken`."""
     if taken.isdisjoint([m for cut in layout.cuts for m in cut.mesh_dims]):
         return layout
     cuts = []
@@ -140,7 +140,7 @@ def _for_writing(layout: Layout, rows: Rows) -> Layout:
 
 
 def block_in(array: IndexArray, layout: Layout, mesh: DeviceMesh) -> Array:
-    """This rank's block of an array in a layout; communicates if the array lies otherwise."""
+    """Return this rank's block of an array in a layout; redistribute the array if necessary."""
     if isinstance(array, DistArray):
         return movement.moved(mesh.asarray(array.block), array.layout, layout, mesh)
     whole: Array = mesh.asarray(array)

@@ -1,8 +1,8 @@
-"""A mask on one block: reading, writing, and the places of the selected elements.
+"""Mask on one block: reading, writing, and the positions of the selected elements.
 
-NumPy branches on every element of a mask. Finding the positions first does not, and is several
-times as fast where the mask is neither empty nor full. Blocks that are not contiguous (the
-interior of a field, say) are worked on in tiles that fit the cache.
+NumPy branches on every element of a mask. Finding the positions first avoids these branches, and is
+several times as fast if the mask is neither empty nor full. Blocks that are not contiguous (the
+interior of a field, for example) are processed in tiles that fit the cache.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,17 +17,17 @@ from distarray.typing import Array
 
 __all__ = ["from_linear", "is_set", "key_of", "places", "selected", "set_selected"]
 
-#: Elements of a tile.
+#: Number of elements of a tile.
 _TILE = 1 << 15
 
 
 def key_of(mask: Array, first: int) -> tuple[Any, ...]:
-    """The key of a mask over the dimensions from `first` on."""
+    """Return the key of a mask over the dimensions from `first` on."""
     return (*[slice(None)] * first, mask)
 
 
 def selected(block: Array, first: int, mask: Array) -> Array:
-    """``block[..., mask, ...]`` with the mask over the dimensions from `first` on."""
+    """Return ``block[..., mask, ...]`` with the mask over the dimensions from `first` on."""
     if block.flags.c_contiguous:
         lead, rest = block.shape[:first], block.shape[first + mask.ndim :]
         lined = block.reshape(*lead, mask.size, *rest)
@@ -47,7 +47,7 @@ def selected(block: Array, first: int, mask: Array) -> Array:
 
 
 def set_selected(block: Array, first: int, mask: Array, values: Array) -> None:
-    """``block[..., mask, ...] = values``, where the dimension that the mask makes is in front."""
+    """Assign ``block[..., mask, ...] = values``; the mask's dimension is the first of `values`."""
     if block.flags.c_contiguous and not first:
         lined = block.reshape(mask.size, *block.shape[mask.ndim :])
         lined[np.flatnonzero(mask)] = values
@@ -75,28 +75,28 @@ def _in_tiles(block: Array, mask: Array) -> bool:
 
 
 def _tiles(shape: Sequence[int]) -> Iterator[slice]:
-    """Stretches of the first dimension of about `_TILE` elements."""
+    """Yield slices of the first dimension, of about `_TILE` elements each."""
     step = max(1, _TILE // max(1, prod(shape[1:])))
     for start in range(0, shape[0], step):
         yield slice(start, start + step)
 
 
 def is_set(block: Array) -> Array:
-    """A mask of the elements that :func:`numpy.nonzero` names."""
+    """Return a mask of the elements that :func:`numpy.nonzero` selects."""
     if block.dtype.kind in "biufc":
         return block.astype(bool, copy=False)
-    mask = np.zeros_like(block, bool)  # dates and strings have zeros of their own
+    mask = np.zeros_like(block, bool)  # dates and strings have their own zero values
     mask[np.nonzero(block)] = True
     return mask
 
 
 def places(mask: Array) -> tuple[Array, ...]:
-    """``np.nonzero`` of a mask of at least one dimension."""
+    """Return ``np.nonzero`` of a mask of at least one dimension."""
     return from_linear(np.flatnonzero(mask), mask.shape)
 
 
 def from_linear(positions: Array, shape: Sequence[int]) -> tuple[Array, ...]:
-    """``np.unravel_index`` of positions that are known to be within bounds."""
+    """Return ``np.unravel_index`` of positions that are known to be within bounds."""
     found = []
     for extent in shape[:0:-1]:
         line = positions // extent

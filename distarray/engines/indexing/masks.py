@@ -1,4 +1,4 @@
-"""Reading and writing the elements that a mask selects, where they are."""
+"""Reading and writing the elements of a distributed array that a mask selects."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ __all__ = ["check_lone", "coordinates", "is_known", "nonzero_arrays", "select", 
 
 
 def stays(y: DistArray, dims: Sequence[int], mask: IndexArray) -> bool:
-    """Whether every element stays on its rank that a mask, known to all ranks, selects."""
+    """Return True if every element that a mask selects stays on its rank; from metadata."""
     cutting = [i for i, d in enumerate(dims) if y.layout.cuts[d].parts > 1]
     return not cutting or (len(cutting) == 1 and prod(mask.shape[: cutting[0]]) <= 1)
 
 
 def is_known(mask: IndexArray) -> bool:
-    """Whether every rank has the whole mask."""
+    """Return True if every rank has the whole mask."""
     return not isinstance(mask, DistArray) or mask.layout.is_replicated
 
 
 def _whole(mask: IndexArray) -> Array | None:
-    """The mask, if every rank has it whole."""
+    """Return the whole mask as an array if it is replicated, else None."""
     if not isinstance(mask, DistArray):
         return mask
     block: Array = mask.block
@@ -49,9 +49,9 @@ def _whole(mask: IndexArray) -> Array | None:
 
 
 def _spread(y: DistArray, dims: Sequence[int], mask: IndexArray) -> DistArray:
-    """The array with its masked dimensions, if they are whole, cut as the mask is.
+    """Cut the masked dimensions of the array, if they are whole, like the mask.
 
-    The array as it is where something would have to move.
+    Return the array unchanged if the cut would need communication.
     """
     layout = y.layout
     if not isinstance(mask, DistArray) or mask.layout.is_replicated:
@@ -67,7 +67,7 @@ def _spread(y: DistArray, dims: Sequence[int], mask: IndexArray) -> DistArray:
 
 
 def select(y: DistArray, dims: Sequence[int], mask: IndexArray, at: int) -> DistArray:
-    """The elements that a mask over consecutive dimensions selects.
+    """Return the elements that a mask over consecutive dimensions selects.
 
     Parameters
     ----------
@@ -78,20 +78,21 @@ def select(y: DistArray, dims: Sequence[int], mask: IndexArray, at: int) -> Dist
     mask : array of bool
         A DistArray, or an array that every rank has.
     at : int
-        Position in the result of the dimension that takes their place.
+        Position in the result of the dimension that replaces the masked dimensions.
 
     Returns
     -------
     DistArray
-        A copy. If the leading masked dimension alone is cut, every element stays on its rank, and
-        the new dimension is cut into blocks as long as each rank has elements. Otherwise it is
-        cut evenly. The other dimensions keep their cuts.
+        A copy. If only the leading masked dimension is cut, every element stays on its rank, and
+        the blocks of the new dimension have the lengths of the ranks' selected elements. Otherwise
+        the new dimension is cut evenly. The other dimensions keep their cuts.
 
     Cost
     ----
-    A mask that lies otherwise than the array is moved first. One allgather of a number where the
-    elements stay; else see :class:`~distarray.engines.indexing.packing.Packing`, and one exchange
-    of the selected elements that change rank.
+    A mask whose layout differs from the array's is redistributed first. One allgather of a number
+    if the elements stay on their ranks; else that of
+    :class:`~distarray.engines.indexing.packing.Packing`, and one exchange of the selected elements
+    that change rank.
     """
     y = _spread(y, dims, mask)
     rows, mesh = Rows(y, dims), y.mesh
@@ -127,18 +128,18 @@ def write(
     y, dims, mask, at
         As for :func:`select`.
     value : array_like or None
-        The values; None for an operation in place that takes no values.
+        The values; None for a unary operation in place.
     alone : bool
-        Whether the mask is over the whole array, by NumPy's rules for such assignments.
+        True to apply NumPy's rules for assignments to a mask over the whole array.
     apply : callable
-        How it is written; a ufunc's ``at`` for instance.
+        Function that writes to a block; a ufunc's ``at`` for instance.
     text : str
         As for :class:`~distarray.engines.indexing.values.Values`.
 
     Cost
     ----
-    Nothing if mask and array are cut alike and the values are the same for all elements. Otherwise
-    the counts, as in reading, and one exchange of the values that are elsewhere.
+    No communication if mask and array have the same cuts and all elements get the same values.
+    Otherwise the counts, as in reading, and one exchange of the values that other ranks hold.
     """
     rows, mesh = Rows(y, dims), y.mesh
     if mesh.coords is None:
@@ -166,7 +167,7 @@ def write(
 def _same_for_all(
     value: ArrayLike | None, rest: Sequence[int], at: int, text: str
 ) -> Values | None:
-    """The values, if their shape says that they are the same for all selected elements."""
+    """Return the values if all selected elements get the same, by their shape; else None."""
     try:
         return Values(value, (*rest[:at], 1, *rest[at:]), at, 1, text)
     except ValueError:
@@ -174,7 +175,7 @@ def _same_for_all(
 
 
 def check_lone(value: ArrayLike | None, count: int | None = None) -> None:
-    """Refuse, in NumPy's words, values that cannot be assigned to a mask over the whole array."""
+    """Raise NumPy's error if values cannot be assigned to a mask over the whole array."""
     shape = value.shape if isinstance(value, DistArray) else np.shape(value)  # type: ignore[arg-type]
     if len(shape) > 1:
         raise TypeError(
@@ -198,11 +199,11 @@ def _assign(block: Array, first: int, mask: Array, values: Array | None, apply: 
 
 
 def coordinates(x: DistArray) -> tuple[DistArray, ...]:
-    """The positions of the elements that are not zero, an array a dimension; as ``nonzero``.
+    """Return the indices of the nonzero elements, one array per dimension, as ``nonzero``.
 
     Cost
     ----
-    As :func:`select`, of one number an element.
+    That of :func:`select`, with one number per element.
     """
     layout, mesh = x.layout, x.mesh
     mask = is_set(x.block)
@@ -212,7 +213,7 @@ def coordinates(x: DistArray) -> tuple[DistArray, ...]:
     starts = [start for start, _ in layout.section(mesh.coords)]
     found = [array + start if start else array for array, start in zip(here, starts, strict=True)]
     if not packing.in_place:
-        # One number an element is sent, of which the receiver makes the indices again.
+        # One number per element is sent; the receiver converts it back to indices.
         total = found[0]
         for array, extent in zip(found[1:], x.shape[1:], strict=True):
             total = total * extent + array
@@ -221,7 +222,7 @@ def coordinates(x: DistArray) -> tuple[DistArray, ...]:
 
 
 def nonzero_arrays(mask: IndexArray) -> Sequence[IndexArray]:
-    """The index arrays of the elements that a mask selects."""
+    """Return the index arrays of the elements that a mask selects."""
     if isinstance(mask, DistArray):
         return places(mask.block) if mask.layout.is_replicated else coordinates(mask)
     return places(mask)

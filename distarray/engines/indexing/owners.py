@@ -1,4 +1,4 @@
-"""The ranks that own the rows that index arrays name: :meth:`Cut.owner`, vectorized."""
+"""Owners of indexed rows: :meth:`Cut.owner`, vectorized."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,12 +17,12 @@ from distarray.typing import Array, Shape
 
 __all__ = ["Rows", "grouped_by_owner", "positions_by_owner", "sorted_by_owner"]
 
-#: Up to this many blocks, comparing with each boundary is cheaper than a binary search.
+#: Number of blocks up to which comparing with each boundary is cheaper than a binary search.
 _FEW = 16
 
 
 class Rows:
-    """An array as rows: its indexed dimensions in front, the others behind them.
+    """View of an array as rows: its indexed dimensions first, then its other dimensions.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Rows:
     mesh_dims : tuple of int
         Mesh dimensions that cut the indexed dimensions into more than one block.
     rank, size : int
-        This rank's number in `group`, the ranks along `mesh_dims`, which together hold all rows.
+        This rank's number in `group`, and the number of ranks in `group`, which hold all rows.
     """
 
     def __init__(self, y: DistArray, dims: Sequence[int]) -> None:
@@ -55,21 +55,21 @@ class Rows:
 
     @property
     def group(self) -> Group:
-        """The ranks along `mesh_dims`, numbered as in the results of the methods here."""
+        """The ranks along `mesh_dims`, numbered as in the results of the methods."""
         group: Group = self.y.mesh.subgroup(self.mesh_dims)
         return group
 
-    # -- index arrays: one for each indexed dimension, within bounds, broadcasting ---------------
+    # -- index arrays: one for each indexed dimension, within bounds, broadcasting -----------------
 
     def mine(self, indices: Sequence[Array]) -> Array:
-        """A mask of the indexed rows that this rank owns."""
+        """Return a mask of the indexed rows that this rank owns."""
         own: Any = True
         for array, cut, start, stop in zip(
             indices, self.cuts, self.starts, self.stops, strict=True
         ):
             if cut.parts == 1:
                 continue
-            # Bounds that the array's own extent sets need no comparison.
+            # Block bounds at an end of the dimension need no comparison.
             if start > 0:
                 own = (array >= start) & own if own is not True else array >= start
             if stop < cut.extent:
@@ -79,7 +79,7 @@ class Rows:
         return _broadcast(own, _common(indices))
 
     def owners(self, indices: Sequence[Array]) -> Array:
-        """The rank in `group` that owns each of the indexed rows."""
+        """Return the rank in `group` that owns each of the indexed rows."""
         found: Any = None
         for array, cut in zip(indices, self.cuts, strict=True):
             if cut.parts == 1:
@@ -92,7 +92,7 @@ class Rows:
         return _broadcast(found, _common(indices))
 
     def keys(self, indices: Sequence[Array]) -> tuple[Array, Array]:
-        """Numbers of the indexed rows, and starts: the owner is how many starts they reach."""
+        """Return keys of the indexed rows, and starts: the owner is the count of starts <= key."""
         several = [(array, cut) for array, cut in zip(indices, self.cuts) if cut.parts > 1]
         if len(several) == 1 and several[0][1].step > 0:
             [(array, cut)] = several
@@ -101,19 +101,19 @@ class Rows:
         return self.owners(indices).astype(np.int64), np.arange(1, self.size)
 
     def linear(self, indices: Sequence[Array]) -> Array:
-        """Positions of rows, counted in C order over the indexed dimensions of the array."""
+        """Return the positions of rows in C order over the indexed dimensions of the array."""
         total = indices[0]
         for array, extent in zip(indices[1:], self.extents[1:], strict=True):
             total = total * extent + array
         return total
 
     def from_linear(self, positions: Array) -> list[Array]:
-        """The index arrays of positions: the inverse of :meth:`linear`."""
+        """Return the index arrays of positions: the inverse of :meth:`linear`."""
         return list(from_linear(positions, self.extents))
 
     @property
     def lines(self) -> tuple[Array, int] | None:
-        """The block as rows that follow one another, and the position of the first; None if not."""
+        """Block as consecutive rows, and the position of the first row; None if not consecutive."""
         whole = zip(self.starts[1:], self.stops[1:], self.extents[1:], strict=True)
         flat = self.block.flags.c_contiguous and self.block.size
         if not flat or any((a, b) != (0, n) for a, b, n in whole):
@@ -124,12 +124,12 @@ class Rows:
     # -- this rank's rows ------------------------------------------------------------------------
 
     def in_block(self, indices: Sequence[Array]) -> tuple[Array, ...]:
-        """Index arrays of rows of this rank, counted from the beginning of its block."""
+        """Convert global index arrays of this rank's rows to indices within its block."""
         pairs = zip(indices, self.starts, strict=True)
         return tuple([array - start if start else array for array, start in pairs])
 
     def take(self, indices: Sequence[Array], out: Array | None = None) -> Array:
-        """Rows of this rank, stacked along the dimensions of the index arrays."""
+        """Return rows of this rank, stacked along the dimensions of the index arrays."""
         indices = self.in_block(indices)
         flat = self._flat(indices)
         if flat is not None:
@@ -142,7 +142,10 @@ class Rows:
         return out
 
     def _flat(self, indices: Sequence[Array]) -> tuple[Array, Array] | None:
-        """The block with the indexed dimensions as one, and one index array; None if strided."""
+        """Return the block with its indexed dimensions merged, and one index array.
+
+        None if the block is not contiguous.
+        """
         block = self.block
         if not block.flags.c_contiguous or not block.size:
             return None
@@ -157,7 +160,7 @@ class Rows:
 
 @lru_cache(maxsize=1024)
 def _geometry(layout: Layout, dims: tuple[int, ...], coords: Coords | None) -> tuple[Any, ...]:
-    """The attributes of :class:`Rows` that follow from the layout; worked out once."""
+    """Compute the attributes of :class:`Rows` that follow from the layout; cached."""
     rest = tuple([d for d in range(layout.ndim) if d not in dims])
     cuts = tuple([layout.cuts[d] for d in dims])
     mesh_dims = tuple(sorted({m for cut in cuts if cut.parts > 1 for m in cut.mesh_dims}))
@@ -182,7 +185,7 @@ def _broadcast(array: Array, shape: Shape) -> Array:
 
 
 def owning_parts(cut: Cut, array: Array) -> Array:
-    """The block of a cut that owns each index."""
+    """Return the number of the cut's block that owns each index."""
     parts = cut.parts
     found: Array
     if parts <= _FEW or cut.bounds is not None or len(cut.radix) > 1:
@@ -204,7 +207,10 @@ def owning_parts(cut: Cut, array: Array) -> Array:
 
 @lru_cache(maxsize=256)
 def _boundaries(cut: Cut) -> tuple[Array, bool]:
-    """First indices of all blocks but the first, ascending, and whether block numbers descend."""
+    """Return the first indices of all blocks but the first, ascending; True if numbers descend.
+
+    Block numbers descend along the indices if the step of the cut is negative.
+    """
     order = range(cut.parts) if cut.step > 0 else range(cut.parts - 1, -1, -1)
     starts = [cut.interval(part)[0] for part in order][1:]
     return np.array(starts, np.intp), cut.step < 0
@@ -212,7 +218,7 @@ def _boundaries(cut: Cut) -> tuple[Array, bool]:
 
 @lru_cache(maxsize=256)
 def _ranks_of_parts(cut: Cut, mesh_dims: tuple[int, ...], radix: tuple[int, ...]) -> Array | None:
-    """The addend to a rank's number for each block number of a cut; None if they are equal."""
+    """Return the addend to a rank's number for each block number; None if the numbers agree."""
     if cut.mesh_dims == mesh_dims:
         return None
     strides = {m: prod(radix[i + 1 :]) for i, m in enumerate(mesh_dims)}
@@ -224,7 +230,7 @@ def _ranks_of_parts(cut: Cut, mesh_dims: tuple[int, ...], radix: tuple[int, ...]
 
 
 def positions_by_owner(owners: Array, ranks: int) -> list[Array]:
-    """For each owner the positions in `owners` of what it owns, ascending."""
+    """Return for each owner the ascending positions in `owners` where it appears."""
     if ranks <= _FEW:
         return [np.flatnonzero(owners == rank) for rank in range(ranks)]
     order, counts = grouped_by_owner(owners, ranks)
@@ -232,7 +238,7 @@ def positions_by_owner(owners: Array, ranks: int) -> list[Array]:
 
 
 def grouped_by_owner(owners: Array, ranks: int) -> tuple[Array, list[int]]:
-    """Positions in `owners` ordered by owner and then by position, and how many each owns."""
+    """Return the positions in `owners` ordered by owner, then position, and counts per owner."""
     if ranks <= _FEW:
         found = positions_by_owner(owners, ranks)
         return np.concatenate(found), [len(positions) for positions in found]
@@ -243,22 +249,22 @@ def grouped_by_owner(owners: Array, ranks: int) -> tuple[Array, list[int]]:
 def sorted_by_owner(
     rows: Rows, indices: Sequence[Array], arrays: Sequence[Array], into: Sequence[Array]
 ) -> list[int]:
-    """Write rows of arrays into others, ordered by owner and then by position.
+    """Write rows of arrays into other arrays, ordered by owner and then by position.
 
     Parameters
     ----------
     rows : Rows
-        The array that is indexed.
+        The indexed array.
     indices : sequence of array
-        1-d, one for each indexed dimension: the owner of each row follows from them.
+        1-d index arrays, one for each indexed dimension; they determine the owner of each row.
     arrays, into : sequence of array
-        As many rows. Those that are written to are in C order, of the same types or int32 for
-        int64.
+        Sources and targets, with as many rows. Targets are in C order, of the same types or int32
+        for int64.
 
     Returns
     -------
     list of int
-        How many rows each rank owns.
+        Number of rows that each rank owns.
     """
     if rows.size <= _FEW and all(map(are_rows, (*arrays, *into))):
         return grouped(*rows.keys(indices), arrays, into)

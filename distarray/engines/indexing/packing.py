@@ -1,9 +1,9 @@
-"""Packing: the order of the elements that a mask selects, and their way there.
+"""Packing: the order of the elements that a mask selects, and their transport into this order.
 
 If only the leading dimension of the mask is cut, the selected elements of one rank follow those of
-the ranks before it: they stay where they are, and counting them gives the layout. Otherwise each
-rank's elements are interleaved with others'; then their positions are counted, by a scan for each
-dimension that is cut, and the elements are sent to the ranks that hold these positions.
+lower ranks: they stay on their rank, and their counts determine the layout. Otherwise the elements
+of different ranks interleave: a scan for each cut dimension computes their positions, and the
+elements are sent to the ranks that hold these positions.
 """
 
 from collections.abc import Sequence
@@ -23,34 +23,34 @@ _PURPOSE = "counts of selected elements"
 
 
 class Packing:
-    """The order of the elements that a distributed mask selects.
+    """Order of the elements that a distributed mask selects.
 
     Parameters
     ----------
     mask : array of bool
         This rank's part of the mask.
     cuts : sequence of Cut
-        Of each dimension of the mask.
+        Cut of each dimension of the mask.
     mesh : DeviceMesh
-        The mesh; every rank of it takes part.
+        The mesh. The constructor is collective.
     whole : array of bool, optional
-        The whole mask if every rank has it; then nothing is sent here.
+        The whole mask if every rank has it; then packing in place needs no communication.
     selected : int, optional
-        How many elements this rank selects, if that is known.
+        Number of elements that this rank selects, if known.
 
     Attributes
     ----------
     count : int
-        How many elements are selected on all ranks.
+        Number of elements selected on all ranks.
     cut : Cut
-        Of the dimension into which they are packed.
+        Cut of the dimension of packed elements.
     in_place : bool
-        Whether each rank has selected exactly its block of the result, so that nothing moves.
+        True if each rank has selected exactly its block of the result, so that no element moves.
 
     Cost
     ----
     In place: one allgather of a number. Otherwise an exscan and an allreduce of the counts for
-    each dimension that is cut, and one all-to-all of 4 or 8 bytes an element.
+    each cut dimension, and one all-to-all of 4 or 8 bytes per element.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Packing:
         self._group = self.mesh.subgroup(mesh_dims)
         self._positions = positions
         bounds = [self.cut.interval(part) for part in range(self.cut.parts)]
-        # Positions ascend in C order of the block, so each rank gets one stretch.
+        # Positions ascend in C order of the block, so each rank gets one contiguous range.
         last = beside(np.array([stop for _, stop in bounds]), positions)
         stops = np.searchsorted(positions, last)
         self._sent = np.diff(stops, prepend=0).tolist()
@@ -96,7 +96,7 @@ class Packing:
         self._places = [part.astype(np.intp) - start for part in named]
 
     def numbers(self, selected: int) -> Array:
-        """Positions in the result of the elements that this rank selects, in C order."""
+        """Return the positions in the result of this rank's selected elements, in C order."""
         if not self.in_place:
             return self._positions
         coords = self.mesh.coords
@@ -104,9 +104,9 @@ class Packing:
         return np.arange(start, start + selected)
 
     def forward(self, rows: Array, into: Array | None = None) -> Array:
-        """This rank's block of the result, given the elements that it selects, in C order.
+        """Return this rank's block of the result, given the elements that it selects, in C order.
 
-        Elements that do not stay are put `into` an array with room for them, or a new one.
+        If elements move, the block is stored in `into` or a new array.
         """
         if self.in_place:
             return rows
@@ -116,13 +116,13 @@ class Packing:
         return result
 
     def backward(self, rows: Array) -> Array:
-        """The values for the elements that this rank selects, given its block of the result."""
+        """Return the values of this rank's selected elements, given its block of the result."""
         if self.in_place:
             return rows
         return self._swapped([np.take(rows, places, axis=0) for places in self._places], self._sent)
 
     def _swapped(self, parts: Sequence[Array], counts: Sequence[int]) -> Array:
-        """The parts that the ranks send to this one, one after the other."""
+        """Exchange parts; return the parts that the ranks send to this rank, concatenated."""
         rank, part = self._group.rank, parts[self._group.rank]
         shape = (sum(counts), *part.shape[1:])
         landing = made_like(np, "empty_like", part, None, "C", shape)
@@ -143,7 +143,7 @@ def _cut_by_counts(
     whole: Array | None,
     selected: int | None,
 ) -> Cut:
-    """The cut that leaves every selected element where it is."""
+    """Return the cut that keeps every selected element on its rank."""
     cut = cuts[dim]
     if whole is not None:
         key = (slice(None),) * dim
@@ -160,7 +160,7 @@ def _cut_by_counts(
 
 
 def _positions(mask: Array, cuts: Sequence[Cut], mesh: DeviceMesh) -> tuple[Array, int]:
-    """Positions in the result of the elements that this rank selects; the count on all ranks."""
+    """Return the positions of this rank's selected elements in the result; the global count."""
     if mesh.coords is None:
         return mesh.xp.zeros(0, np.intp), 0
     last = max([dim for dim, cut in enumerate(cuts) if cut.parts > 1])
@@ -173,9 +173,10 @@ def _positions(mask: Array, cuts: Sequence[Cut], mesh: DeviceMesh) -> tuple[Arra
 
 
 def _before(totals: Array, cuts: Sequence[Cut], mesh: DeviceMesh) -> tuple[Array, int]:
-    """For each line along the last, cut dimension, the count before this rank's part; the sum.
+    """Return, for each line along the last, cut dimension, the count before this rank's part.
 
-    `totals` has one number for each line: the count in this rank's part of it.
+    `totals` has one number for each line: the count in this rank's part of it. The second result is
+    the total count.
     """
     cut, prefix = cuts[-1], cuts[:-1]
     group = mesh.subgroup(cut.mesh_dims)

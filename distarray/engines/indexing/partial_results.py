@@ -1,11 +1,12 @@
-"""``ufunc.at`` onto an array that every rank has whole: partial results, and one fold of them.
+"""``ufunc.at`` onto an array that is whole on every rank: partial results, and one fold of them.
 
-A histogram by ``np.add.at(h, index, weights)`` with a long index that is cut over the ranks: each
-rank applies its part of the index to an array of identities, and the ranks fold these. What is sent
-has the size of `h`, not that of the index. It serves associative ufuncs (a subtraction subtracts a
-sum), where the data types allow any order: integers are exact, floats agree to rounding. Under
-``config.reproducible`` floats that round are added in NumPy's order, as all other ufuncs always
-are: then every rank receives the whole index and all values.
+Example: a histogram by ``np.add.at(h, index, weights)`` with a long index that is cut over the
+ranks. Each rank applies its part of the index to an array of identities, and the ranks fold these
+arrays. The messages have the size of `h`, not of the index. The method is used for associative
+ufuncs (a subtraction subtracts a sum) if the data types allow any order: integers are exact, floats
+agree up to rounding. All other ufuncs are applied in NumPy's order, and under
+``config.reproducible`` also ufuncs that round floats: then every rank receives the whole index and
+all values.
 """
 
 from typing import Any, NamedTuple
@@ -29,17 +30,17 @@ from distarray.typing import Array, ArrayLike, DType
 
 __all__ = ["folded"]
 
-#: Integers wrap around: in whatever integer type one computes, the low bits are the same.
+#: Ufuncs that are exact modulo 2**n: whatever the integer type, the low bits are the same.
 _MODULAR = frozenset([np.add, np.multiply, np.bitwise_and, np.bitwise_or, np.bitwise_xor])
 _SUMS = frozenset([np.add, np.multiply])
 _LOGICAL = frozenset([np.logical_or, np.logical_and, np.logical_xor])
-#: Of which folding in the identity leaves every number as it is, the sign of zero too.
+#: Ufuncs for which folding in the identity preserves every number, including the sign of zero.
 _HARMLESS = _MODULAR | {np.subtract, np.maximum, np.minimum, np.fmax, np.fmin}
 _NUMBERS = "biufc"
 
 
 class _Way(NamedTuple):
-    """How partial results are made: by which ufunc, in which type, starting from which value."""
+    """Method of computing partial results: the ufunc, the data type and the start value."""
 
     ufunc: np.ufunc
     dtype: DType
@@ -49,30 +50,30 @@ class _Way(NamedTuple):
 def folded(
     ufunc: np.ufunc, view: DistArray, key: AdvancedKey, value: ArrayLike | None, text: str
 ) -> bool:
-    """Carry out ``ufunc.at(view, ...)`` by partial results, if that is right and sends less.
+    """Compute ``ufunc.at(view, ...)`` by partial results, if that is correct and sends less.
 
     Parameters
     ----------
     ufunc : ufunc
-        Of two operands.
+        A ufunc of two operands.
     view : DistArray
-        What is changed, in a layout without pending folds.
+        The array to change, in a layout without pending folds.
     key : AdvancedKey
-        With index arrays.
+        A key with index arrays.
     value : array_like or DistArray or None
         The second operand.
     text : str
-        The error if it does not broadcast.
+        The error text if `value` does not broadcast.
 
     Returns
     -------
     bool
-        Whether it was done; the same on all ranks.
+        True if `view` has been changed, False if this method does not apply; the same on all ranks.
 
     Cost
     ----
-    An agreement on the bounds, an exchange of values that lie otherwise than the index, and one
-    fold of an array of the size of `view`.
+    An allreduce for the bounds check, an exchange of values whose layout differs from the index's,
+    and one fold of an array of the size of `view`.
     """
     if key.is_mask or value is None or view.layout.ats or not key.indices:
         return False
@@ -95,7 +96,7 @@ def folded(
 
 
 def _way(ufunc: np.ufunc, own: DType, given: DType) -> _Way | None:
-    """How partial results are made; None if the operations have to stay in order."""
+    """Return the method of computing partial results; None if the operations must stay in order."""
     partial = np.add if ufunc is np.subtract else ufunc
     rule = RULES.get(partial)
     if rule is None or own.kind not in _NUMBERS or given.kind not in _NUMBERS:
@@ -112,7 +113,7 @@ def _way(ufunc: np.ufunc, own: DType, given: DType) -> _Way | None:
 
 
 def _in_any_order(ufunc: np.ufunc, own: DType, computed: DType) -> bool:
-    """Whether an array of a type may be changed in any order by results computed in another."""
+    """Return True if an array of type `own` may be updated in any order by `computed` results."""
     if own.kind in "fc":
         return True
     if ufunc in _MODULAR:
@@ -121,7 +122,7 @@ def _in_any_order(ufunc: np.ufunc, own: DType, computed: DType) -> bool:
 
 
 def _pays(view: DistArray, key: AdvancedKey, value: Any) -> bool:
-    """Whether more would have to be sent than the array itself has bytes."""
+    """Return True if the cut index arrays and values have more bytes than the array itself."""
     sent = [x.nbytes for x in (*key.indices, value) if isinstance(x, DistArray) and _is_cut(x)]
     return sum(sent) > view.nbytes
 
@@ -131,7 +132,7 @@ def _is_cut(x: DistArray) -> bool:
 
 
 def _cut_as_values(index: Located, values: Values, rows: Rows) -> Located:
-    """An index that every rank has, cut along its dimensions as the values are."""
+    """Cut a replicated index along its dimensions like the values."""
     given, mesh = values.value, rows.y.mesh
     if not isinstance(given, DistArray):
         return index
@@ -147,7 +148,7 @@ def _cut_as_values(index: Located, values: Values, rows: Rows) -> Located:
 
 
 def _kept(cut: Cut | None, extent: int, taken: set[int]) -> Cut:
-    """A cut of the values' dimension, where it can also be one of the index's."""
+    """Return the cut of the values' dimension if it is valid for the index, else an uncut one."""
     fits = cut is not None and cut.extent == extent and taken.isdisjoint(cut.mesh_dims)
     return cut if cut is not None and fits else Cut.whole(extent)
 
@@ -160,7 +161,7 @@ def _fold(
     values: Array | None,
     layout: Layout,
 ) -> None:
-    """Make this rank's partial results, fold those of all ranks, and fold them into the array."""
+    """Compute this rank's partial results, fold all ranks' results, fold these into the array."""
     block, mesh = rows.block, rows.y.mesh
     part: Array = mesh.xp.full(block.shape, way.start, way.dtype)
     ufunc_at(way.ufunc, part, keys, values)
@@ -174,6 +175,6 @@ def _fold(
 
 
 def _those_with_parts(mesh: DeviceMesh, layout: Layout) -> Any:
-    """The ranks that have different parts of the index."""
+    """Return the group of ranks that have different parts of the index."""
     dims = sorted({m for cut in layout.cuts if cut.parts > 1 for m in cut.mesh_dims})
     return mesh.subgroup(tuple(dims))

@@ -1,6 +1,7 @@
-"""Places that index arrays name more than once, in blocks on a device.
+"""Writing with repeated indices into blocks on a device.
 
-CuPy writes to them in no certain order, and NumPy's ``ufunc.at`` takes no arrays of a device.
+CuPy writes to repeated indices in no certain order, and NumPy's ``ufunc.at`` accepts no device
+arrays.
 """
 
 from collections.abc import Sequence
@@ -19,28 +20,28 @@ __all__ = ["last_of_each", "ufunc_at"]
 def last_of_each(
     block: Array, key: Sequence[Array], values: Array
 ) -> tuple[tuple[Array, ...], Array]:
-    """The places that are named, each once, with the last of their values in C order.
+    """Remove repeated indices; keep for each row the last of its values in C order.
 
     Parameters
     ----------
     block : array
-        On a device.
+        A block on a device.
     key : sequence of array
         Index arrays of the block's leading dimensions.
     values : array
-        For ``block[key]``.
+        The values for ``block[key]``.
 
     Returns
     -------
     key : tuple of array
-        1-d ones.
+        1-d index arrays without repetitions.
     values : array
-        One row for each place.
+        One row for each index.
     """
     shape = np.broadcast_shapes(*[part.shape for part in key])
     rest = block.shape[len(key) :]
     if prod(shape) < 2 or prod(values.shape[: max(values.ndim - len(rest), 0)]) < 2:
-        return tuple(key), values  # all places get the same
+        return tuple(key), values  # all indexed rows get the same value
     places = _places(block, key, shape)
     order = np.argsort(places, kind="stable")
     ascending = places[order]
@@ -52,16 +53,16 @@ def last_of_each(
 
 
 def ufunc_at(ufunc: np.ufunc, block: Array, key: tuple[Any, ...], values: Array | None) -> None:
-    """``ufunc.at`` of a block, on whatever device it lies.
+    """Apply ``ufunc.at`` to a block on any device.
 
-    From a device, the rows that are named and the values go to the host, and the rows back.
+    For a device block, the indexed rows and the values are copied to the host, and the rows back.
     """
     operands = () if values is None else (values,)
     if not devices.on_device(block):
         ufunc.at(block, key, *operands)
         return
     if not key or any(part.dtype == bool for part in key if not isinstance(part, slice)):
-        block[key] = call_ufunc(ufunc, block[key], *operands)  # no place is named twice
+        block[key] = call_ufunc(ufunc, block[key], *operands)  # no index is repeated
         return
     shape = np.broadcast_shapes(*[part.shape for part in key])
     if not prod(shape):
@@ -78,7 +79,7 @@ def ufunc_at(ufunc: np.ufunc, block: Array, key: tuple[Any, ...], values: Array 
 
 
 def _places(block: Array, key: Sequence[Array], shape: Sequence[int]) -> Array:
-    """The numbers of the rows that index arrays name, in C order; flat."""
+    """Return the linear numbers of the indexed rows, in C order of the index, in one dimension."""
     number: Any = 0
     for part, extent in zip(key, block.shape):
         number = number * extent + np.where(part < 0, part + extent, part)
@@ -87,5 +88,5 @@ def _places(block: Array, key: Sequence[Array], shape: Sequence[int]) -> Array:
 
 
 def _flat(key: Sequence[Array], shape: Sequence[int], chosen: Array) -> tuple[Array, ...]:
-    """Index arrays of the chosen ones among the places."""
+    """Return 1-d index arrays restricted to the chosen positions."""
     return tuple([np.broadcast_to(part, tuple(shape)).reshape(-1)[chosen] for part in key])

@@ -1,8 +1,8 @@
-"""Writing rows by global position into dimensions that are cut, in C order of the index.
+"""Scattering rows by global position into cut dimensions, in C order of the index.
 
-Every rank writes the rows that it owns. If every rank has index arrays and values nothing is sent;
-otherwise each rank sends the values for its part of the index to the owners. They write in the
-order of the index, so that of several values for one element the last stays.
+Every rank writes the rows that it owns. If every rank has index arrays and values, no message is
+sent; otherwise each rank sends the values for its part of the index to the owners. The owners write
+in the order of the index, so that the last of several values for one element is kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,21 +31,21 @@ from distarray.typing import Array
 
 __all__ = ["Apply", "assign", "store"]
 
-#: Of more parts than a node has ranks it does not matter which is the longest.
+#: Number of parts above which the longest is not searched: more than the ranks of a node.
 _MANY = 1024
-#: Writes: (array, key, values); values are None where there are none to write.
+#: Function (array, key, values) that writes to an array; values are None for unary operations.
 Apply = Callable[[Array, tuple[Any, ...], Array | None], None]
 
 
 def assign(block: Array, key: tuple[Any, ...], values: Array | None) -> None:
-    """Plain assignment; of the values for one place the last stays, in C order."""
+    """Assign values to a block; the last value in C order is kept for a repeated index."""
     if devices.on_device(block) and key and values is not None:
         key, values = last_of_each(block, key, values)
     block[key] = values
 
 
 def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> None:
-    """Write values into the rows that index arrays name.
+    """Write values into the indexed rows.
 
     Parameters
     ----------
@@ -56,19 +56,19 @@ def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> 
     values : Values
         The values.
     apply : callable
-        How they are written; a ufunc's ``at`` for instance.
+        Function that writes to a block; a ufunc's ``at`` for instance.
 
     Cost
     ----
-    Nothing if every rank has index and values. Otherwise the values move to where the index is,
-    and from there to the owners: one exchange if every rank has the index, else one all-to-all of
-    the values, with 4 or 8 bytes a row for its position.
+    No communication if index and values are replicated. Otherwise the values are redistributed to
+    the layout of the index, and then sent to the owners: in one exchange if every rank has the
+    index, else in one all-to-all of the values, with 4 or 8 bytes per row for its position.
     """
     mesh, cuts, constant = rows.y.mesh, index.layout.cuts, values.is_constant
     here = not rows.mesh_dims or (index.known and (values.known or constant))
     if not here and index.known:
         cuts = (Cut.chunked(cuts[0].extent, rows.mesh_dims, rows.radix), *cuts[1:])
-    # Every rank needs one value for all positions, also where the index is of length 1.
+    # Every rank needs a value that is the same for all positions, even for an index of length 1.
     index_cuts = Layout.replicated(index.layout.shape, mesh.shape).cuts if constant else cuts
     found = values.rows(result_layout(rows, index_cuts, values.index_dims.start), mesh)
     if not rows.holds:
@@ -79,7 +79,7 @@ def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> 
     elif here:
         _write_here(rows, index, found, constant, apply)
     elif index.known:
-        assert found is not None  # only values that differ are not here
+        assert found is not None  # constant values would have been written locally
         _send_values(rows, index, cuts, found, apply)
     else:
         _send(rows, index, cuts, found, constant, apply)
@@ -88,7 +88,7 @@ def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> 
 def _write_here(
     rows: Rows, index: Located, values: Array | None, constant: bool, apply: Apply
 ) -> None:
-    """Write the rows that this rank owns, without a message."""
+    """Write the rows that this rank owns, without communication."""
     shape = index.layout.shape
     flat = [flattened(block, shape) for block in index.blocks]
     own = np.flatnonzero(rows.mine(flat))
@@ -105,7 +105,7 @@ def _constant(values: Array, shape: Sequence[int]) -> Array:
 
 
 def _in_one_dimension(values: Array, shape: Sequence[int]) -> Array:
-    """Values along the flattened dimensions of the index."""
+    """Flatten the index dimensions of the values."""
     rest = values.shape[len(shape) :]
     return np.broadcast_to(values, (*shape, *rest)).reshape(prod(shape), *rest)
 
@@ -141,7 +141,7 @@ def _send(
 def _send_values(
     rows: Rows, index: Located, cuts: tuple[Cut, ...], values: Array, apply: Apply
 ) -> None:
-    """Send values to the owners of their rows, where every rank has the index whole."""
+    """Send values to the owners of their rows; every rank has the whole index."""
     shape = _part_shape(rows, cuts)
     whole = [np.broadcast_to(block, index.layout.shape) for block in index.blocks]
     key = part_of_index(cuts, rows.rank)
@@ -155,7 +155,7 @@ def _send_values(
 
 
 def _part_shape(rows: Rows, cuts: Sequence[Cut]) -> list[int]:
-    """The shape of this rank's part of the index."""
+    """Return the shape of this rank's part of the index."""
     mesh = rows.y.mesh
     section = Layout.from_cuts(cuts, mesh.shape).section(mesh.coords)
     return [stop - start for start, stop in section]
@@ -163,7 +163,7 @@ def _part_shape(rows: Rows, cuts: Sequence[Cut]) -> list[int]:
 
 @lru_cache(maxsize=256)
 def _most_rows(cuts: tuple[Cut, ...]) -> int:
-    """Rows of the longest part of an index that is cut along its first dimension, or more."""
+    """Return an upper bound of the rows in any part of an index cut along its first dimension."""
     first, *others = cuts
     longest = first.extent
     if first.parts <= _MANY:
@@ -174,8 +174,8 @@ def _most_rows(cuts: tuple[Cut, ...]) -> int:
 def _write_parts(
     rows: Rows, cuts: Sequence[Cut], places: list[Array], values: list[Any], apply: Apply
 ) -> None:
-    """Write what came from each rank, in the order of the index."""
-    if cuts[0].step < 0:  # higher ranks have the earlier part of the index
+    """Write the values from each rank, in the order of the index."""
+    if cuts[0].step < 0:  # higher ranks have earlier parts of the index
         places.reverse()
         values.reverse()
     if apply is assign:
@@ -188,7 +188,7 @@ def _write_parts(
 
 
 def _assign_rows(rows: Rows, places: Array, values: Array) -> None:
-    """Assign to rows of this rank by their positions."""
+    """Assign values to rows of this rank by their positions."""
     found = rows.lines
     if found is not None and are_rows(found[0]) and are_rows(values) and _fit(values, found[0]):
         scattered(found[0], places, found[1], values)
@@ -197,7 +197,7 @@ def _assign_rows(rows: Rows, places: Array, values: Array) -> None:
 
 
 def _fit(values: Array, lines: Array) -> bool:
-    """Whether values are such rows as others, and not the same ones."""
+    """Return True if values match rows in type and shape, and share no memory with them."""
     alike = values.dtype == lines.dtype and values.shape[1:] == lines.shape[1:]
     return alike and lines.flags.writeable and not np.may_share_memory(values, lines)
 
@@ -207,7 +207,7 @@ def _key(rows: Rows, places: Array) -> tuple[Array, ...]:
 
 
 def _sent(rows: Rows, going: Array, counts: Sequence[int], lengths: Sequence[int]) -> list[Array]:
-    """Values from each rank for rows of this one; those that go are ordered by owner."""
+    """Send values, ordered by owner; return each rank's values for rows of this rank."""
     me, parts = rows.rank, segments(going, counts)
     others = [*lengths[:me], 0, *lengths[me + 1 :]]
     landing = np.empty_like(going, order="C", shape=(sum(others), *going.shape[1:]))
@@ -218,7 +218,7 @@ def _sent(rows: Rows, going: Array, counts: Sequence[int], lengths: Sequence[int
 
 
 def _named_by_all(rows: Rows, whole: Sequence[Array], cuts: Sequence[Cut]) -> list[Array]:
-    """Positions of rows of this rank that each rank's part of a known index names."""
+    """Return, per rank, the positions of this rank's rows in that rank's part of the index."""
     own = rows.mine(whole)
     named = []
     for rank in range(rows.size):

@@ -1,4 +1,4 @@
-"""Values for indexed elements: checked against their shape, brought to their ranks."""
+"""Values for indexed elements: shape checks, and redistribution to the elements' ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
     "without_surplus",
 ]
 
-#: NumPy's text for values that do not broadcast onto the indexed elements.
+#: NumPy's error text for values that do not broadcast onto the indexed elements.
 MISMATCH = (
     "shape mismatch: value array of shape {0} could not be broadcast to indexing result of shape "
     "{1}"
@@ -31,48 +31,48 @@ MISMATCH = (
 
 
 def plain(x: Any) -> Any:
-    """An operand, a distributed one in a plain layout."""
+    """Bring an operand to a plain layout if it is distributed."""
     return x.plain() if isinstance(x, DistArray) else x
 
 
 def is_scalar(value: object) -> bool:
-    """Whether a value is a NumPy scalar, or the distributed scalar of an operation."""
+    """Return True if a value is a NumPy scalar, or an operation's distributed scalar result."""
     return isinstance(getattr(value, "block", value), np.generic)
 
 
 def check_array(a: object, name: str) -> None:
-    """Raise NumPy's error if a function that writes into an array is given something else."""
+    """Raise NumPy's error if the target of a function that writes is not an array."""
     if is_scalar(a) or not isinstance(a, (DistArray, np.ndarray)):
         kind = type(getattr(a, "block", a)).__name__
         raise TypeError(f"{name}() argument 1 must be a numpy.ndarray, not {kind}")
 
 
 def as_values(value: ArrayLike, dtype: DType) -> Any:
-    """Values for an array of a data type; lists and numbers are converted to it."""
+    """Check values for an array of a data type; convert lists and numbers to it."""
     if isinstance(value, (DistArray, np.ndarray, np.generic)):
         return fitted(plain(value), dtype)
     return np.asarray(value, dtype)
 
 
 class Values:
-    """Values to write, and how they broadcast onto the indexed elements.
+    """Values to write, and their broadcast onto the indexed elements.
 
     Parameters
     ----------
     value : array_like or DistArray or None
-        None for a unary operation in place, which takes no values.
+        The values; None for a unary operation in place, which takes no values.
     shape : tuple of int
-        Of the indexed elements.
+        Shape of the indexed elements.
     at, ndim : int
         Position and number of the dimensions that come from the index.
     text : str
-        The error if it does not broadcast; ``{0}`` and ``{1}`` stand for the shapes. With any text
-        but assignment's, surplus dimensions of length 1 are an error, too.
+        The error text if `value` does not broadcast; ``{0}`` and ``{1}`` are replaced by the
+        shapes. With any text but :data:`MISMATCH`, surplus dimensions of length 1 are errors, too.
 
     Raises
     ------
     ValueError
-        If it does not broadcast; from metadata, on every rank.
+        If `value` does not broadcast; from metadata, on every rank.
     """
 
     def __init__(
@@ -94,22 +94,22 @@ class Values:
 
     @property
     def known(self) -> bool:
-        """Whether every rank has all values."""
+        """True if every rank has all values."""
         return not isinstance(self.value, DistArray) or self.value.layout.is_replicated
 
     @property
     def is_constant(self) -> bool:
-        """Whether the values are the same for all positions of the index."""
+        """True if the values are the same for all positions of the index."""
         if self.value is None:
             return True
         lead = len(self.shape) - self.value.ndim
         return all(self.value.shape[d - lead] == 1 for d in self.index_dims if d >= lead)
 
     def rows(self, layout: Layout, mesh: DeviceMesh) -> Array | None:
-        """This rank's values, of as many dimensions as the indexed elements, index in front.
+        """Return this rank's values, with the dimensions of the indexed elements, index first.
 
-        Each dimension has extent 1 or that of this rank's part. `layout` is that of the indexed
-        elements. Communicates if the values lie otherwise.
+        Each dimension has extent 1 or the extent of this rank's part. `layout` is the layout of the
+        indexed elements. Values in another layout are redistributed.
         """
         if self.value is None:
             return None
@@ -121,9 +121,10 @@ class Values:
 
 
 def without_surplus(value: Any, ndim: int, empty: Shape | None = None) -> Any:
-    """Values without surplus leading dimensions of length 1.
+    """Remove surplus leading dimensions of length 1 from values.
 
-    For an `empty` target, whose shape the other dimensions make, NumPy takes those of any length.
+    For an empty target of shape `empty`, equal to the remaining dimensions, NumPy accepts surplus
+    dimensions of any length.
     """
     surplus = value.ndim - ndim
     if empty is not None and surplus > 0 and value.shape[surplus:] == empty:

@@ -1,1 +1,1 @@
-"""Functions of the caller's own, called on blocks, lines and elements."""
+"""Calls of user functions on blocks, lines and elements."""

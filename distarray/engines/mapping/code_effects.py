@@ -1,4 +1,4 @@
-"""Effects that show in the code of a function: what it assigns to, and the names that it reads."""
+"""Side effects visible in the bytecode of a function: its assignments, and the names it reads."""
 
 import dis
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from distarray.engines.mapping.known_effects import is_pure_import
 
 __all__ = ["Facts", "read_code"]
 
-#: Instructions without a meaning of their own.
+#: Instructions without an effect of their own.
 _SILENT = frozenset({"CACHE", "COPY_FREE_VARS", "EXTENDED_ARG", "NOP", "PUSH_NULL", "RESUME"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _NAMES = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
 _CELLS = frozenset({"LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"})
-#: Instructions that change something, and how that is said.
+#: Instructions with a side effect, and the text that describes it.
 _WRITES = {
     "STORE_GLOBAL": "it assigns to the global name",
     "DELETE_GLOBAL": "it deletes the global name",
@@ -27,19 +27,20 @@ _WRITES = {
     "DELETE_DEREF": "it deletes an outer function's name",
     "LOAD_BUILD_CLASS": "it makes a class",
 }
-#: Methods that set attributes of an object that has just been made.
+#: Methods that set attributes of a newly created object.
 _MAKERS = frozenset({"__init__", "__post_init__"})
 
 
 class Facts(NamedTuple):
-    """What the code of a function says.
+    """Facts about a function from its bytecode.
 
     Attributes
     ----------
     effect : str or None
-        What it changes for certain.
+        A side effect that the function certainly has.
     reads : tuple
-        Names from outside, each with the attributes that are read of it: ("np", "random", "rand").
+        Names from outside, each with the attributes that the function reads, for example
+        ("np", "random", "rand").
     """
 
     effect: str | None
@@ -48,7 +49,7 @@ class Facts(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def read_code(code: CodeType) -> Facts:
-    """The facts about a function, and about functions that its code contains."""
+    """Collect the facts about a function and about functions defined in its code."""
     reads: dict[tuple[str, ...], None] = {}
     outer = frozenset(code.co_freevars)
     for part in _parts(code):
@@ -66,7 +67,7 @@ def _parts(code: CodeType) -> Iterator[CodeType]:
 
 
 def _read(code: CodeType, outer: frozenset[str], reads: dict[tuple[str, ...], None]) -> str | None:
-    """Note what a piece of code reads; returns what it changes."""
+    """Add the names that a code object reads to `reads`; return its first side effect or None."""
     path: tuple[str, ...] = ()
     before: dis.Instruction | None = None
     for now in dis.get_instructions(code):
@@ -90,7 +91,7 @@ def _read(code: CodeType, outer: frozenset[str], reads: dict[tuple[str, ...], No
 def _effect(
     code: CodeType, now: dis.Instruction, before: dis.Instruction | None, outer: frozenset[str]
 ) -> str | None:
-    """What an instruction changes outside of the call."""
+    """Return the side effect of an instruction outside of the call, or None."""
     operation, name = now.opname, now.argval
     if operation == "IMPORT_NAME":
         return None if is_pure_import(name) else f"it imports `{name}`"
@@ -103,7 +104,7 @@ def _effect(
 
 
 def _is_self(code: CodeType, before: dis.Instruction | None) -> bool:
-    """Whether an instruction has loaded the first argument."""
+    """Return True if an instruction has loaded the first argument."""
     if before is None or "LOAD_FAST" not in before.opname or not code.co_argcount:
         return False
     loaded = before.argval[-1] if isinstance(before.argval, tuple) else before.argval

@@ -1,9 +1,9 @@
-"""Effects of the user's functions: what a function may leave behind besides its result.
+"""Side effects of user functions: changes that a call may make besides its result.
 
-A loop may be divided among the ranks if nobody can see that each rank has made only some of the
-calls. So it may be if the function is one of NumPy's, or compiled, or if its code changes nothing
-and reaches, by its closure, its globals, its defaults and its attributes, only what cannot change,
-and functions of the same kind. Such a function is called pure. Nothing is executed to find out.
+A loop may be divided among the ranks if the program cannot observe that each rank has made only
+some of the calls. This holds if the function is NumPy's, or jitted by numba, or if its code changes
+no object and its closure, globals, defaults and attributes contain only immutable values and
+functions of the same kind. Such a function is called pure. The search executes no user code.
 """
 
 import functools
@@ -36,30 +36,30 @@ from distarray.engines.mapping.known_effects import (
 
 __all__ = ["Verdict", "is_marked", "judge", "pure"]
 
-#: The attribute by which `pure` marks a function.
+#: Name of the attribute by which `pure` marks a function.
 _MARK = "_distarray_pure"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def pure(function: F) -> F:
-    """Mark a function as pure: calling it leaves nothing behind besides its result.
+    """Mark a function as pure: a call has no side effect besides its result.
 
     Loops over elements and lines (:class:`numpy.vectorize`, :func:`numpy.frompyfunc`,
     :func:`numpy.apply_along_axis`, ``np.pad(mode=function)``) are divided among the ranks if their
-    function is pure. Functions that fill a list, say, are called by every rank for all elements.
-    Most functions need no mark: their code shows that they are pure. A function that reads a
-    dictionary or an array from outside needs it, since it might write there.
+    function is pure. A function with a side effect, such as filling a list, is called by every rank
+    for all elements. Most functions need no mark: their code shows that they are pure. A function
+    that reads a dictionary or an array from outside needs the mark, since it might write to it.
 
     Parameters
     ----------
     function : callable
-        Each of its calls is made on one rank: it must not communicate, and changes that it makes
+        The function. Each call runs on one rank: it must not communicate, and changes that it makes
         to objects from outside are lost on the other ranks.
 
     Returns
     -------
     callable
-        The function itself, or a :class:`functools.partial` of it if it takes no attributes.
+        The function itself, or a :class:`functools.partial` of it if it accepts no attributes.
 
     Examples
     --------
@@ -83,15 +83,15 @@ def pure(function: F) -> F:
 
 
 class Verdict(NamedTuple):
-    """What a search has found.
+    """Result of a search for side effects.
 
     Attributes
     ----------
     effect : str or None
-        How the function may leave something behind; None if it is pure.
+        The possible side effect of the function; None if it is pure.
     same : bool
-        Whether the verdict is the same on all ranks, since nothing was reached that a program may
-        have on some ranks only.
+        True if the verdict is certainly the same on all ranks: the function is pure, and the search
+        has found no None, in whose place other ranks may have another object.
     """
 
     effect: str | None
@@ -99,7 +99,7 @@ class Verdict(NamedTuple):
 
 
 def judge(function: Any, given: Iterable[Any] = ()) -> Verdict:
-    """Whether a function is pure, and the further arguments that it is `given` cannot change."""
+    """Check whether a function is pure and its further arguments `given` are immutable."""
     search = _Search()
     effect = search.effect(function, f"`{getattr(function, '__name__', 'the function')}`")
     if effect is None and not _is_known(function):
@@ -108,26 +108,26 @@ def judge(function: Any, given: Iterable[Any] = ()) -> Verdict:
 
 
 def is_marked(value: Any) -> bool:
-    """Whether a function has been marked by `pure`."""
+    """Return True if a function has been marked by `pure`."""
     return _MARK in getattr(value, "__dict__", ())
 
 
 def _is_known(function: Any) -> bool:
-    """Whether a function is marked, or a library's: it changes no argument then."""
+    """Return True if a function is marked or from a known library: it changes no argument then."""
     if is_marked(function) or isinstance(function, (BuiltinFunctionType, np.ufunc)):
         return True
     return is_pure_library(getattr(function, "__module__", None))
 
 
 class _Search:
-    """A search for effects among the things that a function reaches, each of them once."""
+    """Search for side effects among the objects that a function refers to, each object once."""
 
     def __init__(self) -> None:
         self.met_none = False
         self._seen: dict[int, Any] = {}
 
     def effect(self, value: Any, name: str) -> str | None:
-        """How a value, found by a name, lets a function leave something behind."""
+        """Return the side effect that a value, found by a name, makes possible, or None."""
         if is_immutable(value):
             self.met_none = self.met_none or value is None
             return None
@@ -145,7 +145,7 @@ class _Search:
         return f"{name} is or holds a {_described(kind)}, which may change"
 
     def first_effect(self, named: Iterable[tuple[str, Any]]) -> str | None:
-        """The first effect of several values."""
+        """Return the first effect of several values."""
         for name, value in named:
             found = self.effect(value, name)
             if found is not None:
@@ -153,11 +153,11 @@ class _Search:
         return None
 
     def library(self, value: Any, name: str) -> str | None:
-        """The effect of a function of a library."""
+        """Return the effect of a function of a library."""
         return None if pure_name(value.__module__, value.__name__) else f"it calls `{name}`"
 
     def of_function(self, function: Any, name: str) -> str | None:
-        """The effect of a function in Python."""
+        """Return the effect of a function written in Python."""
         if is_pure_library(function.__globals__.get("__name__")):
             return self.library(function, name)
         facts = read_code(function.__code__)
@@ -177,7 +177,7 @@ class _Search:
         return None
 
     def _of_path(self, path: tuple[str, ...], function: Any, cells: dict[str, Any]) -> str | None:
-        """The effect of what is read by a name and attributes, ``a.b.c``."""
+        """Return the effect of the object that a name and attributes, ``a.b.c``, refer to."""
         name = path[0]
         if name in cells:
             try:
@@ -196,34 +196,34 @@ class _Search:
             name = f"{name}.{attribute}"
             try:
                 value = getattr(value, attribute)
-            except AttributeError:  # raised when it is called, too
+            except AttributeError:  # the call will raise the same error
                 return None
         return self.effect(value, f"`{name}`")
 
     def _of_attribute(self, value: Any, name: str, attribute: str) -> str | None:
-        """The effect of an attribute of what is no module."""
+        """Return the effect of an attribute of an object that is no module."""
         if isinstance(value, type) and attribute in ("now", "today", "utcnow"):
             return f"it calls `{name}.{attribute}`"
         return self.effect(value, f"`{name}`")
 
     def of_builtin(self, function: Any, name: str) -> str | None:
-        """The effect of a function, or of a method of an object, in C."""
+        """Return the effect of a function, or of a method of an object, written in C."""
         owner = function.__self__
         if owner is None or isinstance(owner, (ModuleType, type)):
             return effect_of_builtin(function, name)
         return self.effect(owner, name)
 
     def of_method(self, method: MethodType, name: str) -> str | None:
-        """The effect of a method of an object, or of a class."""
+        """Return the effect of a method of an object or of a class."""
         return self.first_effect([(name, method.__self__), (name, method.__func__)])
 
     def of_partial(self, call: Any, name: str) -> str | None:
-        """The effect of a function with some arguments."""
+        """Return the effect of a :class:`functools.partial`: of its function and arguments."""
         held = (call.func, *call.args, *call.keywords.values(), *call.__dict__.values())
         return self.first_effect([(name, value) for value in held])
 
     def of_ufunc(self, ufunc: np.ufunc, name: str) -> str | None:
-        """The effect of a ufunc: that of the Python function behind it, if there is one."""
+        """Return the effect of a ufunc: that of the Python function it calls, if there is one."""
         if not calls_python(ufunc) or ufunc.__class__ is not np.ufunc:
             return None
         behind = [found for found in gc.get_referents(ufunc) if callable(found)]
@@ -232,23 +232,23 @@ class _Search:
         return self.first_effect([(name, found) for found in behind])
 
     def of_vectorized(self, function: Any, name: str) -> str | None:
-        """The effect of the function behind `numpy.vectorize`."""
+        """Return the effect of the function that a `numpy.vectorize` object calls."""
         return self.effect(function.pyfunc, name)
 
     def of_items(self, items: Any, name: str) -> str | None:
-        """The effect of a tuple or a frozen set."""
+        """Return the effect of a tuple or a frozen set."""
         if getattr(items, "__dict__", None):
             return f"{name} has attributes, which may change"
         return self.first_effect([(name, item) for item in items])
 
     def of_array(self, values: Any, name: str) -> str | None:
-        """The effect of NumPy's array: none if nobody can write to it."""
+        """Return the effect of a NumPy array: None if it owns its memory and is read-only."""
         if values.flags.writeable or values.base is not None or values.dtype.hasobject:
             return f"{name} is an array, which may change"
         return None
 
     def of_class(self, kind: Any, name: str) -> str | None:
-        """The effect of a class: that of what it holds."""
+        """Return the effect of a class: that of its attributes."""
         if is_pure_library(kind.__module__) or issubclass(kind, Enum):
             return None
         if issubclass(kind, tuple) and hasattr(kind, "_fields"):
@@ -265,23 +265,23 @@ class _Search:
         return None
 
     def of_wrapped(self, method: Any, name: str) -> str | None:
-        """The effect of a static method, a class method or a property."""
+        """Return the effect of a static method, a class method or a property."""
         if isinstance(method, property):
             parts = [f for f in (method.fget, method.fset, method.fdel) if f is not None]
             return self.first_effect([(name, part) for part in parts])
         return self.effect(method.__func__, name)
 
     def of_module(self, module: ModuleType, name: str) -> str | None:
-        """The effect of a module that is used as a value: anything in it may be called."""
+        """Return the effect of a module that is used as a value: it may call any function in it."""
         return f"it hands on the module {name}"
 
     def nothing(self, value: Any, name: str) -> None:
-        """The effect of what changes no more than its arguments."""
+        """Return None: a call of the value changes at most its arguments."""
 
 
-#: The flag of classes that are made while a program runs (Py_TPFLAGS_HEAPTYPE).
+#: Type flag of classes that are created at run time (Py_TPFLAGS_HEAPTYPE).
 _IN_PYTHON = 1 << 9
-#: Entries of a class that hold what Python itself keeps about it.
+#: Names of class attributes with Python's own metadata.
 _BOOKKEEPING = frozenset(
     {
         "__annotations__", "__annotate_func__", "__annotations_cache__", "__dataclass_fields__",
@@ -294,7 +294,7 @@ _DESCRIPTORS = frozenset({"getset_descriptor", "member_descriptor"})
 
 
 def _counts(name: str, value: Any) -> bool:
-    """Whether an entry of a class may hold something that changes."""
+    """Return True if a class attribute must be searched: it is no metadata and no slot."""
     own = name.rpartition(".")[2] in _BOOKKEEPING
     return not own and type(value).__name__ not in _DESCRIPTORS
 

@@ -1,7 +1,7 @@
-"""Calls that every rank makes, for all elements, since the function may leave something behind.
+"""Calls that every rank makes for all elements, because the function may have a side effect.
 
-So lists that it fills, files that it writes and numbers that it draws are NumPy's on every rank:
-NumPy's own function makes the calls, as often and in the order in which it makes them.
+NumPy's own function makes the calls, in its own number and order. Lists that the user function
+fills, files that it writes and random numbers that it draws are therefore NumPy's on every rank.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -42,11 +42,11 @@ _WRITES = "it writes to its arguments"
 
 
 class EffectError(Exception):
-    """Calls that have been divided must be made by every rank; `reason` says why."""
+    """Exception: divided calls must be made by every rank, because of the side effect `reason`."""
 
     @property
     def reason(self) -> str:
-        """The effect."""
+        """Text of the side effect."""
         return str(self.args[0])
 
 
@@ -57,25 +57,25 @@ def divided_or_not(
     divided: Callable[[], T],
     by_all: Callable[[list[Any]], T],
 ) -> T:
-    """The result of calls that are divided among the ranks if `function` is pure.
+    """Divide calls of `function` among the ranks if it is pure; else every rank makes all calls.
 
     Parameters
     ----------
     function : callable
-        The user's.
+        The user function.
     given : iterable
-        Arguments that it gets besides elements.
+        Arguments of the function besides elements.
     operands : sequence
-        The arrays whose elements it gets; other things are handed on as they are.
+        The arrays whose elements the function gets; other values are passed on unchanged.
     divided : callable
-        Divides the calls. It has not changed anything when it raises.
+        Divides the calls. If it raises, it has changed no data.
     by_all : callable
-        Makes all calls, from copies of the operands in NumPy's arrays. Every rank calls it.
+        Makes all calls, given copies of the operands as NumPy arrays. Every rank calls it.
 
     Cost
     ----
-    One allreduce of an integer, unless the function is such that all ranks judge it alike. If
-    every rank makes all calls, a gather of the operands that are cut.
+    One allreduce of an integer, unless the verdict about the function is the same on all ranks. If
+    every rank makes all calls, an allgather of the cut operands.
     """
     arrays = [x for x in operands if isinstance(x, DistArray)]
     mesh = arrays[0].mesh
@@ -101,18 +101,18 @@ def divided_or_not(
 
 
 def _has_all_ranks(mesh: DeviceMesh) -> bool:
-    """Whether all ranks that there are make the calls."""
+    """Return True if all existing ranks make the calls."""
     root = mesh._root
     return root is not None and mesh.coords is not None and mesh.size() == root.size
 
 
 def _has_others(mesh: DeviceMesh) -> bool:
-    """Whether there are other ranks, all of which make the calls."""
+    """Return True if there are other ranks, and all ranks make the calls."""
     return mesh.size() > 1 and _has_all_ranks(mesh)
 
 
 def have_effects(functions: Sequence[Callable[..., Any]], mesh: DeviceMesh) -> bool:
-    """Whether functions may leave something behind; collective if not all ranks judge alike."""
+    """Return True if functions may have side effects; collective if verdicts may differ by rank."""
     verdicts = [judge(function) for function in functions]
     effect = next((verdict.effect for verdict in verdicts if verdict.effect is not None), None)
     same = all(verdict.same for verdict in verdicts)
@@ -125,7 +125,7 @@ def _common_effect(
     arrays: Sequence[DistArray],
     mesh: DeviceMesh,
 ) -> str | None:
-    """The effect that some rank sees; None if there is none."""
+    """Return the side effect that some rank has found; None if no rank has found any."""
     verdict = judge(function, given)
     objects = [] if verdict.effect or is_marked(function) else arrays
     if any(holds_changeable(x.block) for x in objects if x.dtype.hasobject):
@@ -165,10 +165,10 @@ def _refuse_or_warn(arrays: Sequence[DistArray], effect: str) -> None:
 
 
 def whole(x: DistArray) -> Array:
-    """All elements as an array on this rank's host: the block itself, if it has all.
+    """Return all elements as an array on this rank's host: the block itself, if it has them all.
 
-    NumPy's ufuncs go through the elements as they lie in memory, so the copy of a cut array has the
-    order that NumPy's array has, which the blocks show.
+    NumPy's ufuncs process elements in memory order. The copy of a cut array therefore gets the
+    memory order that NumPy's array would have; it is derived from the blocks.
     """
     order = None if x.layout.is_replicated else _order_in_memory(x)
     x = x.plain()
@@ -183,16 +183,16 @@ def whole(x: DistArray) -> Array:
 
 
 class _Order(NamedTuple):
-    """How a whole array lies in memory.
+    """Memory order of a whole array.
 
     Attributes
     ----------
     axes : tuple of int
-        The dimensions by falling strides.
+        The dimensions in the order of decreasing strides.
     turned : frozenset of int
-        Those that run backwards.
+        The dimensions with a negative stride.
     repeated : frozenset of int
-        Those along which all elements may be one.
+        The dimensions with stride 0, along which all elements may be equal.
     """
 
     axes: tuple[int, ...]
@@ -201,7 +201,7 @@ class _Order(NamedTuple):
 
 
 def _stored(values: Array, order: _Order) -> Array:
-    """The same elements, stored so."""
+    """Copy the elements into the given memory order."""
     repeated = [d for d in order.repeated if _is_repeated(values, d)]
     first = tuple([slice(0, 1 if d in repeated else None) for d in range(values.ndim)])
     ways = tuple([slice(None, None, -1 if d in order.turned else None) for d in order.axes])
@@ -217,10 +217,11 @@ def _is_repeated(values: Array, dim: int) -> bool:
 
 
 def _order_in_memory(x: DistArray) -> _Order | None:
-    """Where the elements lie; None in C order.
+    """Return the memory order of an array, the same on all ranks; None in C order.
 
-    The same on all ranks. A view lies as NumPy's does. Others lie as the block of the first rank
-    that has two elements along most dimensions; where none has two, the stride tells the place.
+    A view has the order of NumPy's view. Any other array has the order of the block with two or
+    more elements along the most dimensions, of the lowest rank among equals. Along dimensions where
+    that block has fewer than two, its stride decides.
     """
     view = in_whole(x)
     if view is not None:
@@ -239,7 +240,7 @@ def _order_in_memory(x: DistArray) -> _Order | None:
 
 
 def giving_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with NumPy's arrays in place of distributed ones that it returns."""
+    """Wrap a function so that it returns NumPy arrays instead of distributed arrays."""
 
     def numpys(value: Any) -> Any:
         return whole(value) if isinstance(value, DistArray) else value
@@ -252,7 +253,7 @@ def giving_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def writing(x: DistArray, values: Array, act: Callable[[], T]) -> T:
-    """Act on the elements of an array as `whole` gave them; the array gets what has changed."""
+    """Call `act`, which writes to `values`, the result of `whole(x)`; copy changes back to `x`."""
     values.flags.writeable = values.flags.writeable and x.flags.writeable
     result = act()
     if values.flags.writeable and not (x.layout.is_replicated and x.mesh.device_type == "cpu"):
@@ -261,7 +262,7 @@ def writing(x: DistArray, values: Array, act: Callable[[], T]) -> T:
 
 
 def spread(values: Any, like: DistArray) -> Any:
-    """The result of calls that every rank has made, laid out as a new array; nothing is sent."""
+    """Distribute the result of calls that every rank has made like a new array; no messages."""
     if isinstance(values, tuple):
         return tuple([spread(value, like) for value in values])
     if not isinstance(values, (np.ndarray, np.generic)):
@@ -273,13 +274,13 @@ def spread(values: Any, like: DistArray) -> Any:
 
 
 def refuse_changeable(values: Array, mesh: DeviceMesh) -> None:
-    """Raise if results are objects that may change: every rank must have them all."""
+    """Raise EffectError if results are mutable objects: every rank must then make all calls."""
     if values.dtype.hasobject and _has_others(mesh) and holds_changeable(values):
         raise EffectError("it returns objects that may change")
 
 
 def in_numpys_order(method: str) -> Callable[[Function], Function]:
-    """Make the implementation of a method of ufuncs call functions of the user's as NumPy does."""
+    """Decorator: make the implementation of a ufunc method call user functions in NumPy's order."""
 
     def decorate(implementation: Function) -> Function:
         @wraps(implementation)
@@ -288,7 +289,7 @@ def in_numpys_order(method: str) -> Callable[[Function], Function]:
                 return implementation(ufunc, a, *args, **kwargs)
             operands = [a, *args, *kwargs.values()]
             if not any(isinstance(x, DistArray) for x in operands):
-                operands.append(as_distarray(np.zeros(0)))  # an `out` alone is distributed
+                operands.append(as_distarray(np.zeros(0)))  # only `out` is distributed
 
             def by_all(arrays: list[Any]) -> Any:
                 named = dict(zip(kwargs, arrays[1 + len(args) :], strict=False))
@@ -305,7 +306,7 @@ def in_numpys_order(method: str) -> Callable[[Function], Function]:
 def _method_by_all(
     ufunc: np.ufunc, method: str, a: Any, given: list[Any], named: dict[str, Any]
 ) -> Any:
-    """A method of a ufunc, called with NumPy's arrays; its result, or its effect on `a`."""
+    """Call a method of a ufunc with NumPy arrays; return the result or write it to `a` or `out`."""
     out = named.pop("out", None)
     out = out[0] if isinstance(out, tuple) else out
     act = partial(getattr(ufunc, method), *given, **named)

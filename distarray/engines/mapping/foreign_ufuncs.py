@@ -1,4 +1,4 @@
-"""Ufuncs of others than NumPy: made of Python functions, or with a signature of their own."""
+"""Calls of ufuncs that are not NumPy's: made from Python functions, or generalized ufuncs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def call_foreign(
     where: ArrayLike | bool,
     keywords: dict[str, Any],
 ) -> Any:
-    """A call of a ufunc that is not NumPy's own; NotImplemented if it can be called as NumPy's.
+    """Call a ufunc that is not NumPy's; return NotImplemented if the usual engine can call it.
 
     Cost
     ----
-    Of a Python function: an exchange for each operand that lies otherwise, and one allreduce of an
-    integer to agree on errors. With a signature: dimensions that it takes whole and that are cut
-    are made whole by redistribution.
+    For a Python function: an exchange for each operand whose layout differs, and one allreduce of
+    an integer to agree on errors. For a generalized ufunc: a redistribution that makes cut core
+    dimensions whole.
     """
     if ufunc in _NUMPYS:
         return NotImplemented
@@ -71,16 +71,16 @@ def _of_python(
     where: ArrayLike | bool,
     keywords: dict[str, Any],
 ) -> Any:
-    """Calls for each element, on the ranks that hold the elements."""
+    """Call a Python function for each element, on the ranks that hold the elements."""
     masked = where is not True
-    # A 0-d array with a pending fold, or on one rank alone, has other elements on other ranks.
+    # A 0-d array with a pending fold, or on a single rank, has different values on the ranks.
     inputs = [x if np.ndim(x) or not isinstance(x, DistArray) else x.plain() for x in inputs]
     blocks, layout, mesh = prepare(*inputs, *([where] if masked else []))
     blocks = [mesh.to_host(block) for block in blocks]
     if masked:
         keywords = {**keywords, "where": blocks.pop()}
         if outs:
-            keywords["out"] = None  # without it NumPy warns of elements that stay unset
+            keywords["out"] = None  # without this NumPy warns of elements that stay unset
 
     def call() -> Any:
         with alone(mesh):
@@ -98,7 +98,7 @@ def _of_python(
 
 
 def _given(ufunc: np.ufunc, found: list[Any]) -> Any:
-    """The results of a call as NumPy returns them."""
+    """Return a tuple for several outputs, else the single result, as NumPy does."""
     return tuple(found) if ufunc.nout > 1 else found[0]
 
 
@@ -108,7 +108,7 @@ def _written(
     casting: Casting,
     where: ArrayLike | bool,
 ) -> list[Any]:
-    """Results, those for which there is an `out` copied into it."""
+    """Copy each result with an `out` into it; return the results."""
     found = []
     for value, out in zip_longest(values, outs):
         if out is not None:
@@ -126,7 +126,7 @@ def _generalized(
     outs: Sequence[DistArray | Array | None],
     keywords: dict[str, Any],
 ) -> Any:
-    """A ufunc of whole vectors or matrices, called once on each rank's stack of them."""
+    """Call a generalized ufunc once on each rank, with its stack of whole vectors or matrices."""
     if outs or not keywords.keys() <= {"dtype", "casting", "order", "subok", "signature"}:
         named = {"out": tuple(outs)} if outs else {}
         return fall_back(ufunc, tuple(inputs), {**keywords, **named})
@@ -155,7 +155,7 @@ def _scalar(x: DistArray) -> DistArray:
 
 @lru_cache(maxsize=256)
 def _core_ndims(signature: str) -> tuple[int, ...]:
-    """How many dimensions each operand has of its own: (2, 1) for "(m,n),(n)->(m)"."""
+    """Return the number of core dimensions of each operand: (2, 1) for "(m,n),(n)->(m)"."""
     given = signature.partition("->")[0].replace(" ", "")
     return tuple(
         [len([n for n in part.strip("()").split(",") if n]) for part in given.split("),(")]

@@ -1,4 +1,4 @@
-"""Functions and modules of libraries whose effects are known."""
+"""Library functions and modules whose side effects are known."""
 
 import builtins
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = [
     "pure_name",
 ]
 
-#: Python's functions that change nothing but their arguments, and give the same on every rank.
+#: Python builtins that change at most their arguments, and return the same on every rank.
 PURE_BUILTINS = frozenset(
     {
         "abs", "all", "any", "ascii", "bin", "callable", "chr", "divmod", "format", "getattr",
@@ -20,7 +20,7 @@ PURE_BUILTINS = frozenset(
         *[name for name, value in vars(builtins).items() if isinstance(value, type)],
     }
 )  # fmt: skip
-#: Modules that compute: their functions call what they are given, and change nothing else.
+#: Modules that only compute: a function may call its arguments, and has no other side effect.
 _MODULES = frozenset(
     {
         "_bisect", "_collections", "_decimal", "_functools", "_operator", "_statistics", "_struct",
@@ -31,15 +31,15 @@ _MODULES = frozenset(
         "textwrap", "typing", "unicodedata", "urllib.parse", "zlib",
     }
 )  # fmt: skip
-#: Packages that compute, with all modules in them.
+#: Packages that only compute, with all their modules.
 _PACKAGES = (
     "numpy.", "distarray.numpy.", "distarray.ops.", "distarray.array.", "distarray.random.",
     "scipy.constants.", "scipy.fft.", "scipy.integrate.", "scipy.interpolate.", "scipy.linalg.",
     "scipy.ndimage.", "scipy.optimize.", "scipy.signal.", "scipy.spatial.", "scipy.special.",
     "scipy.stats.", "distarray.creation.", "distarray.scipy.", "json.", "collections.",
 )  # fmt: skip
-#: Names in them that read or write files, or states that calls share. Files may be read before
-#: rank 0 has written them where each rank calls a function by itself.
+#: Functions of these libraries that use files, or state shared between calls. If each rank calls a
+#: function independently, it may read a file before rank 0 has written it.
 _EFFECTIVE = frozenset(
     {
         "dump", "fromfile", "fromregex", "genfromtxt", "load", "loadtxt", "memmap", "open_memmap",
@@ -47,7 +47,7 @@ _EFFECTIVE = frozenset(
         "set_string_function", "setbufsize", "seterr", "seterrcall", "tofile",
     }
 )  # fmt: skip
-#: Names in modules of random numbers that only make generators.
+#: Names in modules of random numbers that only create generators.
 _GENERATORS = frozenset(
     {
         "BitGenerator",
@@ -65,26 +65,26 @@ _GENERATORS = frozenset(
 
 
 def is_pure_library(module: Any) -> bool:
-    """Whether a module belongs to a library that computes."""
+    """Return True if a module belongs to a library that only computes."""
     return isinstance(module, str) and (
         module in _MODULES or f"{module}.".startswith(_PACKAGES) or module == "numpy"
     )
 
 
 def pure_name(module: str, name: str) -> bool:
-    """Whether a function of such a library changes nothing besides its arguments."""
+    """Return True if a function of such a library changes at most its arguments."""
     if "random" in module.split("."):
         return name in _GENERATORS
     return name not in _EFFECTIVE
 
 
 def is_pure_import(module: str) -> bool:
-    """Whether a function may import a module: nothing in it has effects."""
+    """Return True if a pure function may import a module: the module has no side effects."""
     return module in _MODULES or module == "scipy.special"
 
 
 def effect_of_builtin(function: Any, name: str) -> str | None:
-    """The effect of a function in C."""
+    """Return the side effect of a function written in C, or None."""
     module, own = function.__module__, function.__name__
     if module == "builtins" or module is None:
         pure = own in PURE_BUILTINS or module is None

@@ -1,4 +1,4 @@
-"""local_map: a function of one rank's blocks, with the placements of its arguments and results."""
+"""local_map: a function of each rank's blocks, with placements of its arguments and results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from distarray.typing import Placements
 
 __all__ = ["local_map"]
 
-#: Placements of one argument or result; None if it is no distributed array.
+#: Placements of one argument or result; None for a value that is no distributed array.
 Placed: TypeAlias = Sequence[Placement] | None
 
 
@@ -30,7 +30,7 @@ def local_map(
     *,
     redistribute_inputs: bool = False,
 ) -> Callable[..., Any]:
-    """Turn a function of local blocks into one of distributed arrays, as DTensor's of that name.
+    """Convert a function of local blocks to one of distributed arrays, as DTensor's `local_map`.
 
     Unlike in :func:`distarray.map_blocks` the function may communicate: every rank of the mesh
     calls it once.
@@ -38,21 +38,21 @@ def local_map(
     Parameters
     ----------
     func : callable, optional
-        Takes blocks where the returned function takes distributed arrays. Without it a decorator
-        is returned.
+        Function that takes blocks where the returned function takes distributed arrays. If omitted,
+        a decorator is returned.
     out_placements : sequence
-        Placements of all results, one a mesh dimension; or a tuple of such sequences, one a
-        result, None for a result that is no array.
+        Placements of all results, one per mesh dimension; or a tuple of such sequences, one per
+        result, with None for a result that is no array.
     in_placements : sequence, optional
-        Placements of each positional argument, None for one that is no distributed array. Lists,
-        tuples and dictionaries count item by item.
+        Placements of each positional argument, None for an argument that is no distributed array.
+        Each item of a list, tuple or dictionary counts as an argument.
     in_grad_placements
         Ignored; programs written for DTensor pass it.
     device_mesh : DeviceMesh, optional
-        By default that of the arguments.
+        The mesh. By default the mesh of the arguments.
     redistribute_inputs : bool
-        Whether arguments that are placed otherwise are brought to `in_placements`; without it
-        they are an error.
+        True to redistribute arguments with other placements to `in_placements`; if False, such
+        arguments are an error.
 
     Returns
     -------
@@ -61,10 +61,11 @@ def local_map(
     Raises
     ------
     LayoutError
-        If arguments are not placed as wanted, or results do not fit `out_placements`; on all
-        ranks.
+        If placements of arguments differ from `in_placements`, or results do not fit
+        `out_placements`; on all ranks.
     Exception
-        Raised by `func`, on all ranks; unless it communicates and leaves other ranks waiting.
+        Any exception of `func`, on all ranks; unless `func` communicates and its failure leaves
+        other ranks waiting for a message.
 
     Cost
     ----
@@ -115,7 +116,7 @@ def local_map(
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """The items of nested lists, tuples and dictionaries, in their order."""
+    """Yield the items of nested lists, tuples and dictionaries, in their order."""
     if isinstance(value, (list, tuple)):
         for item in value:
             yield from _leaves(item)
@@ -126,7 +127,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _rebuilt(value: Any, leaves: Iterator[Any]) -> Any:
-    """The same nesting with other items."""
+    """Rebuild the same nesting with other items."""
     if isinstance(value, (list, tuple)):
         items = [_rebuilt(item, leaves) for item in value]
         return sequence_like(value, items)
@@ -136,7 +137,7 @@ def _rebuilt(value: Any, leaves: Iterator[Any]) -> Any:
 
 
 def _mesh(values: Sequence[Any], mesh: DeviceMesh | None) -> DeviceMesh | None:
-    """The mesh to work on; None where no argument is distributed."""
+    """Return the mesh to work on; None if no argument is distributed."""
     arrays = [value for value in values if isinstance(value, Base)]
     return (arrays[0].mesh if mesh is None else mesh) if arrays else None
 
@@ -160,7 +161,7 @@ def _checked(values: Sequence[Any], wanted: Sequence[Placed] | None) -> list[Pla
 
 
 def _block(value: Any, placed: Placed, redistribute: bool) -> Any:
-    """An argument as the function takes it: of an array, this rank's block."""
+    """Convert an argument for the function: a distributed array to this rank's block."""
     if not isinstance(value, DistArray):
         return value
     if placed is not None:
@@ -180,7 +181,7 @@ def _block(value: Any, placed: Placed, redistribute: bool) -> Any:
 def _out_placements(
     placements: Sequence[Placed] | Placements | None, count: int
 ) -> Sequence[Placed]:
-    """One entry a result."""
+    """Return one entry per result."""
     if isinstance(placements, Placement):
         return [[placements]] * count
     if placements is None:

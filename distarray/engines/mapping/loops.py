@@ -1,9 +1,9 @@
-"""Loops: a Python function called once for each index, by the ranks together.
+"""Loops: a Python function called once for each index, divided among the ranks.
 
-The calls are divided among all ranks, also those that hold replicas: a Python call costs more than
-sending its result. The result of the first call decides data type and shape of all, as in NumPy;
-the rank that makes it broadcasts them. Every rank runs its calls by itself, and only then do the
-ranks agree on errors. Functions that may leave something behind are called otherwise:
+The calls are divided among all ranks, including ranks that hold replicas: a Python call costs more
+than sending its result. As in NumPy, the first call's result determines the data type and shape of
+all results; the rank that makes this call broadcasts them. The ranks agree on errors twice: after
+their first calls and after all calls. Functions that may have side effects are called by
 :mod:`distarray.engines.mapping.every_rank`.
 """
 
@@ -38,18 +38,18 @@ T = TypeVar("T")
 
 
 class Loop(NamedTuple):
-    """The ranks that make the calls, and their parts of the operands.
+    """Division of a loop among the ranks, and this rank's parts of the operands.
 
     Attributes
     ----------
     layout : Layout
-        Of the loop's index space: which rank makes which calls.
+        Layout of the loop's index space; it determines which rank makes which calls.
     follow : Layout
-        Of the same as the operands lie, where some ranks may hold replicas.
+        Layout of the index space that follows the operands; it may have replicas.
     blocks : list of array
         This rank's part of each operand, broadcast to its part of the loop.
     mesh : DeviceMesh
-        The operands'.
+        The mesh of the operands.
     """
 
     layout: Layout
@@ -59,12 +59,12 @@ class Loop(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """This rank's part of the loop."""
+        """Shape of this rank's part of the loop."""
         return self.layout.local_shape(self.mesh.coords)
 
     @property
     def root(self) -> int:
-        """The rank of the mesh that makes the first call."""
+        """Rank of the mesh that makes the first call."""
         return _first_rank(self.layout)
 
 
@@ -73,22 +73,22 @@ def make_loop(
     core_ndims: Sequence[int],
     divide: bool = True,
 ) -> Loop:
-    """Bring operands together for calls on slices of them.
+    """Redistribute operands for calls on slices of them.
 
     Parameters
     ----------
     operands : sequence of DistArray
-        On one mesh. Their leading dimensions broadcast and form the loop.
+        Arrays on one mesh. Their leading dimensions broadcast and form the loop.
     core_ndims : sequence of int
-        How many trailing dimensions of each operand a call takes whole.
+        Number of trailing dimensions of each operand that a call takes whole (core dimensions).
     divide : bool
-        Whether ranks that hold replicas divide the calls. Without it only those do whose mesh
-        dimensions cut dimensions that a call takes whole.
+        True to divide the calls among all ranks, including replicas. If False, they are divided
+        only along mesh dimensions that cut loop or core dimensions of the operands.
 
     Cost
     ----
-    An exchange for each operand whose core dimensions are cut, or that lies otherwise than the
-    rest.
+    An exchange for each operand whose core dimensions are cut, or whose layout differs from the
+    loop's.
     """
     mesh = operands[0].mesh
     outer, sizes = [], []
@@ -109,7 +109,7 @@ def make_loop(
 
 
 def _inner_mesh_dims(operands: Sequence[DistArray], core_ndims: Sequence[int]) -> tuple[int, ...]:
-    """The mesh dimensions that cut dimensions that a call takes whole."""
+    """Return the mesh dimensions that cut core dimensions."""
     found: set[int] = set()
     for x, ndim in zip(operands, core_ndims, strict=True):
         for cut in x.layout.cuts[x.ndim - ndim :]:
@@ -119,7 +119,7 @@ def _inner_mesh_dims(operands: Sequence[DistArray], core_ndims: Sequence[int]) -
 
 @lru_cache(maxsize=1024)
 def divided(layout: Layout, mesh_dims: tuple[int, ...] | None) -> Layout:
-    """The layout cut as well by mesh dimensions (by default all) that replicate it."""
+    """Return the layout, cut also by mesh dimensions (by default all) that replicate it."""
     chosen = range(len(layout.mesh_shape)) if mesh_dims is None else mesh_dims
     free = [m for m in chosen if layout.mesh_shape[m] > 1]
     free = [m for m in free if not any(m in cut.mesh_dims for cut in layout.cuts)]
@@ -137,7 +137,7 @@ def divided(layout: Layout, mesh_dims: tuple[int, ...] | None) -> Layout:
 
 @lru_cache(maxsize=1024)
 def _first_rank(layout: Layout) -> int:
-    """The lowest rank that holds the index (0, 0, ...) of a layout."""
+    """Return the lowest rank that holds the index (0, 0, ...) of a layout."""
     coords = [0] * len(layout.mesh_shape)
     for cut in layout.cuts:
         if cut.mesh_dims and cut.extent:
@@ -147,7 +147,7 @@ def _first_rank(layout: Layout) -> int:
 
 
 def attempted(call: Callable[[], T]) -> tuple[T | None, Exception | None]:
-    """The result of a call, or the error that it raises."""
+    """Return (result, None) of a call, or (None, exception) if it raises."""
     try:
         return call(), None
     except Exception as error:
@@ -155,7 +155,7 @@ def attempted(call: Callable[[], T]) -> tuple[T | None, Exception | None]:
 
 
 def own_block(value: Any) -> Any:
-    """A result of this rank alone: of a distributed array, its block."""
+    """Convert a distributed array to this rank's block; return other values unchanged."""
     return value.to_local() if isinstance(value, DistArray) else value
 
 
@@ -164,21 +164,21 @@ def looped(
     function: Callable[[tuple[int, ...]], Sequence[Any]],
     dtypes: Sequence[DTypeLike] = (),
 ) -> list[Array]:
-    """Call ``function(index)`` for each index of this rank's part of a loop that has some.
+    """Call ``function(index)`` for each index of this rank's part of a nonempty loop.
 
     Parameters
     ----------
     loop : Loop
-        Of any size but 0.
+        A loop of any size but 0.
     function : callable
-        Gives the results of one call, equally many each time.
+        Returns the results of one call, equally many each time.
     dtypes : sequence of dtype or None
-        Of the results; None for the data type of the first call's.
+        Data types of the results; None for that of the first call's result.
 
     Returns
     -------
     list of array
-        One block a result: the loop's dimensions, then the result's own.
+        One block per result: the loop's dimensions, then the result's own.
 
     Cost
     ----
@@ -217,11 +217,11 @@ def looped(
 
 
 def placed(loop: Loop, block: Array) -> DistArray:
-    """The array of a result's blocks: laid out as the operands if it is small, else as computed.
+    """Return the array of a result's blocks: in `loop.follow` if it is small, else as computed.
 
     Cost
     ----
-    Where calls were divided among replicas and the result is small, an exchange.
+    An exchange, if calls were divided among replicas and the result is small.
     """
     core = [Cut.whole(extent) for extent in block.shape[loop.layout.ndim :]]
     made, wanted = (
@@ -235,7 +235,7 @@ def placed(loop: Loop, block: Array) -> DistArray:
 
 
 def unlooped(result: DistArray) -> DistArray:
-    """The result of a loop of one call, without the loop's dimension."""
+    """Remove the loop's dimension from the result of a loop of one call."""
     lone = result[0, ...]
     target = default_layout(lone.shape, lone.itemsize, lone.mesh)
     lone.settle()

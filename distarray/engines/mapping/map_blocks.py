@@ -1,4 +1,4 @@
-"""map_blocks: a function of blocks that lie side by side."""
+"""map_blocks: a function of the aligned blocks of several arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from distarray.typing import Array, ArrayLike, DType, DTypeLike, Placements
 
 __all__ = ["map_blocks"]
 
-#: The ufunc of a fold, whose neutral element a rank contributes that has computed nothing.
+#: Ufunc of each fold; a rank that has not called the function contributes its neutral element.
 _UFUNCS = {rule.fold: ufunc for ufunc, rule in RULES.items() if rule.fold is not None}
 
 
@@ -32,7 +32,7 @@ def map_blocks(
     placements: Placements | None = None,
     **kwargs: Any,
 ) -> DistArray:
-    """Call a function on the ranks' blocks, and make an array of the blocks that it gives.
+    """Call a function on the ranks' blocks, and return an array of the blocks that it returns.
 
     Parameters
     ----------
@@ -40,32 +40,33 @@ def map_blocks(
         Called once on every rank that holds elements, with NumPy (or CuPy) arrays that broadcast
         against one another, in the order of `arrays`. It must not communicate.
     *arrays : DistArray or array_like
-        They broadcast, and are brought to one layout where they lie differently.
+        Arrays that broadcast. Arrays of different layouts are redistributed to one layout.
     dtype : dtype, optional
-        Of the result; the common type of what `function` gives by default.
+        Data type of the result; by default the common type of the blocks that `function` returns.
     shape : sequence of int, optional
-        Of the result, if it is known; then the ranks need not exchange the blocks' lengths.
+        Shape of the result, if known; then the ranks need not exchange the blocks' shapes.
     placements : sequence of Placement, optional
-        Of the result, one a mesh dimension; those of the arrays by default. `Partial` means that
-        the blocks are contributions.
+        Placements of the result, one per mesh dimension; by default those of the arrays. `Partial`
+        means that the blocks are contributions to a fold.
     **kwargs
-        For `function`.
+        Keyword arguments of `function`.
 
     Returns
     -------
     DistArray
-        Blocks may have changed length along any dimension, and lost or gained trailing ones.
+        The result. Blocks may change their length along any dimension, and lose or gain trailing
+        dimensions.
 
     Raises
     ------
     LayoutError
         If the blocks do not fit together, on all ranks.
     Exception
-        What `function` raises, on all ranks.
+        Any exception of `function`, on all ranks.
 
     Cost
     ----
-    An exchange for each array that lies otherwise than the rest. Then one allreduce of a few
+    An exchange for each array whose layout differs from the common one. Then one allreduce of a few
     integers, and if blocks changed shape, and no `shape` is given, an allgather of their shapes.
 
     Examples
@@ -99,7 +100,7 @@ def map_blocks(
 
 
 def _runs(layout: Layout, mesh: DeviceMesh) -> bool:
-    """Whether this rank calls the function: it holds elements, or no rank does."""
+    """Return True if this rank calls the function: it holds elements, or no rank does."""
     return mesh.coords is not None and (0 not in layout.local_shape(mesh.coords) or not layout.size)
 
 
@@ -111,7 +112,7 @@ def _described(
     placements: Placements | None,
     mesh: DeviceMesh,
 ) -> tuple[DType, Layout]:
-    """Data type and layout of the result, equal on all ranks; raises what any rank raised."""
+    """Return data type and layout of the result, equal on all ranks; raise any rank's error."""
     differs = value is not None and value.shape != layout.local_shape(mesh.coords)
     kind, changed = common_dtype(mesh, error, None if value is None else value.dtype, differs)
     if target is None and not changed and placements is None:
@@ -120,7 +121,7 @@ def _described(
 
 
 def _misfit(value: Array | None, target: Layout, mesh: DeviceMesh) -> LayoutError | None:
-    """The error if a block does not fit a layout that the caller asks for."""
+    """Return the error if a block does not fit the layout that the caller requests, else None."""
     wanted = target.local_shape(mesh.coords)
     if value is None:
         return _lacking(mesh.rank, target) if 0 not in wanted and mesh.coords is not None else None
@@ -133,7 +134,7 @@ def _misfit(value: Array | None, target: Layout, mesh: DeviceMesh) -> LayoutErro
 
 
 def _lacking(rank: int, target: Layout) -> LayoutError | None:
-    """The error if a rank that holds no elements has to give some; to a fold it need not."""
+    """Return the error if a rank without elements must provide some; a fold does not need any."""
     folds = {target.placements[m].op for m in target.partials}  # type: ignore[attr-defined]
     if len(folds) == 1 and folds <= _UFUNCS.keys():
         return None
@@ -144,7 +145,10 @@ def _lacking(rank: int, target: Layout) -> LayoutError | None:
 
 
 def _absent(target: Layout, dtype: DType, mesh: DeviceMesh) -> Array:
-    """The block of a rank that has computed nothing: empty, or neutral elements of a fold."""
+    """Return the block of a rank that has not called the function.
+
+    It is uninitialized, or filled with the neutral element of a fold.
+    """
     shape = target.local_shape(mesh.coords)
     block: Array = mesh.xp.empty(shape, dtype)
     if target.partials:
@@ -156,7 +160,7 @@ def _absent(target: Layout, dtype: DType, mesh: DeviceMesh) -> Array:
 def _wanted(
     layout: Layout, shape: Sequence[int] | None, placements: Placements | None, mesh: DeviceMesh
 ) -> Layout | None:
-    """The layout of the result, if the caller gives its shape."""
+    """Return the layout of the result if the caller passes its shape, else None."""
     if shape is None:
         return None
     placed = layout.placements if placements is None else placements
@@ -166,7 +170,7 @@ def _wanted(
 def _layout_of_blocks(
     value: Array | None, layout: Layout, placements: Placements | None, mesh: DeviceMesh
 ) -> Layout:
-    """The layout of blocks of new shapes, each on the rank that has made it."""
+    """Return the layout of blocks of new shapes, each on the rank that has computed it."""
     shapes = mesh.group.allgather_object(None if value is None else value.shape, "block shapes")
     ndims = {len(found) for found in shapes if found is not None}
     if len(ndims) > 1:
@@ -187,7 +191,7 @@ def _layout_of_blocks(
 def _cuts(
     layout: Layout, placements: Placements | None, ndim: int, mesh: DeviceMesh
 ) -> tuple[list[Cut], dict[int, Placement]]:
-    """Cuts of any extents by the mesh dimensions that cut the result, and the other placements."""
+    """Return cuts by the result's mesh dimensions, of arbitrary extents; the other placements."""
     if placements is not None:
         placed = normalize_placements(placements, ndim, mesh.shape)  # type: ignore[arg-type]
         template = Layout.chunked((0,) * ndim, mesh.shape, placed)
@@ -204,7 +208,7 @@ def _cuts(
 def _lengths(
     dim: int, cut: Cut, shapes: Sequence[tuple[int, ...] | None], mesh: DeviceMesh
 ) -> list[int]:
-    """The length of each block along a dimension; 0 where no rank has computed anything."""
+    """Return the length of each block along a dimension; 0 if no rank has computed the block."""
     counts: dict[int, int] = {}
     for rank, shape in enumerate(shapes):
         if shape is None:

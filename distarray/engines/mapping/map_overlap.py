@@ -1,4 +1,4 @@
-"""map_overlap: a function of blocks that overlap the blocks around them."""
+"""map_overlap: a function of blocks that are extended into adjacent blocks."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["map_overlap"]
 
 _NAMES = (*IMAGED, "nearest", "none")
 T = TypeVar("T")
-#: By how many elements blocks grow along a dimension, at both ends or at each.
+#: Number of elements by which blocks grow along a dimension: at both ends, or one number each.
 _Depth: TypeAlias = int | tuple[int, int]
-#: The elements beyond the ends of a dimension: the name of a rule, or their value.
+#: Elements beyond the ends of a dimension: the name of a rule, or their value.
 _Boundary: TypeAlias = str | complex | None
 
 
@@ -45,45 +45,45 @@ def map_overlap(
     ----------
     function : callable
         Called once on every rank that holds elements, with its grown block as NumPy (or CuPy)
-        array, which it may change. It gives an array of the grown shape, whose margins are
-        dropped, or of the shape of the block without them. It must not communicate.
+        array, which it may change. It returns an array of the grown shape, whose margins are
+        dropped, or of the shape of the block without margins. It must not communicate.
     x : DistArray
-        Any placement. It need not be cut along the dimensions that grow.
+        Array of any placements. It need not be cut along the dimensions that grow.
     depth : int, tuple or dict
-        Numbers of elements: one for all dimensions, or one a dimension, or ``{axis: number}``
+        Numbers of elements: one for all dimensions, or one per dimension, or ``{axis: number}``
         with 0 for the rest. A number may be a pair, (before, after).
     boundary : str, scalar, tuple or dict
-        The elements beyond the ends of the array, for all dimensions or one a dimension, as for
+        The elements beyond the ends of the array, for all dimensions or one per dimension, as for
         `depth`:
 
-        - "none": nothing, the blocks at the ends grow inwards only;
-        - "periodic": the other end;
+        - "none": no elements, the blocks at the ends grow inwards only;
+        - "periodic": the elements at the other end;
         - "reflect": the array reflected, ``b a | a b c``, as in :mod:`scipy.ndimage`;
         - "mirror": the same without repeating the last element, ``c b | a b c``;
         - "nearest": the last element;
         - a number: that number.
     dtype : dtype, optional
-        Of the result; the common type of what `function` gives by default.
+        Data type of the result; by default the common type of the arrays that `function` returns.
     **kwargs
-        For `function`.
+        Keyword arguments of `function`.
 
     Returns
     -------
     DistArray
-        Laid out as `x`.
+        An array in the layout of `x`.
 
     Raises
     ------
     ValueError
-        If `depth` or `boundary` make no sense, or a result has neither shape; on all ranks.
+        If `depth` or `boundary` is invalid, or a result has neither shape; on all ranks.
     Exception
-        What `function` raises, on all ranks.
+        Any exception of `function`, on all ranks.
 
     Cost
     ----
-    One message to each rank that lacks elements of this one, of exactly those elements: in one
-    dimension to the two neighbours, unless their blocks are thinner than `depth`. Then one
-    allreduce of a few integers. A copy of the block in memory.
+    One message to each rank that needs elements of this rank, with exactly those elements: in one
+    dimension to the two neighbors, unless their blocks are thinner than `depth`. Then one allreduce
+    of a few integers. A copy of the block in memory.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def map_overlap(
 
 
 def _per_axis(value: Any, ndim: int, default: T, name: str) -> list[T]:
-    """One entry a dimension, from any form that a caller may give."""
+    """Return one entry per dimension, from any form that a caller may pass."""
     if isinstance(value, Mapping):
         entries = [default] * ndim
         for axis, entry in value.items():
@@ -168,7 +168,7 @@ def _check_reaches(reaches: tuple[Reach, ...], shape: Shape) -> None:
 
 
 def _communicates(layout: Layout, reaches: tuple[Reach, ...]) -> bool:
-    """Whether any rank needs elements of another one."""
+    """Return True if any rank needs elements of another rank."""
     return any(
         (reach.before or reach.after) and len(cut.owners(0, cut.extent)) > 1
         for cut, reach in zip(layout.cuts, reaches, strict=True)
@@ -176,12 +176,12 @@ def _communicates(layout: Layout, reaches: tuple[Reach, ...]) -> bool:
 
 
 def _grown(x: DistArray, plan: Halo, communicates: bool) -> Array:
-    """The grown block, except elements beyond the array; sends and receives the margins."""
+    """Send and receive the margins; return the grown block, without elements beyond the array."""
     block, mesh = x.block, x.mesh
     grown: Array = mesh.xp.empty(plan.shape, block.dtype)
     sends = [(peer, _packed(block, patches, mesh)) for peer, patches in plan.sends]
     receives = [(peer, _landing(grown, patches, mesh)) for peer, patches in plan.receives]
-    if communicates and mesh.group.guarded:  # ranks that have nothing to send refuse as well
+    if communicates and mesh.group.guarded:  # ranks without elements to send must raise too
         mesh.group.check_exchange(sum([view.nbytes for _, view in sends]), "halo")
     if sends or receives:
         mesh.group.exchange(sends, receives, "halo")
@@ -194,7 +194,7 @@ def _grown(x: DistArray, plan: Halo, communicates: bool) -> Array:
 
 
 def _is_direct(patches: tuple[Patch, ...]) -> bool:
-    """Whether a message is one box as it lies in the grown block."""
+    """Return True if a message is one box of the grown block, in the same element order."""
     return len(patches) == 1 and all(part.step == 1 for part in patches[0].reverse)
 
 
@@ -234,7 +234,7 @@ def _fill(grown: Array, plan: Halo, beyond: Sequence[_Boundary]) -> None:
 
 
 def _trimmed(mesh: DeviceMesh, value: Any, grown: Shape, plan: Halo, shape: Shape) -> Array:
-    """A result of the function without its margins."""
+    """Remove the margins from a result of the function."""
     block: Array = mesh.asarray(own_block(value))
     if block.shape == shape:
         return block

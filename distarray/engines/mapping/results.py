@@ -1,4 +1,4 @@
-"""The data type of results that each rank has made by itself."""
+"""Common data type of results that each rank has computed independently."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from distarray.typing import DType
 
 __all__ = ["common_dtype"]
 
-#: Data types by their number, which is equal on all ranks; others are sent as they are.
+#: Data types by their number, which is equal on all ranks; other types are sent as objects.
 _NUMBERED: dict[int, np.dtype[Any]] = {
     np.dtype(char).num: np.dtype(char) for char in np.typecodes["All"] if char not in "SUVMm"
 }
@@ -22,16 +22,16 @@ _NONE = -1
 def common_dtype(
     mesh: DeviceMesh, error: Exception | None, dtype: DType | None, differs: bool = False
 ) -> tuple[DType, bool]:
-    """The data type that the results of all ranks have together; raises what any rank raised.
+    """Return the common data type of all ranks' results; raise any rank's error on all ranks.
 
     Parameters
     ----------
     mesh : DeviceMesh
-        Collective over its ranks.
+        The mesh. The call is collective over its ranks.
     error : exception or None
-        Of this rank.
+        The exception of this rank.
     dtype : dtype or None
-        Of this rank's result; None if it has none.
+        Data type of this rank's result; None if it has no result.
     differs : bool
         A flag for the caller's purposes.
 
@@ -40,11 +40,11 @@ def common_dtype(
     dtype : dtype
         The common type, float64 if no rank has a result.
     differs : bool
-        Whether any rank set the flag.
+        True if any rank set the flag.
 
     Cost
     ----
-    One allreduce of four integers; an allgather of the types where they differ, or have no number.
+    One allreduce of four integers; an allgather of the types if they differ or have no number.
     """
     number = _NONE if dtype is None else dtype.num
     if number >= 0 and _NUMBERED.get(number) != dtype:

@@ -1,1 +1,1 @@
-"""Operations rehearsed: each rank's part is run with blocks without values, and nothing is sent."""
+"""Rehearsal of operations: simulate each rank on blocks without values; nothing is sent."""

@@ -1,4 +1,4 @@
-"""What families of NumPy's functions give for blocks without values: shapes and data types."""
+"""Results of families of NumPy's functions for hollow blocks: shapes and data types."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ _TYPES: list[Any] = [
     )
 ]  # fmt: skip
 _QR, _SVD, _EIGH, _EIG, _SLOGDET = _TYPES
-#: The data type of a result, from the operand's.
+#: Function from the data type of an operand to that of the result.
 _Dtype = Callable[[DType], DType]
 
 
@@ -25,7 +25,7 @@ _Dtype = Callable[[DType], DType]
 
 
 def _each(function: Callable[..., Any], places: slice, *args: Any, **kwargs: Any) -> Any:
-    """The shape of the arguments at some places, and the data type for no elements."""
+    """Return a hollow result: shape of the arguments in `places`, type of a call without data."""
     if kwargs.get("out") is not None:
         return kwargs["out"]
     shape = np.broadcast_shapes(*[np.shape(x) for x in args[places]])
@@ -68,7 +68,7 @@ def _quantile(
 
 
 def mean(dtype: DType) -> DType:
-    """The data type of a mean."""
+    """Return the data type of a mean."""
     return np.mean(np.zeros(1, dtype)).dtype
 
 
@@ -95,7 +95,7 @@ def _packed(a: Array, axis: Axis = None, *_: object, **__: object) -> Any:
     return hollow(shape, np.uint8)
 
 
-# -- lines ----------------------------------------------------------------------------------------
+# -- one-dimensional arrays -----------------------------------------------------------------------
 
 
 def _convolved(a: Array, v: Array, mode: str = "full") -> Any:
@@ -121,7 +121,7 @@ def _histogram(
 
 
 def _summed(*args: Any, **kwargs: Any) -> Any:
-    """An einsum, of lengths by letter, or by number."""
+    """Return the hollow result of an einsum, from the extents of its subscripts."""
     operands, given = args[1:], []
     made: Any = None
     if isinstance(args[0], str) and "->" in args[0] and "." not in args[0]:
@@ -141,7 +141,7 @@ def _summed(*args: Any, **kwargs: Any) -> Any:
 
 
 def _inexact(dtype: DType) -> DType:
-    """The data type in which linear algebra is done."""
+    """Return the data type in which linear algebra computes."""
     return dtype if dtype.kind in "fc" else np.dtype(float)
 
 
@@ -150,7 +150,7 @@ def _real(dtype: DType) -> DType:
 
 
 def _complex(dtype: DType) -> DType:
-    """That of eigenvalues, which before NumPy 2.5 may turn out to be real."""
+    """Return the data type of eigenvalues; before NumPy 2.5 their values may make it real."""
     return np.result_type(_inexact(dtype), np.complex64)
 
 
@@ -202,7 +202,7 @@ def _eigen(
     return kind(_eigenvalues(values, a), hollow(a.shape, vectors(a.dtype)))
 
 
-#: Functions that work element by element, with the places of the arguments that do.
+#: Elementwise functions, with the positions of the arguments whose shapes broadcast to the result.
 _ELEMENTS: list[tuple[slice, tuple[Any, ...]]] = [
     (slice(1), (np.angle, np.round, np.sinc, np.nan_to_num, np.interp, np.digitize)),
     (slice(1, 2), (np.polyval, np.searchsorted)),

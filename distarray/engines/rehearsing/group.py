@@ -1,8 +1,8 @@
-"""A group that notes what one rank would send, and sends nothing: an operation's rehearsal.
+"""Group for the rehearsal of an operation: it records one rank's messages and sends nothing.
 
-Each rank is rehearsed by itself. What it would receive are hollow arrays
-(:mod:`distarray.engines.rehearsing.hollow`); where an operation decides by what other ranks have,
-its rehearsal ends with :class:`~distarray.engines.rehearsing.hollow.Unknown`.
+Each rank is rehearsed separately. Data that it would receive are hollow arrays
+(:mod:`distarray.engines.rehearsing.hollow`). If an operation depends on values of other ranks, its
+rehearsal ends with :class:`~distarray.engines.rehearsing.hollow.Unknown`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,29 +26,29 @@ from distarray.layout.placement import Fold
 __all__ = ["Said", "rehearsed"]
 
 T = TypeVar("T")
-#: Loaded for the rules that it adds.
+#: Module that is imported because it registers rules.
 _LOADED = families
 _BOOLEAN = (Fold.ANY, Fold.ALL)
-#: Conversations in which the ranks are taken to agree: nobody has an error, all store alike.
+#: Notes of allreduces whose result is assumed: no rank has an error, storage orders are equal.
 _ALIKE = ("agreement on errors", "storage order")
 
 
 @dataclass
 class Said:
-    """One conversation, as the rehearsed rank takes part in it.
+    """One communication call, as the rehearsed rank takes part in it.
 
     Attributes
     ----------
     kind, note
-        As in the ledger.
+        Method of the group and purpose, as in the ledger.
     sent : int
-        Bytes.
+        Bytes sent.
     messages : int
-        As the ledger counts them.
+        Number of messages, as the ledger counts them.
     received : int
-        Bytes.
+        Bytes received.
     pairs : dict
-        Of an exchange: bytes by receiver.
+        Bytes by receiver, for an exchange.
     """
 
     kind: str
@@ -60,12 +60,12 @@ class Said:
 
 
 class RehearsalGroup(Group):
-    """Some ranks of a mesh, of which one is rehearsed.
+    """Group of ranks of a mesh, one of which is rehearsed.
 
     Attributes
     ----------
     book : list of Said
-        What it has said.
+        Communication calls of the rehearsed rank.
     """
 
     guarded = False
@@ -77,20 +77,20 @@ class RehearsalGroup(Group):
 
     @property
     def world_ranks(self) -> tuple[int, ...]:
-        """The members as ranks of the mesh."""
+        """The members, as ranks of the mesh."""
         return self._members
 
     def abort(self, code: int = 1) -> None:
-        """Nothing: no rank has failed."""
+        """Do nothing: no rank has failed."""
 
     def check_talker(self) -> None:
-        """Nothing: no message is sent."""
+        """Do nothing: no message is sent."""
 
     def meet_devices(self, xp: Any) -> None:
-        """Nothing: it is no conversation of the program's."""
+        """Do nothing: a rehearsal needs no transfer methods between GPUs."""
 
     def exchange(self, sends: Sequence[Pair], receives: Sequence[Pair], note: Note = None) -> None:
-        """Note it."""
+        """Record the exchange."""
         if self.size > 1 and (sends or receives):
             said = Said("exchange", note, 0, len(sends), sum([view.nbytes for _, view in receives]))
             for peer, view in sends:
@@ -101,12 +101,12 @@ class RehearsalGroup(Group):
         self._exchange(sends, receives)
 
     def write(self, kind: str, nbytes: int, note: Note) -> None:
-        """Note it."""
+        """Record a collective."""
         if self.size > 1:
             self.book.append(Said(kind, note, nbytes, 1))
 
     def _landed(self, nbytes: int) -> None:
-        """Note what the last conversation brings to this rank."""
+        """Record the bytes that this rank receives in the last communication call."""
         if self.size > 1:
             self.book[-1].received = nbytes
 
@@ -119,7 +119,7 @@ class RehearsalGroup(Group):
         return method(blocks, *args)
 
     def allreduce(self, block: Array, fold: Fold, note: Note = None) -> Array:
-        """Note it; no rank is taken to have an error."""
+        """Record the allreduce; the result is hollow, or `block` if ranks are assumed to agree."""
         self.write("allreduce", block.nbytes, note)
         self._landed(block.nbytes)
         if note in _ALIKE or self.size == 1:
@@ -131,7 +131,7 @@ class RehearsalGroup(Group):
             _known(view)
 
     def _allreduce(self, block: Array, fold: Fold) -> Array:
-        return block  # called when a mesh is made, which all ranks do alike
+        return block  # called when a mesh is made, with equal blocks on all ranks
 
     def _allreduce_in_place(self, block: Array, fold: Fold) -> None:
         _known(block)
@@ -191,7 +191,7 @@ class RehearsalGroup(Group):
 
 
 def _known(view: Array) -> None:
-    """Refuse to receive into memory whose values somebody may read."""
+    """Raise Unknown if the memory of a receive has values, which the program may read later."""
     if not isinstance(view, Hollow):
         raise Unknown("what another rank sends")
     return
@@ -199,9 +199,10 @@ def _known(view: Array) -> None:
 
 @contextmanager
 def rehearsed(mesh: DeviceMesh, rank: int) -> Iterator[tuple[DeviceMesh, list[Said]]]:
-    """A mesh on which one rank's part of an operation is rehearsed, and what it says there.
+    """Yield a mesh for the rehearsal of one rank, and the list of its communication calls.
 
-    New arrays of the block are made on it. Nothing is sent, and open traces see nothing.
+    Within the ``with`` block new arrays are created on this mesh. Nothing is sent, and open traces
+    record nothing.
     """
     book: list[Said] = []
     group = RehearsalGroup(rank, tuple(range(mesh.size())), book)

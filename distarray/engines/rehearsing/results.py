@@ -1,4 +1,4 @@
-"""What NumPy's functions give for blocks without values: shapes and data types."""
+"""Results of NumPy's functions for hollow blocks: shapes and data types."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -45,7 +45,7 @@ def _certain(x: Hollow, value: bool | None) -> Hollow:
 
 
 def _product(a: Array, b: Array) -> Hollow:
-    """The result of ``a @ b``."""
+    """Return the hollow result of ``a @ b``."""
     rows = () if a.ndim == 1 else (a.shape[-2],)
     columns = () if b.ndim == 1 else (b.shape[-1],)
     stacked = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -63,7 +63,7 @@ def _reduced(
 
 
 def left(shape: Shape, axis: Axes, keepdims: bool) -> Shape:
-    """The shape that a reduction leaves."""
+    """Return the shape of a reduction's result."""
     dims = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
     if keepdims:
         return tuple([1 if d in dims else n for d, n in enumerate(shape)])
@@ -89,7 +89,7 @@ def _outer(ufunc: np.ufunc, a: Array, b: Array, **kwargs: object) -> Any:
     return hollow((*np.shape(a), *np.shape(b)), made.dtype)
 
 
-#: Values are taken to be numbers.
+#: Results of tests under the assumption that all values are finite.
 _ORDINARY = {np.isnan: False, np.isinf: False, np.isnat: False, np.isfinite: True}
 _METHODS: dict[str, Callable[..., Any]] = {
     "__call__": _called,
@@ -111,7 +111,7 @@ def _transformed(
     *_: object,
     **kw: object,
 ) -> Any:
-    """A Fourier transform along one dimension."""
+    """Return the hollow result of a Fourier transform along one dimension."""
     if kw.get("out") is not None:
         return kw["out"]
     tried = function(np.zeros((1,) * a.ndim, a.dtype), 2, axis)
@@ -149,7 +149,7 @@ def _stacked(arrays: Sequence[Array], axis: int = 0, **_: object) -> Any:
 
 
 def _chosen(where: ArrayLike, a: ArrayLike, b: ArrayLike) -> Any:
-    """``np.where`` with three operands."""
+    """Return the hollow result of ``np.where`` with three operands."""
     shape = np.broadcast_shapes(np.shape(where), np.shape(a), np.shape(b))
     return hollow(shape, np.result_type(a, b) if np.ndim(a) or np.ndim(b) else np.float64)
 
@@ -193,7 +193,7 @@ def _made_like(
 def _found(
     a: Array, axis: Axis = None, out: Array | None = None, keepdims: bool = False, **_: object
 ) -> Any:
-    """``argmax`` and its like; of a whole block any place will do."""
+    """Return the result of ``argmax`` or ``argmin``; without an axis any index will do."""
     keeps = keepdims is True
     return np.intp(0) if axis is None and not keeps else hollow(left(a.shape, axis, keeps), np.intp)
 
@@ -212,7 +212,7 @@ def _spread(array: Array, shape: ShapeLike, subok: bool = False) -> Any:
     return hollow(shape, array.dtype)
 
 
-#: What NumPy makes views for; it calls methods, which are ours.
+#: Functions that NumPy implements by views and by methods, which `Hollow` defines.
 _VIEWS = {
     getattr(np, name)
     for name in [
@@ -289,31 +289,31 @@ VIEWS.update(_VIEWS)
 
 
 class HollowModule:
-    """NumPy, with hollow arrays where it would make new ones."""
+    """NumPy's namespace, with constructors that create hollow arrays."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(np, name)
 
     @staticmethod
     def empty(shape: ShapeLike, dtype: DTypeLike = float, *_: object, **__: object) -> Hollow:
-        """As NumPy's; so the others."""
+        """Return a hollow array, as :func:`numpy.empty`; ``zeros`` and ``ones`` likewise."""
         return hollow(shape, dtype)
 
     zeros = ones = empty
 
     @staticmethod
     def full(shape: ShapeLike, value: ArrayLike, dtype: DTypeLike = None, **_: object) -> Hollow:
-        """As NumPy's."""
+        """Return a hollow array, as :func:`numpy.full`."""
         return hollow(shape, np.asarray(value).dtype if dtype is None else dtype)
 
     @staticmethod
     def asarray(x: Array, dtype: DTypeLike = None, **_: object) -> Array:
-        """As NumPy's, and hollow if the argument is."""
+        """Convert to an array, as :func:`numpy.asarray`; a hollow argument stays hollow."""
         if isinstance(x, Hollow):
             return x.astype(x.dtype if dtype is None else dtype, copy=False)
         return np.asarray(x, dtype)
 
     @staticmethod
     def ascontiguousarray(x: Array, dtype: DTypeLike = None) -> Array:
-        """As NumPy's."""
+        """Call :func:`numpy.ascontiguousarray`; a hollow argument is returned unchanged."""
         return x if isinstance(x, Hollow) else np.ascontiguousarray(x, dtype)

@@ -1,1 +1,1 @@
-"""Order statistics without sorting: selection, quantiles, weighted quantiles."""
+"""Order statistics by selection, without a full sort: quantiles and weighted quantiles."""

@@ -1,4 +1,4 @@
-"""Sums without rounding, which do not depend on the ranks that hold the addends."""
+"""Exact sums without rounding, independent of the distribution of the addends over the ranks."""
 
 import numpy as np
 
@@ -6,14 +6,14 @@ from distarray.typing import Array
 
 __all__ = ["exact_sum"]
 
-#: Sums are integers in units of 2**-UNIT, of which every float64 is a multiple.
+#: Exponent of the unit 2**-UNIT of sums, which are integers; every float64 is a multiple of it.
 UNIT = 1126
-#: Bits of the lower halves of significands, and how many halves have an exact sum in float64.
+#: Bits of the lower half of a significand, and number of halves with an exact sum in float64.
 HALF, MOST = 27, 1 << 26
 
 
 def exact_sum(values: Array) -> int:
-    """The sum of finite float64 numbers, not negative, in units of ``2**-UNIT``."""
+    """Return the exact sum of finite nonnegative float64 numbers, in units of ``2**-UNIT``."""
     total = 0
     for start in range(0, values.size, MOST):
         total += _exact_sum(values[start : start + MOST])

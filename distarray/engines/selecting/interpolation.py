@@ -1,6 +1,6 @@
-"""The order statistics between which a quantile lies, and its value from them.
+"""Positions of the order statistics of a quantile, and interpolation between them.
 
-The operations and their order are NumPy's, so that the results have its bits.
+The operations and their order are NumPy's, so that the results are bitwise equal to NumPy's.
 
 References
 ----------
@@ -19,14 +19,14 @@ __all__ = ["Places", "interpolated", "places"]
 
 
 class Places(NamedTuple):
-    """The positions, in a sorted line, of the neighbours of some quantiles.
+    """Positions, in a sorted line, of the two neighbors of each quantile.
 
     Attributes
     ----------
     previous, following : array of int
-        One a quantile; equal where nothing is interpolated.
+        One position per quantile; equal if there is no interpolation.
     gamma : array or float or None
-        Weight of the following one; None where nothing is interpolated.
+        Weight of the following neighbor; None if there is no interpolation.
     """
 
     previous: Array
@@ -35,7 +35,7 @@ class Places(NamedTuple):
 
     @property
     def wanted(self) -> list[int]:
-        """All positions, each once."""
+        """All positions, without repetitions."""
         return sorted({*self.previous.ravel().tolist(), *self.following.ravel().tolist()})
 
 
@@ -49,7 +49,7 @@ def _midpoint(n: int, q: Array) -> Array:
     return middle
 
 
-#: Methods that interpolate: the position in a line of n elements as a real number.
+#: Interpolating methods: functions (n, q) -> real position in a line of n elements.
 _CONTINUOUS: dict[str, Callable[[int, Array], Array]] = {
     "averaged_inverted_cdf": lambda n, q: (n * q) - 1,
     "interpolated_inverted_cdf": _between(0, 1),
@@ -63,7 +63,7 @@ _CONTINUOUS: dict[str, Callable[[int, Array], Array]] = {
 
 
 def _observed(place: Array, stays: Callable[[Array], Array]) -> Array:
-    """The next position, or this one where it `stays`."""
+    """Return the next integer position, or the current one if `stays` is true for the fraction."""
     previous = np.floor(place)
     index = np.asarray(np.where(stays(place - previous), previous, previous + 1)).astype(np.intp)
     return np.maximum(index, 0)
@@ -74,7 +74,7 @@ def _closest(n: int, q: Array) -> Array:
     return _observed(place, lambda gamma: (gamma == 0) & (np.floor(place) % 2 == 1))
 
 
-#: Methods that take an element as it is: its position.
+#: Methods that select one element: functions (n, q) -> its position.
 _DISCRETE: dict[str, Callable[[int, Array], Array]] = {
     "inverted_cdf": lambda n, q: _observed((n * q) - 1, lambda gamma: gamma == 0),
     "closest_observation": _closest,
@@ -85,18 +85,18 @@ _DISCRETE: dict[str, Callable[[int, Array], Array]] = {
 
 
 def places(method: str, n: int, q: Array, weak: bool) -> Places:
-    """The positions of quantiles in a sorted line.
+    """Return the positions of quantiles in a sorted line.
 
     Parameters
     ----------
     method : str
-        One of NumPy's.
+        Name of a method of :func:`numpy.quantile`.
     n : int
         Length of the line, at least 1.
     q : array
-        Shares of it, from 0 to 1.
+        The quantiles, from 0 to 1.
     weak : bool
-        Whether `q` was a Python number, which does not decide about data types.
+        True if `q` was a Python number, which does not affect data types.
     """
     if method in _DISCRETE:
         index = np.asanyarray(_DISCRETE[method](n, q))
@@ -119,10 +119,10 @@ def places(method: str, n: int, q: Array, weak: bool) -> Places:
 
 
 def interpolated(previous: Any, following: Any, gamma: Any) -> Any:
-    """The quantiles between pairs of order statistics; scalars for scalars, as in NumPy.
+    """Interpolate quantiles between pairs of order statistics; scalars for scalars, as in NumPy.
 
-    Interpolation starts from the nearer of the two: so a weight of 1 gives the following one
-    exactly, and the results ascend with the weight.
+    Interpolation starts from the nearer neighbor. A weight of 1 therefore yields the following
+    neighbor exactly, and the results ascend with the weight.
     """
     distance = following - previous
     value = np.add(previous, distance * gamma, out=...)

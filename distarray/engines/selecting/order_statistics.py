@@ -1,9 +1,9 @@
-"""Statistics of the lines of an array along axes, made of a few order statistics of each.
+"""Statistics of the lines of an array along axes, computed from a few order statistics per line.
 
-Where the axes are not cut, each rank calls NumPy; a GPU, whose block would have to go to the host
-for that, selects from long lines itself. Where they are cut, short lines are brought together,
-each on one rank, if there are enough of them to keep all ranks busy; otherwise the ranks find the
-order statistics together (:mod:`distarray.engines.selecting.selection`).
+If the axes are not cut, each rank calls NumPy; a GPU selects from long lines itself, to avoid a
+copy to the host. If the axes are cut, short lines are gathered, each on one rank, provided that
+there are enough lines for all ranks; otherwise the ranks find the order statistics together
+(:mod:`distarray.engines.selecting.selection`).
 """
 
 from collections.abc import Callable, Sequence
@@ -31,41 +31,41 @@ __all__ = [
     "missing",
 ]
 
-#: Arrays of fewer bytes are gathered on every rank, where NumPy takes less time than a message.
+#: Bytes of an array below which every rank gathers it: NumPy then takes less time than a message.
 REPLICATED_BELOW = 1 << 17
-#: Lines of which a rank has fewer elements are moved whole to one rank each: a search takes as
-#: long as NumPy takes for about so many elements.
+#: Elements of a line per rank below which each line is gathered on one rank: a search takes as
+#: long as NumPy takes for about this number of elements.
 LONG = 1 << 15
 
 
 class Rule(Protocol):
-    """How a statistic is made of the order statistics of a line."""
+    """Rule that computes a statistic from the order statistics of a line."""
 
     def wanted(self, n: int) -> list[int]:
-        """The positions in a sorted line of n elements, n > 0, that it needs."""
+        """Return the required positions in a sorted line of n elements, n > 0."""
 
     def value(self, n: int, found: dict[int, Any]) -> Any:
-        """The statistic, from the elements at these positions."""
+        """Return the statistic, given the elements at these positions."""
 
     def unknown(self, nan: Any) -> Any:
-        """The statistic of a line with NaN; of nothing but NaN where NaN is left out."""
+        """Return the statistic of a line with NaN; of a line of only NaN if NaN is ignored."""
 
 
 class Statistic(NamedTuple):
-    """A call of one of NumPy's functions.
+    """Call of a NumPy function that computes a statistic.
 
     Attributes
     ----------
     function : callable
-        Takes an array, and `axis` and `keepdims` as keywords.
+        The function of an array, with keywords `axis` and `keepdims`.
     rule : Rule
-        How its result is made of order statistics.
+        Rule that computes the result from order statistics.
     lead : tuple of int
-        Dimensions of a line's statistic, which come first in the result.
+        Shape of a line's statistic; these dimensions come first in the result.
     dtype : dtype
-        Of the result.
+        Data type of the result.
     skips_nan : bool
-        Whether NaN are left out.
+        True if NaN is ignored.
     """
 
     function: Callable[..., Any]
@@ -78,18 +78,18 @@ class Statistic(NamedTuple):
 def along(
     statistic: Statistic, x: DistArray, axes: tuple[int, ...], keepdims: bool
 ) -> tuple[Array, Layout]:
-    """This rank's part of a statistic over axes, and its layout.
+    """Compute this rank's part of a statistic over axes, and its layout.
 
     Parameters
     ----------
     statistic : Statistic
         The call.
     x : DistArray
-        In a plain layout.
+        The array, in a plain layout.
     axes : tuple of int
-        Counted from the front; all that the lines run along.
+        The reduced dimensions, nonnegative: all dimensions that form the lines.
     keepdims : bool
-        Whether they stay with extent 1.
+        True to keep the reduced dimensions with extent 1.
     """
     layout = brought(x.layout, axes, x.nbytes)
     x = to_layout(x, layout)
@@ -105,21 +105,21 @@ def along(
         part = _selected(statistic, x, axes, x.mesh.subgroup(plan.mesh_dims))
     else:
         part = on_host(statistic.function, x.block, axis=axes, keepdims=keepdims)
-    scalar = together or isinstance(part, np.generic)  # of a 0-d operand NumPy may give an array
-    # A single line of nothing but NaN gives NaN of its own data type.
-    own = getattr(as_array(part), "dtype", statistic.dtype)  # an object has none
+    scalar = together or isinstance(part, np.generic)  # for a 0-d operand NumPy may return an array
+    # The result of a single line of only NaN is a NaN of the line's own data type.
+    own = getattr(as_array(part), "dtype", statistic.dtype)  # a Python object has no dtype
     dtype = own if len(axes) == x.ndim else statistic.dtype
     part = x.mesh.asarray(part, dtype).reshape(shape)
     return x.mesh.scalar(part) if scalar and not shape else part, result
 
 
 def _stays_on_device(x: DistArray, axes: tuple[int, ...]) -> bool:
-    """Whether the lines, of which this rank has all, are too long to go through the host."""
+    """Return True if this rank's whole lines are on a device and too long to copy to the host."""
     return x.mesh.device_type != "cpu" and prod([x.shape[axis] for axis in axes]) >= LONG
 
 
 def brought(layout: Layout, axes: tuple[int, ...], nbytes: int) -> Layout:
-    """The layout in which the lines along axes are worked on; the array's own where possible."""
+    """Return the layout in which lines along axes are processed; the array's own if possible."""
     parts = prod([layout.cuts[axis].parts for axis in axes])
     if parts == 1:
         return layout
@@ -131,7 +131,7 @@ def brought(layout: Layout, axes: tuple[int, ...], nbytes: int) -> Layout:
 
 
 def whole_lines(layout: Layout, axes: tuple[int, ...]) -> Layout | None:
-    """A layout with the axes whole, cut along another dimension; None if none is long enough."""
+    """Return a layout with the axes whole and another dimension cut; None if all are too short."""
     others = [dim for dim in range(layout.ndim) if dim not in axes]
     if not others:
         return None
@@ -146,7 +146,7 @@ def whole_lines(layout: Layout, axes: tuple[int, ...]) -> Layout | None:
 
 
 def _selected(statistic: Statistic, x: DistArray, axes: Sequence[int], group: Group) -> Array:
-    """The statistic of lines that several ranks share; the other dimensions in one, the last."""
+    """Compute the statistics of lines that several ranks share; the last dimension counts lines."""
     lines, sizes = cleaned(lines_of(x.block, axes), group)
     counts = sizes.sum(0).tolist()
     length = prod([x.shape[axis] for axis in axes])
@@ -163,14 +163,14 @@ def _selected(statistic: Statistic, x: DistArray, axes: Sequence[int], group: Gr
 
 
 def missing(dtype: DType) -> Any:
-    """NaN or NaT of a data type; 0 where it has neither."""
+    """Return the NaN or NaT of a data type; 0 if the type has neither."""
     if dtype.kind in "mM":
         return np.array("NaT", dtype)[()]
     return dtype.type(np.nan) if dtype.kind in "fc" else dtype.type(0)
 
 
 def lines_of(block: Array, axes: Sequence[int]) -> list[Array]:
-    """The elements along some axes, 1-d, for each place in the others; their order is kept."""
+    """Split a block into 1-d lines along the axes, one for each index of the other dimensions."""
     others = [dim for dim in range(block.ndim) if dim not in axes]
     if not others:
         return [contiguous(block).reshape(-1)]
@@ -180,13 +180,13 @@ def lines_of(block: Array, axes: Sequence[int]) -> list[Array]:
 
 
 def cleaned(lines: Sequence[Array], group: Group) -> tuple[list[Array], Array]:
-    """Lines without NaN, and how many elements of each every rank has."""
+    """Return the lines without NaN, and the number of elements per rank and line."""
     found = [_without_nan(line) for line in lines]
     return found, group.allgather(np.array([line.size for line in found], np.int64))
 
 
 def _without_nan(line: Array) -> Array:
-    # The least element is NaN if any is, and finding it is faster than testing each.
+    # The minimum is NaN if any element is, and computing it is faster than testing each element.
     if line.dtype.kind not in "fcmM" or not line.size or not np.isnan(line.min()):
         return line
     return line[~np.isnan(line)]

@@ -1,11 +1,11 @@
-"""Order statistics of distributed lines by selection: nothing is sorted or gathered whole.
+"""Order statistics of distributed lines by selection: no line is sorted or gathered whole.
 
-Each round, the ranks draw a sample of the candidates, two of whose elements bracket the answer,
-count the elements below and inside of the bracket, and keep the inside (Floyd and Rivest, Expected
-time bounds for selection, Commun. ACM 18, 1975). Elements equal to an end of the bracket are
-counted apart, so that every round leaves fewer candidates however many elements are equal. When
-few are left they are gathered and sorted. All searches, of several order statistics in several
-lines, share their rounds.
+In each round, the ranks draw a sample of the candidates. Two elements of the sample bracket the
+wanted element. The ranks count the elements below and inside the bracket, and keep those inside
+(Floyd and Rivest, Expected time bounds for selection, Commun. ACM 18, 1975). Elements equal to an
+end of the bracket are counted separately, so that every round leaves fewer candidates, however many
+elements are equal. The last few candidates are gathered and sorted. All searches, of several order
+statistics in several lines, share their rounds.
 """
 
 from bisect import bisect_right
@@ -25,37 +25,37 @@ from distarray.typing import Array
 
 __all__ = ["each", "select"]
 
-#: Up to so many candidates of a search are gathered on every rank and sorted; fewer if there are
-#: many searches.
+#: Number of candidates of a search up to which every rank gathers and sorts them; less if there
+#: are many searches.
 GATHERED = 1 << 14
-#: The least number of each search that is gathered, or drawn in a sample.
+#: Lower bound, per search, of the limits GATHERED and SAMPLED when many searches share them.
 FEW = 256
-#: Elements of a sample; fewer if there are many searches.
+#: Number of elements of a sample; less if there are many searches.
 SAMPLED = 1 << 12
 #: Half width of a bracket in standard deviations of the sampled position: one in 2000 misses.
 SPREAD = 3.5
-#: With more brackets than this in one line, a rank sorts its candidates once.
+#: Number of brackets in one line above which a rank sorts its candidates once.
 SORTED_ABOVE = 8
 
 
 @dataclass(slots=True)
 class _Search:
-    """A search for elements at some positions, in a stretch of one line in order.
+    """Search for the elements at some positions, in a range of one sorted line.
 
     Attributes
     ----------
     line : int
         Number of the line.
     values : array
-        This rank's elements of the stretch, in any order.
+        This rank's elements of the range, in any order.
     sizes : array of int
-        How many elements of it each rank has.
+        Number of elements of the range on each rank.
     below : int
-        Number of elements of the line before the stretch.
+        Number of elements of the line before the range.
     wanted : list of int
-        Positions in the line, in ascending order.
+        Positions in the sorted line, in ascending order.
     ordered : bool
-        Whether `values` is sorted.
+        True if `values` is sorted.
     """
 
     line: int
@@ -67,13 +67,13 @@ class _Search:
 
     @property
     def total(self) -> int:
-        """Number of elements of the stretch, on all ranks."""
+        """Number of elements of the range, on all ranks."""
         return int(self.sizes.sum())
 
 
 @dataclass(slots=True)
 class _Bracket:
-    """Two elements (None: no end on this side) between which some positions are expected."""
+    """Bracket of some wanted positions: two elements; None for an open end."""
 
     search: _Search
     low: Any
@@ -83,10 +83,10 @@ class _Bracket:
 
 @dataclass(slots=True)
 class _Parts:
-    """This rank's elements of a search, divided by a bracket."""
+    """This rank's elements inside a bracket, and counts of its elements relative to the bracket."""
 
     inside: Array
-    #: Numbers of elements below, inside, and inside and equal to the low and to the high end.
+    #: Counts of elements: below, inside, equal to the low end, equal to the high end.
     counts: tuple[int, int, int, int]
 
 
@@ -97,30 +97,30 @@ def select(
     group: Group,
     to_host: Callable[[Array], Array],
 ) -> list[dict[int, Any]]:
-    """The elements at given positions of the sorted lines.
+    """Find the elements at given positions of the sorted lines.
 
     Parameters
     ----------
     lines : sequence of array
-        Of each line this rank's elements, 1-d, without NaN; left unchanged.
+        This rank's elements of each line, 1-d, without NaN; not modified.
     sizes : array of int
-        How many elements of each line every rank has: (ranks, lines).
+        Number of elements per rank and line: (ranks, lines).
     wanted : sequence of sequence of int
-        Of each line the positions of the wanted elements, each within its global length.
+        For each line the positions of the wanted elements, each within the line's global length.
     group : Group
-        The ranks that share the lines; collective. Small lines may be empty on some.
+        The ranks that share the lines. The call is collective. A line may be empty on some ranks.
     to_host : callable
-        Brings a block to host memory.
+        Copies a block to host memory.
 
     Returns
     -------
     list of dict
-        Of each line, the elements by their positions; on every rank.
+        For each line, the elements by their positions; on every rank.
 
     Cost
     ----
-    Two small allgathers a round, of a sample and of the counts, and one of at most `GATHERED`
-    candidates in the end. As a rule two rounds, and about as many passes over the block.
+    Two small allgathers per round, of a sample and of the counts, and one of at most `GATHERED`
+    candidates at the end. Usually two rounds, and about as many passes over the block.
     """
     found: list[dict[int, Any]] = [{} for _ in lines]
     searches = [
@@ -141,12 +141,12 @@ def select(
 
 
 def each(few: int, searches: int) -> int:
-    """The share of one search in the elements that the messages of a round may hold."""
+    """Return the limit of elements per search: `few` for up to 7 searches, else less, >= FEW."""
     return max(FEW, few // max(1, searches // 4))
 
 
 def _shared(parts: Sequence[Array], counts: Array, group: Group) -> list[Array]:
-    """Of each search the parts of all ranks, sorted; `counts` are their lengths by rank."""
+    """Allgather and sort each search's parts; `counts` are their lengths (ranks, searches)."""
     received = group.allgather_varied(np.concatenate(parts), counts.sum(1).tolist())
     cuts = np.cumsum(counts, axis=1)[:, :-1]
     pieces = [np.split(block, cut) for block, cut in zip(received, cuts, strict=True)]
@@ -163,7 +163,7 @@ def _gather(
     group: Group,
     to_host: Callable[[Array], Array],
 ) -> None:
-    """Finish searches with few candidates."""
+    """Finish searches with few candidates: gather and sort them, and store the results."""
     if not searches:
         return
     counts = np.stack([search.sizes for search in searches], axis=1)
@@ -180,7 +180,7 @@ def _narrow(
     to_host: Callable[[Array], Array],
     rounds: int,
 ) -> list[_Search]:
-    """One round: the searches that are left, each with fewer candidates."""
+    """Run one round; return the remaining searches, each with fewer candidates."""
     if not searches:
         return []
     brackets = []
@@ -200,7 +200,7 @@ def _narrow(
 def _samples(
     searches: Sequence[_Search], group: Group, to_host: Callable[[Array], Array], rounds: int
 ) -> list[Array]:
-    """A sorted sample of the candidates of each search, drawn evenly from all ranks."""
+    """Draw a sorted sample of each search's candidates, in proportion to the ranks' counts."""
     generator = np.random.default_rng((rounds, group.rank))
     counts, parts = [], []
     for search in searches:
@@ -213,15 +213,15 @@ def _samples(
 
 
 def _brackets(search: _Search, sample: Array) -> list[_Bracket]:
-    """Elements of the sample between which the wanted positions lie, almost certainly."""
+    """Return brackets from sample elements that almost certainly enclose the wanted positions."""
     size, total = len(sample), search.total
     spans: list[tuple[int, int, list[int]]] = []
     for position in search.wanted:
         share = (position - search.below + 0.5) / total
-        # At most a quarter on either side: then at least one end of the bracket exists.
+        # At most a quarter of the sample on either side, so that one end of the bracket exists.
         width = min(SPREAD * sqrt(size * share * (1 - share)) + 1, size / 4)
         low, high = floor(share * size - width), ceil(share * size + width)
-        # Joined to a bracket of more than half of all, they would not narrow the search down.
+        # A joint bracket of more than half of the sample would not narrow the search enough.
         if spans and low <= spans[-1][1] and high - spans[-1][0] < size // 2:
             spans[-1] = (spans[-1][0], high, [*spans[-1][2], position])
         else:
@@ -271,7 +271,7 @@ def _parted_in_order(values: Array, low: Any, high: Any) -> _Parts:
 def _continued(
     bracket: _Bracket, parts: _Parts, counts: Array, found: dict[int, Any]
 ) -> list[_Search]:
-    """Enter the answers that are an end of the bracket; the searches for the others."""
+    """Store the elements that equal an end of the bracket; return searches for the others."""
     search = bracket.search
     below, inside, equal_low, equal_high = counts.sum(0).tolist()
     first = search.below + below
@@ -298,7 +298,7 @@ def _continued(
 
 
 def _without_ends(parts: _Parts, bracket: _Bracket) -> Array:
-    """The elements strictly inside of the bracket."""
+    """Return the elements strictly inside the bracket."""
     values, (_, size, equal_low, equal_high) = parts.inside, parts.counts
     if bracket.search.ordered:
         return values[equal_low : size - equal_high]
@@ -308,7 +308,7 @@ def _without_ends(parts: _Parts, bracket: _Bracket) -> Array:
 
 
 def _sign_zeros(lines: Sequence[Array], found: list[dict[int, Any]], group: Group) -> None:
-    """Take -0.0 for less than 0.0, so that the sign of a zero does not depend on the ranks."""
+    """Order -0.0 before 0.0, so that the sign of a zero does not depend on the distribution."""
     touched = [
         number
         for number, answers in enumerate(found)

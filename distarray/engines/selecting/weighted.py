@@ -1,8 +1,8 @@
-"""Weighted quantiles: the least element at which the share of the weights reaches a quantile.
+"""Weighted quantiles: the least element at which the cumulative weight reaches a given share.
 
 As in :mod:`distarray.engines.selecting.selection` a sample brackets the element, here by the
-weights of the sample, and the weights below, inside and at the ends of the bracket are summed:
-exactly, so that any number of ranks finds the same element.
+weights of the sample. The weights below, inside and at the ends of the bracket are summed exactly,
+so that the result is the same for any number of ranks.
 """
 
 from collections.abc import Sequence
@@ -22,23 +22,23 @@ __all__ = ["Weighted", "select_weighted"]
 
 @dataclass(slots=True)
 class Weighted:
-    """Elements with their weights: this rank's part of a line, or of a stretch of it in order."""
+    """Elements with their weights: this rank's part of a line, or of a range of the sorted line."""
 
     values: Array
     weights: Array
 
     def where(self, chosen: Array) -> "Weighted":
-        """The elements that a mask or indices choose."""
+        """Return the elements that a mask or indices select, with their weights."""
         return Weighted(self.values[chosen], self.weights[chosen])
 
     @property
     def weight(self) -> int:
-        """The sum of the weights, see :func:`exact_sum`."""
+        """Exact sum of the weights, see :func:`exact_sum`."""
         return exact_sum(self.weights)
 
 
 class _Target(NamedTuple):
-    """The quantile `share` of a line whose weights sum to `total`."""
+    """Quantile `share` of a line whose weights sum to `total`."""
 
     line: int
     number: int
@@ -46,7 +46,7 @@ class _Target(NamedTuple):
     total: int
 
     def reached(self, weight: int) -> bool:
-        """Whether elements of a weight reach the share, rounded as NumPy rounds it."""
+        """Return True if the cumulative weight reaches the share, with NumPy's rounding."""
         part = np.float64(weight / self.total)
         if self.share.dtype.kind == "f":
             part = part.astype(self.share.dtype)
@@ -55,20 +55,20 @@ class _Target(NamedTuple):
 
 @dataclass(slots=True)
 class _Search:
-    """A search for one quantile, in a stretch of a line in order.
+    """Search for one quantile, in a range of a sorted line.
 
     Attributes
     ----------
     target : _Target
         The quantile.
     part : Weighted
-        This rank's elements of the stretch.
+        This rank's elements of the range.
     sizes : array of int
-        How many elements of it each rank has.
+        Number of elements of the range on each rank.
     weight, below : int
-        The weights of the stretch and of the elements before it.
+        The weights of the range and of the elements before it.
     cap : scalar or None
-        The element after the stretch, which is the answer if none inside is.
+        The element after the range: the result if no element of the range reaches the share.
     """
 
     target: _Target
@@ -80,42 +80,42 @@ class _Search:
 
     @property
     def share(self) -> float:
-        """The share of the stretch's weight before the answer, to rounding."""
+        """Approximate share of the range's weight at which the quantile is reached."""
         whole = self.target.total
         return (float(self.target.share) - self.below / whole) * (whole / max(1, self.weight))
 
     def answer(self, element: Any, found: list[Array]) -> None:
-        """Enter the element for the quantile."""
+        """Store the element as the result for the quantile."""
         found[self.target.line][self.target.number] = element
 
 
 def select_weighted(
     lines: Sequence[Weighted], sizes: Array, totals: Sequence[int], shares: Array, group: Group
 ) -> list[Array]:
-    """The weighted quantiles of lines that several ranks share.
+    """Compute the weighted quantiles of lines that several ranks share.
 
     Parameters
     ----------
     lines : sequence of Weighted
-        Of each line this rank's elements, without NaN, in host memory.
+        This rank's elements of each line, without NaN, in host memory.
     sizes : array of int
-        How many elements of it each rank has: (ranks, lines). A line without elements gets zeros.
+        Number of elements per rank and line: (ranks, lines). The result of an empty line is 0.
     totals : sequence of int
-        The sums of their weights, see :func:`exact_sum`.
+        The lines' sums of weights, see :func:`exact_sum`.
     shares : array
-        1-d, from 0 to 1.
+        The quantiles, 1-d, from 0 to 1.
     group : Group
-        The ranks; collective.
+        The ranks. The call is collective.
 
     Returns
     -------
     list of array
-        Of each line, the elements for the shares; on every rank.
+        For each line, the elements for the shares; on every rank.
 
     Cost
     ----
-    As :func:`distarray.engines.selecting.selection.select`; each share is searched by itself, and
-    weights are sent with their elements.
+    That of :func:`distarray.engines.selecting.selection.select`; each share is a separate search,
+    and weights are sent with their elements.
     """
     found = [np.zeros(shares.shape, line.values.dtype) for line in lines]
     searches = []
@@ -140,7 +140,7 @@ def select_weighted(
 def _shared(
     searches: Sequence[_Search], chosen: Sequence[Array] | None, group: Group
 ) -> list[Weighted]:
-    """Of each search the chosen elements of all ranks, or all its elements, in order."""
+    """Allgather and sort each search's chosen elements, or all if `chosen` is None."""
     if not searches:
         return []
     parts = [search.part for search in searches]
@@ -160,14 +160,14 @@ def _shared(
 
 
 def _shares(search: _Search, searches: int) -> Array:
-    """How many elements of a sample each rank brings."""
+    """Return the number of elements that each rank contributes to a sample."""
     asked = each(SAMPLED, searches)
     shares: Array = -(-search.sizes * asked // search.sizes.sum())
     return shares
 
 
 def _element(search: _Search, whole: Weighted) -> Any:
-    """The first of the sorted candidates at which the share is reached."""
+    """Return the first of the sorted candidates at which the share is reached."""
     count = len(whole.values)
     if not count:
         return search.cap
@@ -182,7 +182,7 @@ def _element(search: _Search, whole: Weighted) -> Any:
 
 
 def _guess(search: _Search, weights: Array) -> int:
-    """The position at which the share is reached, to rounding."""
+    """Estimate the position at which the share is reached, up to rounding."""
     running = np.cumsum(weights)
     if not (search.weight and running[-1] > 0):
         return 0
@@ -193,7 +193,7 @@ def _guess(search: _Search, weights: Array) -> int:
 def _narrow(
     searches: Sequence[_Search], found: list[Array], group: Group, rounds: int
 ) -> list[_Search]:
-    """One round: the searches that are left, each with fewer candidates."""
+    """Run one round; return the remaining searches, each with fewer candidates."""
     if not searches:
         return []
     generator = np.random.default_rng((rounds, group.rank))
@@ -217,11 +217,11 @@ def _narrow(
 
 
 def _bracket(search: _Search, sample: Weighted, rounds: int) -> tuple[Any, Any]:
-    """Two elements (None: no end on this side) between which the answer is expected."""
+    """Return two elements that probably bracket the quantile; None for an open end."""
     size = len(sample.values)
     weights = np.cumsum(sample.weights)
     middle = size // 2
-    # Every other round halves the elements instead: the sample may lack a few heavy ones.
+    # Every other round halves the elements instead: the sample may lack a few heavy elements.
     if not rounds % 2 and weights[-1] > 0 and search.weight > 0:
         middle = int(np.searchsorted(weights, weights[-1] * search.share))
     width = min(int(SPREAD * sqrt(size) / 2) + 1, size // 4)
@@ -231,7 +231,7 @@ def _bracket(search: _Search, sample: Weighted, rounds: int) -> tuple[Any, Any]:
 
 
 def _measured(part: Weighted, low: Any, high: Any) -> tuple[list[int], list[int]]:
-    """Numbers and weights of the elements below and inside, and equal to the low and high end."""
+    """Return counts and weights of elements below, inside, and equal to the low and high end."""
     values = part.values
     nothing = np.zeros(values.shape, bool)
     under = nothing if low is None else values < low
@@ -246,18 +246,18 @@ def _measured(part: Weighted, low: Any, high: Any) -> tuple[list[int], list[int]
 def _continued(
     search: _Search, ends: tuple[Any, Any], sizes: Array, sums: Sequence[int], found: list[Array]
 ) -> _Search | None:
-    """The search for fewer candidates; None where the answer is found.
+    """Return a search among fewer candidates; None if the quantile is found.
 
     Parameters
     ----------
     search : _Search
-        So far.
+        The search before this round.
     ends : tuple of scalar or None
-        Of the bracket.
+        The ends of the bracket.
     sizes, sums
-        Numbers and weights on all ranks, as :func:`_measured` gives them.
+        Counts and weights of all ranks, as :func:`_measured` returns them.
     found : list of array
-        Receives the answer.
+        Receives the result.
     """
     (low, high), target = ends, search.target
     w_below, w_inside, w_low, w_high = sums
@@ -276,7 +276,7 @@ def _continued(
 def _continued_above(
     search: _Search, high: Any, sizes: Array, sums: Sequence[int], found: list[Array]
 ) -> _Search | None:
-    """The search from the high end of the bracket on."""
+    """Continue the search from the high end of the bracket on."""
     w_below, w_inside, _, _ = sums
     below = search.below + w_below + w_inside
     rest = search.sizes - sizes[:, 0] - sizes[:, 1]
@@ -291,7 +291,7 @@ def _continued_above(
 def _continued_inside(
     search: _Search, ends: tuple[Any, Any], sizes: Array, sums: Sequence[int], found: list[Array]
 ) -> _Search | None:
-    """The search strictly inside of the bracket."""
+    """Continue the search strictly inside the bracket."""
     (low, high), part = ends, search.part
     w_below, w_inside, w_low, w_high = sums
     cap = search.cap if high is None else high

@@ -1,4 +1,4 @@
-"""Weighted quantiles over axes of arrays: lines, their weights, and NaN."""
+"""Weighted quantiles over axes of arrays: lines, their weights, and treatment of NaN."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from distarray.typing import Array, ArrayLike, Axes
 __all__ = ["WeightedCall", "checked"]
 
 _UNWEIGHABLE = "Weights included NaN, inf or were all zero."
-#: The exact sum from which on NumPy's, a float64, is infinite.
+#: Smallest exact sum for which NumPy's float64 sum is infinite.
 _INFINITE = (1 << 1024) - (1 << 970) << UNIT
 
 
 def checked(given: ArrayLike, x: DistArray, axis: Axes, method: str) -> DistArray:
-    """The weights in the shape of the array; raises what NumPy raises about them."""
+    """Broadcast the weights to the shape of the array; raise NumPy's errors about them."""
     weights: Any = as_distarray(given, x.mesh)
     if method != "inverted_cdf":
         raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
@@ -49,12 +49,12 @@ def checked(given: ArrayLike, x: DistArray, axis: Axes, method: str) -> DistArra
 
 
 class WeightedCall(NamedTuple):
-    """A call of one of NumPy's functions with weights.
+    """Call of a NumPy quantile function with weights.
 
     Attributes
     ----------
     function : callable
-        NumPy's.
+        The function of NumPy.
     shares : array
         The quantiles from 0 to 1.
     """
@@ -64,13 +64,13 @@ class WeightedCall(NamedTuple):
 
     @property
     def skips_nan(self) -> bool:
-        """Whether NaN are left out."""
+        """True if NaN is ignored."""
         return self.function in (np.nanquantile, np.nanpercentile)
 
     def along(
         self, x: DistArray, weights: DistArray, axes: tuple[int, ...], keepdims: bool
     ) -> tuple[Any, Layout]:
-        """This rank's part of the quantiles over axes, an array or a scalar, and its layout."""
+        """Compute this rank's part of the quantiles over axes, array or scalar, and its layout."""
         mesh = x.mesh
         layout = brought(x.layout, axes, x.nbytes + weights.nbytes)
         block, scale = (mesh.to_host(to_layout(v, layout).block) for v in (x, weights))
@@ -91,7 +91,7 @@ class WeightedCall(NamedTuple):
         return mesh.asarray(part).reshape(shape), result
 
     def _part(self, block: Array, scale: Array, axes: Sequence[int], group: Group) -> Any:
-        """The quantiles of this rank's lines; the other dimensions in one, the last."""
+        """Compute the quantiles of this rank's lines; the last dimension counts the lines."""
         pairs = zip(lines_of(block, axes), lines_of(scale, axes), strict=True)
         lines = [Weighted(line, weights.astype(np.float64)) for line, weights in pairs]
         kept = [line.where(line.values == line.values) for line in lines]  # NaN equals nothing
@@ -107,11 +107,11 @@ class WeightedCall(NamedTuple):
             row.reshape(self.shares.shape) if good else self._unknown(missing(block.dtype))
             for row, good in zip(found, counted, strict=True)
         ]
-        # NumPy gives a single quantile with weights as 0-d array, but NaN as a scalar.
+        # NumPy returns a single quantile with weights as a 0-d array, but NaN as a scalar.
         return rows[0] if len(rows) == 1 else np.stack(rows, axis=-1)
 
     def _good(self, counts: Array) -> Array:
-        """Of each line, whether its quantiles are numbers."""
+        """Return True for each line whose quantiles are not NaN."""
         left, whole = counts[:, :, 0].sum(0), counts[:, :, 1].sum(0)
         good: Array = left > 0 if self.skips_nan else left == whole
         return good
@@ -123,7 +123,7 @@ class WeightedCall(NamedTuple):
 
 
 def _totals(lines: Sequence[Weighted], group: Group) -> list[int]:
-    """The exact sums of the weights of lines; raises on all ranks if one is infinite or NaN."""
+    """Return the exact sums of the lines' weights; raise on all ranks if one is infinite or NaN."""
     finite = all(np.isfinite(line.weights).all() for line in lines)
     own = [line.weight for line in lines] if finite else None
     found = group.allgather_object(own)

@@ -1,1 +1,1 @@
-"""One parallel sort, and distinct elements."""
+"""The parallel sort, and distinct elements."""

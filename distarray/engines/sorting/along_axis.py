@@ -1,10 +1,11 @@
-"""Work along an axis of arrays that lie alike, in one of four ways.
+"""Work along an axis of arrays with equal layouts, by one of four methods.
 
 * The axis is whole: every rank works on its own block.
-* The arrays are small: every rank gets all of them and works on all.
-* Another dimension is long enough: the axis is made whole by cutting that one instead, and the
-  result is brought back. Two exchanges.
-* Otherwise the lines along the axis are few, and all ranks along the cut work on each together.
+* The arrays are small: every rank gets whole arrays and does all the work.
+* Another dimension is long enough: that dimension is cut instead of the axis, and the result is
+  redistributed back. Two exchanges.
+* Otherwise there are few lines along the axis, and all ranks along the cut work on each line
+  together.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,16 +25,16 @@ __all__ = ["Line", "Work", "along_axis", "canonical_along", "freed"]
 
 
 class Line(NamedTuple):
-    """How one line along an axis is spread over ranks.
+    """Distribution of one line along an axis over ranks.
 
     Attributes
     ----------
     group : Group
-        The ranks that have parts of it, in their order.
+        The ranks that have parts of the line, in their order.
     lengths : list of int
-        How many of its elements each rank has.
+        The number of the line's elements on each rank.
     stops : list of int
-        How many elements of the result each rank and those before it get in all.
+        For each rank, the total number of elements of the result on this rank and the lower ranks.
     """
 
     group: Group
@@ -42,19 +43,19 @@ class Line(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Some work along an axis.
+    """Operation along an axis.
 
     Attributes
     ----------
     whole : callable
-        ``whole(blocks, axis)``: the block of the result, where the axis is whole.
+        ``whole(blocks, axis)`` returns the block of the result if the axis is whole.
     spread : callable
-        ``spread(parts, line)``: this rank's part of the result for one line, given its parts of
-        the arrays' lines.
+        ``spread(parts, line)`` returns this rank's part of the result for one line, from this
+        rank's parts of the arrays' lines.
     dtype : dtype
-        Of the result.
+        The data type of the result.
     undivided : bool
-        Whether several ranks never work on one line.
+        True if several ranks never work on one line.
     """
 
     whole: Callable[[Sequence[Array], int], Array]
@@ -66,28 +67,28 @@ class Work(NamedTuple):
 def along_axis(
     arrays: Sequence[DistArray], axis: int, work: Work, target: Layout | None = None
 ) -> DistArray:
-    """The result of some work along an axis, of the shape of the arrays.
+    """Apply an operation along an axis; the result has the shape of the arrays.
 
     Parameters
     ----------
     arrays : sequence of DistArray
-        Laid out alike.
+        Arrays with equal layouts.
     axis : int
-        From the front.
+        The axis, counted from the first one.
     work : Work
-        The work.
+        The operation.
     target : Layout, optional
-        Of the result where the axis is cut; by default that of the arrays with the canonical cut
-        of the axis.
+        The layout of the result if the axis is cut; by default the layout of the arrays with the
+        canonical cut of the axis.
 
     Returns
     -------
     DistArray
-        Small results whose axis was cut are replicated.
+        The result; replicated if it is small and its axis was cut.
 
     Cost
     ----
-    See this module; exchanges send no more than changes rank.
+    See the module; exchanges send only elements that change their rank.
     """
     x = arrays[0]
     layout, mesh = x.layout, x.mesh
@@ -111,15 +112,15 @@ def along_axis(
 
 
 def canonical_along(layout: Layout, axis: int) -> Layout:
-    """The layout with the canonical cut of one dimension."""
+    """Return the layout with the canonical cut of one dimension."""
     cut = layout.cuts[axis]
     return layout.replace(axis, Cut.chunked(cut.extent, cut.mesh_dims, cut.radix))
 
 
 def freed(layout: Layout, axis: int, surely: bool = False) -> Layout | None:
-    """A layout with an axis whole and another dimension cut instead; None if none is long enough.
+    """Return a layout with an axis whole and another dimension cut, or None if all are too short.
 
-    With `surely` the longest other one is cut, even if some ranks then have nothing.
+    With `surely` the longest other dimension is cut, even if some ranks then have no elements.
     """
     moved = layout.cuts[axis]
     best, length = None, 0.0 if surely else 1.0
@@ -135,7 +136,7 @@ def freed(layout: Layout, axis: int, surely: bool = False) -> Layout | None:
 
 
 def _by_lines(arrays: Sequence[DistArray], axis: int, work: Work, target: Layout) -> Array:
-    """This rank's block of the result, one line after the other."""
+    """Compute this rank's block of the result, line by line."""
     x = arrays[0]
     mesh, cut = x.mesh, x.layout.cuts[axis]
     shape = target.local_shape(mesh.coords)
@@ -154,6 +155,6 @@ def _by_lines(arrays: Sequence[DistArray], axis: int, work: Work, target: Layout
 
 
 def _lined(block: Array, axis: int) -> Array:
-    """A block's lines along an axis, in two dimensions."""
+    """Return a block's lines along an axis, in two dimensions."""
     last = np.moveaxis(block, axis, -1)
     return last.reshape(prod(last.shape[:-1]), last.shape[-1])

@@ -1,10 +1,10 @@
 """Splitting before sorting, for numbers, alone or with their positions.
 
-Where the keys are numbers that NumPy sorts with vector instructions, it costs less to split a
-block by value, exchange the parts and sort once than to sort, exchange and merge. The pivots come
-from a sample, so that the parts have only about the right lengths: the surplus at a rank's ends,
-a hundredth or so, goes to its neighbours, already in order. Where this does not work (frequent
-keys, NaN, a misleading sample), all ranks find that alike and sort first.
+If NumPy sorts the keys with vector instructions, splitting a block by value, exchanging the parts
+and sorting once costs less than sorting, exchanging and merging. The pivots come from a sample, so
+that the parts have only approximately the right lengths: the surplus at both ends of a rank's part,
+about a hundredth of the part, is sent to the neighbors after sorting. If this does not work
+(frequent keys, NaN, a misleading sample), all ranks detect the failure alike and sort first.
 """
 
 from collections.abc import Sequence
@@ -24,40 +24,41 @@ _PURPOSE = "splitters"
 _PARTS = "parts by value"
 #: With more ranks the parts are often too uneven.
 _MOST_RANKS = 16
-#: Samples for each pair of ranks, up to a number of ranks; above, for each rank and that number.
+#: Samples per pair of ranks, up to `_PAIRS_UP_TO` ranks; above, per rank and `_PAIRS_UP_TO`.
 _SAMPLES, _PAIRS_UP_TO = 1 << 12, 4
-#: With fewer samples a pair the parts may be too uneven.
+#: With fewer samples per pair of ranks the parts may be too uneven.
 _FEWEST = 1 << 10
-#: At most one element in so many is sampled.
+#: At most one element in this many is sampled.
 _RARELY = 16
-#: A block may be longer or shorter by this part of it before its ends are put right.
+#: A part may deviate from its length by one in this many elements before its ends are moved.
 _UNEVEN = 16
-#: The fractional part of the golden ratio: its multiples are spread evenly and hit no period.
+#: The fractional part of the golden ratio: its multiples are spread evenly and match no period.
 _GOLDEN = 0.6180339887498949
 
 
 def sorted_by_parts(
     group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int]
 ) -> Array | None:
-    """This rank's part of the sorted sequence.
+    """Sort a sequence by value; return this rank's part of the sorted sequence.
 
     Parameters
     ----------
     group, lengths, stops
-        As for :func:`~distarray.engines.sorting.splitters.cuts_of`.
+        See :func:`~distarray.engines.sorting.splitters.cuts_of`.
     block : array
         This rank's elements, on the host; not changed.
 
     Returns
     -------
     array or None
-        May be a view of a slightly longer one. None, on all ranks, if they should sort first.
+        This rank's part, possibly a view of a slightly longer array. None, on all ranks, if the
+        ranks should sort first.
 
     Cost
     ----
-    An allgather of samples, 2**12 elements for each pair of ranks, and one of the parts' lengths;
-    an exchange of the parts, and one of the surplus at their ends; for floats an allreduce of a
-    flag. Beyond the block, memory for two more, and a sixteenth at the most.
+    An allgather of samples, 2**12 elements for each pair of ranks, and an allgather of the parts'
+    lengths; an exchange of the parts, and an exchange of the surplus at their ends; for floats an
+    allreduce of a flag. Besides the block, memory for at most two more blocks and a sixteenth.
     """
     pivots = _pivots(group, block, lengths, stops)
     if pivots is None:
@@ -81,11 +82,11 @@ def sorted_by_parts(
 def ordered_by_parts(
     group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int]
 ) -> Array | None:
-    """This rank's part of the positions that sort the sequence, equal keys in their order.
+    """Return this rank's part of the positions that sort the sequence; equal keys keep their order.
 
-    Parameters, result and cost are those of :func:`sorted_by_parts`, save that the positions go
-    with the keys, in a second exchange, and that there is no flag: equal keys are on one rank, in
-    their order, and are sorted stably.
+    Parameters, result and cost are those of :func:`sorted_by_parts`, except that the positions are
+    sent in a second exchange, and that there is no flag: equal keys are on one rank, in their
+    order, and are sorted stably.
     """
     pivots = _pivots(group, block, lengths, stops)
     if pivots is None:
@@ -104,7 +105,7 @@ def ordered_by_parts(
         part += before
     _exchange_parts(group, places, table[:, me], positions)
     del places
-    order = labels_in_order(keys, positions)  # those of lower ranks come first
+    order = labels_in_order(keys, positions)  # positions from lower ranks come first
     del keys, positions
     first = min(starts[me], goals[me])
     room = np.empty(max(starts[me + 1], goals[me + 1]) - first, np.intp)
@@ -113,7 +114,7 @@ def ordered_by_parts(
 
 
 def _places(block: Array, pivots: Sequence[Any]) -> list[Array]:
-    """For each part, where in the block its elements are; NaN is above every pivot."""
+    """Return the positions of each part's elements in the block; NaN is above every pivot."""
     part = np.zeros(len(block), np.uint8)
     for pivot in pivots:
         part += ~(block < pivot)
@@ -123,9 +124,10 @@ def _places(block: Array, pivots: Sequence[Any]) -> list[Array]:
 def _ends(
     group: Group, counts: Sequence[int], stops: Sequence[int]
 ) -> tuple[Array, list[int], list[int]] | None:
-    """The lengths of all parts on all ranks, where parts begin and where ranks' shares begin.
+    """Return the lengths of all parts on all ranks, the parts' starts and the ranks' starts.
 
-    Both with the end of the sequence. None, on all ranks, if the parts are too uneven.
+    Both lists of starts end with the length of the sequence. None, on all ranks, if the parts are
+    too uneven.
     """
     table = group.allgather(np.array(counts), _PURPOSE)
     starts, goals = [0, *np.cumsum(table.sum(axis=0)).tolist()], [0, *stops]
@@ -134,7 +136,7 @@ def _ends(
 
 
 def _sample_size(total: int, size: int) -> int:
-    """How many elements all ranks together sample; 0 if too few."""
+    """Return how many elements all ranks together sample; 0 if too few."""
     samples = min(total // _RARELY, _SAMPLES * size * min(size, _PAIRS_UP_TO))
     return samples if samples >= _FEWEST * size * size else 0
 
@@ -142,7 +144,10 @@ def _sample_size(total: int, size: int) -> int:
 def _pivots(
     group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int]
 ) -> list[Any] | None:
-    """For each cut, a value near it; None, on all ranks, if there is none, or no use for them."""
+    """Return a value near each cut.
+
+    None, on all ranks, if the method does not apply or there is no suitable value for a cut.
+    """
     total = sum(lengths)
     fits = block.dtype.kind in "iuf" and block.dtype.itemsize in (4, 8)
     samples = _sample_size(total, group.size)
@@ -168,15 +173,15 @@ def _pivots(
 
 
 def _sample(block: Array, count: int) -> Array:
-    """Elements spread evenly over the block."""
+    """Return elements spread evenly over the block."""
     places = np.arange(1, count + 1) * _GOLDEN % 1.0 * len(block)
     return block[places.astype(np.intp)]
 
 
 def _split(work: Array, pivots: Sequence[Any], source: Array | None = None) -> list[Array]:
-    """Bring elements into the order of the pivots, by halves: the parts, one after the other.
+    """Partition elements by the pivots, by halves; return the parts in order.
 
-    The elements come from `source` if it is given.
+    The elements come from `source` if `source` is given.
     """
     if not pivots:
         return [work]
@@ -192,7 +197,7 @@ def _split(work: Array, pivots: Sequence[Any], source: Array | None = None) -> l
 
 
 def _halved(source: Array, pivot: Any, into: Array) -> int:
-    """Copy elements below a pivot to the front, all others to the end: how many are below."""
+    """Copy elements below a pivot to the front, others to the end; return the number below."""
     low, high = 0, len(into)
     for tile in _tiles(source):
         is_below = tile < pivot
@@ -206,7 +211,7 @@ def _halved(source: Array, pivot: Any, into: Array) -> int:
 
 
 def _exchange_parts(group: Group, parts: Sequence[Array], lengths: Array, into: Array) -> None:
-    """Send each rank its part; the parts for this one land one after the other."""
+    """Exchange the parts; the parts for this rank are stored one after the other."""
     views = np.split(into, np.cumsum(lengths)[:-1])
     others = [rank for rank in range(group.size) if rank != group.rank]
     views[group.rank][...] = parts[group.rank]
@@ -220,18 +225,19 @@ def _exchange_parts(group: Group, parts: Sequence[Array], lengths: Array, into: 
 def _put_ends_right(
     group: Group, room: Array, first: int, starts: Sequence[int], goals: Sequence[int]
 ) -> Array:
-    """Bring the surplus at the ends of parts to the ranks where it belongs; this rank's share.
+    """Send the surplus at the ends of parts to the right ranks; return this rank's share.
 
     Parameters
     ----------
     group : Group
-        The ranks.
+        The ranks that share the sequence.
     room : array
-        This rank's elements, sorted, with space for those that arrive.
+        This rank's elements, sorted, with space for the elements that this rank receives.
     first : int
-        Position of its beginning in the sorted sequence.
+        The position of the start of `room` in the sorted sequence.
     starts, goals : sequence of int
-        Positions at which each rank's part begins, and at which it should; and the end.
+        The positions at which each rank's part begins, and at which it should begin; and the end of
+        the sequence.
     """
     me = group.rank
 
@@ -252,20 +258,21 @@ def _put_ends_right(
 
 
 def _blurred(group: Group, found: Array, block: Array) -> bool:
-    """Whether NumPy's unstable sort has lost signs of zeros or of NaN, alike on all ranks.
+    """Check whether NumPy's unstable sort may lose signs of zeros or NaN, alike on all ranks.
 
     Parameters
     ----------
     group : Group
-        The ranks.
+        The ranks that share the sequence.
     found : array
         This rank's part of the sorted sequence.
     block : array
-        Its elements before they were sorted.
+        This rank's elements before sorting.
 
     Cost
     ----
-    One allreduce of a flag; if there are zeros or NaN, two passes over the block and another one.
+    One allreduce of a flag; if there are zeros or NaN, two passes over the block and another
+    allreduce.
     """
     if block.dtype.kind != "f":
         return False
@@ -279,5 +286,5 @@ def _blurred(group: Group, found: Array, block: Array) -> bool:
 
 
 def _tiles(work: Array) -> list[Array]:
-    """The array in parts that stay in the cache while they are compared and counted."""
+    """Return the array in tiles that stay in the cache while they are compared and counted."""
     return [work[start : start + TILE] for start in range(0, len(work), TILE)]

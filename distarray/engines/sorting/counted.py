@@ -1,7 +1,7 @@
 """Sorting by counting, for integers of a narrow range.
 
-The ranks add up how often each occurs; then every rank writes its own part of the sorted sequence.
-No element is sent.
+The ranks add up the number of occurrences of each integer. Then every rank writes its own part of
+the sorted sequence. No element is sent.
 """
 
 from collections.abc import Sequence
@@ -17,33 +17,34 @@ __all__ = ["counted_part", "shifted", "unshifted"]
 _PURPOSE = "counts of keys"
 #: Up to this many different integers are counted.
 _POSSIBLE = 1 << 16
-#: There must be so many elements for each of them.
+#: The least number of elements per different integer.
 _OFTEN = 4
-#: Elements that are turned into indices at a time.
+#: Elements that are converted to indices at a time.
 _CHUNK = 1 << 20
 
 
 def counted_part(
     group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int]
 ) -> Array | None:
-    """This rank's part of the sorted sequence.
+    """Sort integers by counting; return this rank's part of the sorted sequence.
 
     Parameters
     ----------
     group, lengths, stops
-        As for :func:`~distarray.engines.sorting.splitters.cuts_of`.
+        See :func:`~distarray.engines.sorting.splitters.cuts_of`.
     block : array
         This rank's elements, on the host; not changed.
 
     Returns
     -------
     array or None
-        None, on all ranks, if these are no integers, or their range is too wide.
+        This rank's part. None, on all ranks, if the elements are not integers, or if their range is
+        too wide.
 
     Cost
     ----
-    One allreduce of a count for each integer of the range; with more than 16 bits, first two
-    allreduces of a number.
+    One allreduce of a count for each integer of the range. Integers of more than 16 bits first need
+    two allreduces of a number.
     """
     total = sum(lengths)
     if block.dtype.kind not in "biu" or total < _OFTEN:
@@ -62,7 +63,7 @@ def counted_part(
 
 
 def _range(group: Group, block: Array) -> tuple[int, int]:
-    """The least and the greatest integer, or those of a small data type."""
+    """Return the least and the greatest integer, or the limits of a small data type."""
     if block.dtype.kind == "b":
         return 0, 1
     info = np.iinfo(block.dtype)
@@ -75,14 +76,14 @@ def _range(group: Group, block: Array) -> tuple[int, int]:
 
 
 def shifted(block: Array, low: int) -> Array:
-    """Differences of integers from the lowest, which an index can hold."""
+    """Return differences of integers from the lowest, in an index type."""
     fits = block.dtype.itemsize < 8
     places = block.astype(np.intp) - low if fits else block - block.dtype.type(low)
     return places.astype(np.intp, copy=False)
 
 
 def unshifted(places: Array, low: int, dtype: DType) -> Array:
-    """The integers of a data type with these differences from the lowest."""
+    """Return the integers of a data type with these differences from the lowest."""
     if dtype.itemsize < 8:
         return (places + low).astype(dtype)
     integers: Array = places.astype(dtype) + dtype.type(low)

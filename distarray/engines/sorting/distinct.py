@@ -1,7 +1,8 @@
-"""The distinct elements of all ranks, given those of each.
+"""Distinct elements of all ranks, from the distinct elements of each rank.
 
-Few distinct elements are gathered, and cost a message of their size. Many go by the parallel sort
-to the rank that has their place, equal ones to the same rank.
+Few distinct elements are gathered, which costs a message of their size. Otherwise the parallel sort
+sends each element to the rank that stores its position in the result; equal elements go to the same
+rank.
 """
 
 from collections.abc import Sequence
@@ -18,20 +19,21 @@ from distarray.typing import Array
 __all__ = ["Merged", "merge"]
 
 _PURPOSE = "distinct elements"
-#: Kinds of elements that may be equal and yet differ, as 0.0 and -0.0 do: the first one counts.
+#: Kinds of elements that may be equal and yet differ, as 0.0 and -0.0: the first element is used.
 _VARIED = "fcV"
 
 
 class Merged(NamedTuple):
-    """The distinct elements of all ranks.
+    """Distinct elements of all ranks.
 
     Attributes
     ----------
     found : Distinct
-        All of them, if they are few; else those whose place is on this rank. `inverse` has, for
-        each of this rank's own distinct elements, its number among all.
+        All distinct elements, if they are few; else the elements that this rank stores. `inverse`
+        contains, for each of this rank's own distinct elements, its number among all distinct
+        elements.
     counts : list of int or None
-        How many each rank has; None if every rank has them all.
+        The number of distinct elements on each rank; None if every rank has all of them.
     """
 
     found: Distinct
@@ -39,24 +41,24 @@ class Merged(NamedTuple):
 
 
 def merge(group: Group, own: Distinct, equal_nan: bool, few: int) -> Merged:
-    """The distinct elements of all ranks, given those of each.
+    """Compute the distinct elements of all ranks, from the distinct elements of each rank.
 
     Parameters
     ----------
     group : Group
-        The ranks.
+        The ranks that merge their elements.
     own : Distinct
-        This rank's distinct elements. Of all ranks' those attributes are found that are not None
-        here; what `inverse` holds does not matter.
+        This rank's distinct elements. An attribute of the result is computed if the attribute is
+        not None here; the contents of `inverse` are ignored.
     equal_nan : bool
-        Whether NaN equals NaN.
+        True if NaN equals NaN.
     few : int
-        Up to this many bytes, they are gathered on every rank.
+        Up to this many bytes, the elements are gathered on every rank.
 
     Cost
     ----
-    An allgather of a number, then either one of the elements and of each attribute, or cuts and
-    all-to-alls as for sorting.
+    An allgather of a number. Then either an allgather of the elements and of each attribute, or
+    cuts and all-to-alls as for sorting.
     """
     lengths = group.allgather(np.array(len(own.keys)), _PURPOSE).tolist()
     total = sum(lengths)
@@ -95,7 +97,7 @@ def _routed(group: Group, own: Distinct, lengths: Sequence[int], equal_nan: bool
 def _joined(
     keys: Array, first: Array | None, count: Array | None, equal_nan: bool, own: Distinct
 ) -> Distinct:
-    """The distinct elements of sorted runs, one after the other."""
+    """Compute the distinct elements of concatenated sorted runs."""
     if first is None and count is None and own.inverse is None:
         return kept(merged(keys), equal_nan)
     found = condensed(keys, merging_order(keys), equal_nan, first, count, own.inverse is not None)

@@ -1,4 +1,4 @@
-"""The distinct elements of one block."""
+"""Distinct elements of one block."""
 
 from dataclasses import dataclass
 
@@ -10,24 +10,24 @@ from distarray.typing import Array
 
 __all__ = ["Distinct", "condensed", "distinct", "kept", "starts"]
 
-#: Integers are tabulated if their range is narrower than so many times their number.
+#: Integers are tabulated if their range is narrower than this multiple of their number.
 _SPREAD = 2
 
 
 @dataclass(slots=True)
 class Distinct:
-    """Distinct elements, with attributes that are None unless they were asked for.
+    """Distinct elements, with attributes that are None unless requested.
 
     Attributes
     ----------
     keys : array
-        Ascending.
+        The distinct elements, ascending.
     first : array or None
-        The position at which each is first.
+        The first position of each distinct element.
     count : array or None
-        How often each occurs.
+        The number of occurrences of each distinct element.
     inverse : array or None
-        For each of the elements, its number among the distinct ones.
+        For each element of the block, its number among the distinct elements.
     """
 
     keys: Array
@@ -37,7 +37,7 @@ class Distinct:
 
 
 def starts(keys: Array, equal_nan: bool) -> Array:
-    """A mask of the sorted keys that differ from the one before."""
+    """Return a mask of the sorted keys that differ from the previous key."""
     new = np.empty(len(keys), bool)
     new[:1] = True
     new[1:] = keys[1:] != keys[:-1]
@@ -48,7 +48,7 @@ def starts(keys: Array, equal_nan: bool) -> Array:
 
 
 def distinct(block: Array, first: bool, count: bool, inverse: bool, equal_nan: bool) -> Distinct:
-    """The distinct elements of a block in one dimension, with the attributes asked for."""
+    """Compute the distinct elements of a 1-d block, with the requested attributes."""
     if block.dtype.kind in "biu" and len(block):
         low, high = int(block.min()), int(block.max())
         if high - low < _SPREAD * len(block):
@@ -62,15 +62,15 @@ def distinct(block: Array, first: bool, count: bool, inverse: bool, equal_nan: b
         places = np.flatnonzero(starts(keys, equal_nan))
         return Distinct(keys[places], None, np.diff(places, append=len(keys)))
     if block.dtype.kind in "SU" and _seem_few(block):
-        return Distinct(np.unique(block))  # by hashing
+        return Distinct(np.unique(block))  # NumPy hashes
     return kept(sorted_values(block), equal_nan)
 
 
 def _seem_few(block: Array) -> bool:
-    """Whether at most an eighth of the elements seem to be distinct, as a sample repeats itself.
+    """Estimate whether at most an eighth of the elements are distinct, from a sample.
 
-    Hashing then takes less time than sorting. Of d equally frequent elements a sample of s repeats
-    about s * s / 2d.
+    Hashing then takes less time than sorting. If d elements are equally frequent, a sample of s
+    elements has about s * s / 2d repeats.
     """
     sample = np.sort(block[:: max(32, len(block) // 4096 + 1)])
     repeats = len(sample) - int(np.count_nonzero(starts(sample, False)))
@@ -78,13 +78,13 @@ def _seem_few(block: Array) -> bool:
 
 
 def kept(keys: Array, equal_nan: bool) -> Distinct:
-    """The distinct ones among sorted keys."""
+    """Return the distinct elements of sorted keys."""
     new = starts(keys, equal_nan)
     return Distinct(keys if new.all() else keys[new])
 
 
 def _tabulated(block: Array, low: int, extent: int, asked: tuple[bool, bool, bool]) -> Distinct:
-    """The distinct ones among integers of a narrow range: by a table, without sorting."""
+    """Compute the distinct elements of integers of a narrow range: by a table, without sorting."""
     places = shifted(block, low)
     if asked[1]:
         counts = np.bincount(places, minlength=extent)
@@ -96,7 +96,7 @@ def _tabulated(block: Array, low: int, extent: int, asked: tuple[bool, bool, boo
     found = Distinct(unshifted(values, low, block.dtype))
     if asked[0]:
         first = np.empty(extent, np.intp)
-        first[places[::-1]] = np.arange(len(block) - 1, -1, -1)  # the last one written stays
+        first[places[::-1]] = np.arange(len(block) - 1, -1, -1)  # the last write wins
         found.first = first[values]
     if asked[1]:
         found.count = counts[values]
@@ -113,18 +113,18 @@ def condensed(
     count: Array | None,
     inverse: bool,
 ) -> Distinct:
-    """The distinct ones among keys that a permutation sorts; attributes of equal ones are folded.
+    """Compute the distinct elements of keys that a permutation sorts; reduce their attributes.
 
     Parameters
     ----------
     keys, order : array
-        ``keys[order]`` ascends.
+        The keys and the permutation: ``keys[order]`` ascends.
     equal_nan : bool
-        Whether NaN equals NaN.
+        True if NaN equals NaN.
     first, count : array or None
-        Of each key: the position at which it is first, and how often it occurs.
+        For each key, its first position, and its number of occurrences.
     inverse : bool
-        Whether to number the keys.
+        True to number the keys.
     """
     ordered = keys[order]
     new = starts(ordered, equal_nan)
@@ -141,9 +141,9 @@ def condensed(
 
 
 def _least(first: Array, places: Array, keys: Array) -> Array:
-    """The position at which each of the distinct elements is first.
+    """Return the first position of each distinct element.
 
-    All complex NaN are one element, and the least of them stands for all.
+    All complex NaN are one element, whose first position is the least of all of them.
     """
     if keys.dtype.kind != "c" or not is_nan(keys[-1:])[0]:
         return np.minimum.reduceat(first, places)

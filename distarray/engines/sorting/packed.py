@@ -1,8 +1,8 @@
-"""A stable argsort by one sort of 64-bit integers, which takes NumPy a fraction of the time.
+"""Stable argsort by one sort of 64-bit integers, in a fraction of the time of NumPy's.
 
-A key is mapped to an unsigned integer of the same order, and its position goes into the low bits.
-Where key and position need more than 64 bits together, the key's low bits are dropped, and the few
-elements that this makes equal are put right afterwards.
+A key is mapped to an unsigned integer of the same order, and its position is stored in the low
+bits. If key and position together need more than 64 bits, the key's low bits are dropped. The few
+elements that then compare equal are sorted again afterwards.
 """
 
 import numpy as np
@@ -12,16 +12,16 @@ from distarray.typing import Array
 
 __all__ = ["packed_labels", "packed_order"]
 
-#: Shorter blocks are sorted as they are.
+#: Shorter blocks are sorted directly.
 _SHORT = 4096
 _TOP = np.uint64(1 << 63)
 
 
 def packed_order(block: Array, axis: int) -> Array | None:
-    """The stable argsort of a block, or None where this way does not serve."""
+    """Return the stable argsort of a block, or None if this method does not apply."""
     if not _serves(block):
         return None
-    last = np.ascontiguousarray(np.moveaxis(block, axis, -1))  # for several passes over it
+    last = np.ascontiguousarray(np.moveaxis(block, axis, -1))  # contiguous for several passes
     lines = last.reshape(-1, last.shape[-1])
     if block.ndim == 1 and (block[1:] >= block[:-1]).all():
         return np.arange(block.size)
@@ -32,14 +32,14 @@ def packed_order(block: Array, axis: int) -> Array | None:
 
 
 def packed_labels(block: Array, labels: Array) -> Array | None:
-    """Labels of a 1-d block's elements in the order of these; None where this way does not serve.
+    """Sort labels by a 1-d block's elements, or return None if this method does not apply.
 
     Parameters
     ----------
     block : array
-        In C order.
+        The elements, in C order.
     labels : array of intp
-        Each is above the one before, and none is negative. Those of equal elements stay in order.
+        The labels, ascending and not negative. Labels of equal elements keep their order.
     """
     if not _serves(block):
         return None
@@ -58,7 +58,7 @@ def _serves(block: Array) -> bool:
 
 
 def _order_lines(lines: Array, labels: Array) -> Array | None:
-    """The labels of each line's elements in the order of these; `labels` are those of any line."""
+    """Sort labels by each line's elements; `labels` are the same for all lines."""
     keys, tiles = np.empty(lines.shape, np.uint64), _tiles(lines.shape)
     least, most = [], []
     for tile in tiles:
@@ -86,7 +86,7 @@ def _order_lines(lines: Array, labels: Array) -> Array | None:
 
 
 def _tiles(shape: tuple[int, ...]) -> list[tuple[slice, slice]]:
-    """Keys of parts that stay in the cache: of several lines, or of one, in C order."""
+    """Return keys of tiles that fit in the cache: several lines, or part of a line, in C order."""
     lines, length = shape
     height, width = max(1, TILE // length), min(length, TILE)
     return [
@@ -97,7 +97,7 @@ def _tiles(shape: tuple[int, ...]) -> list[tuple[slice, slice]]:
 
 
 def _as_unsigned(block: Array) -> Array:
-    """Unsigned 64-bit integers in the order of the block's elements; NaN and NaT last."""
+    """Map elements to unsigned 64-bit integers of the same order; NaN and NaT are last."""
     kind, size = block.dtype.kind, block.dtype.itemsize
     if kind in "bu":
         return block.astype(np.uint64)
@@ -117,7 +117,7 @@ def _as_unsigned(block: Array) -> Array:
 
 
 def _doubtful(keys: Array, mask: np.uint64) -> Array:
-    """Where sorted keys equal the one before but for `mask`: places in the lines put together."""
+    """Return the flat positions where sorted keys equal the previous key except for `mask`."""
     length = keys.shape[1]
     found = [np.empty(0, np.intp)]
     for rows, columns in _tiles((len(keys), length - 1)) if length > 1 else ():
@@ -130,7 +130,7 @@ def _doubtful(keys: Array, mask: np.uint64) -> Array:
 
 
 def _put_right(order: Array, doubtful: Array, lines: Array, labels: Array) -> bool:
-    """Sort the elements whose shortened keys are equal; False if there are too many of them."""
+    """Sort the elements whose shortened keys are equal; return False if there are too many."""
     if not doubtful.size:
         return True
     if doubtful.size > order.size // 8:
@@ -139,6 +139,7 @@ def _put_right(order: Array, doubtful: Array, lines: Array, labels: Array) -> bo
     flat, length = order.reshape(-1), order.shape[1]
     line, found = places // length, flat[places]
     keys = _as_unsigned(lines.reshape(-1)[line * length + np.searchsorted(labels, found)])
-    # Runs of equal shortened keys ascend: sorting all by their keys leaves each run in its place.
+    # Runs of equal shortened keys ascend: sorting all by their full keys keeps each run in its
+    # range.
     flat[places] = found[np.lexsort((found, keys, line))]
     return True

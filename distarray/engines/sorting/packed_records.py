@@ -1,9 +1,9 @@
-"""Records in the form in which ranks compare and send them: without gaps, in native byte order.
+"""Records packed for comparison and for messages: without gaps, in native byte order.
 
-NumPy's own joining (``np.concatenate``) drops what lies between the fields of records and makes
+NumPy's concatenation (``np.concatenate``) drops the bytes between the fields of records and makes
 their byte order native, so that an array of keys would change its item size on some ranks and not
-on others. In this form it changes nothing, bytes between fields are neither sent nor compared, and
-comparing needs no swapping of bytes. The elements compare as before: field by field.
+on others. Packed records do not change. Bytes between fields are neither sent nor compared, and
+comparisons need no byte swapping. Packed elements compare like the original ones: field by field.
 """
 
 from functools import lru_cache
@@ -17,9 +17,9 @@ __all__ = ["packed", "packed_type", "unpacked"]
 
 @lru_cache(maxsize=1024)
 def packed_type(dtype: DType, names: tuple[str, ...] | None = None) -> DType:
-    """The type of such elements: native, the fields one after the other, in the order of `names`.
+    """Return the packed type: native, with adjacent fields in the order of `names`.
 
-    Types of other kinds become native; unstructured ``void`` stays as it is.
+    Types of other kinds become native; unstructured ``void`` is unchanged.
     """
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
@@ -31,7 +31,7 @@ def packed_type(dtype: DType, names: tuple[str, ...] | None = None) -> DType:
 
 
 def packed(block: Array, names: tuple[str, ...] | None = None) -> Array:
-    """A block's elements in their :func:`packed_type`; the block itself if that is its own."""
+    """Convert a block to its :func:`packed_type`; return a packed block unchanged."""
     dtype = packed_type(block.dtype, names)
     if dtype == block.dtype:
         return block
@@ -41,7 +41,7 @@ def packed(block: Array, names: tuple[str, ...] | None = None) -> Array:
 
 
 def unpacked(block: Array, dtype: DType) -> Array:
-    """The elements in the type that they had before :func:`packed`; zeros between the fields."""
+    """Convert elements back to their type before :func:`packed`, with zeros between the fields."""
     if block.dtype == dtype:
         return block
     if dtype.names is None:

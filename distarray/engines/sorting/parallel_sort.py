@@ -1,11 +1,11 @@
-"""The one parallel sort: a sequence spread over a group of ranks, in their order.
+"""Parallel sort: a sequence spread over a group of ranks, in rank order.
 
-Every rank sorts its part; the ranks find the exact cuts
-(:mod:`~distarray.engines.sorting.splitters`), so that each gets a part of the wanted length
-whatever the keys are; one all-to-all; and every rank merges what it received. Numbers are split
-first and sorted afterwards where that is faster (:mod:`~distarray.engines.sorting.buckets`);
-integers of a narrow range are counted (:mod:`~distarray.engines.sorting.counted`). Riders, such as
-positions, go with the keys. Equal keys stay in the order of ranks and positions.
+Every rank sorts its part. The ranks compute the exact cuts
+(:mod:`~distarray.engines.sorting.splitters`), so that each rank gets a part of the requested length
+for any keys. After one all-to-all, every rank merges the runs that it received. Numbers are split
+first and sorted afterwards if that is faster (:mod:`~distarray.engines.sorting.buckets`); integers
+of a narrow range are counted (:mod:`~distarray.engines.sorting.counted`). Additional values, such
+as positions, are sent with the keys. Equal keys keep the order of ranks and positions.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,29 +34,29 @@ _PURPOSE = "sorted runs"
 
 
 class Routed:
-    """Sorted runs, each part brought to the rank that it belongs to.
+    """Sorted runs, split and sent to the ranks of the result.
 
     Parameters
     ----------
     group : Group
         The ranks, in the order of their runs.
     keys : array
-        This rank's run, sorted.
+        This rank's sorted run.
     lengths : sequence of int
-        Of all runs.
+        The lengths of all runs.
     stops : sequence of int
-        For each rank, how many elements it and those before it get in all.
+        For each rank, the total number of elements that this rank and the lower ranks receive.
     together : bool
-        Whether equal keys are kept on one rank; see :func:`cuts_of`.
+        True to keep equal keys on one rank; see :func:`cuts_of`.
 
     Attributes
     ----------
     keys : array
-        The runs that this rank received, one after the other in the order of ranks.
+        The runs that this rank received, concatenated in the order of ranks.
 
     Cost
     ----
-    Cuts, and one all-to-all of the elements that belong elsewhere.
+    Cuts, and one all-to-all of the elements that go to other ranks.
     """
 
     def __init__(
@@ -77,18 +77,18 @@ class Routed:
         return [run[a:b] for a, b in zip(self._cuts[:-1], self._cuts[1:], strict=True)]
 
     def carried(self, rider: Array) -> Array:
-        """The riders of the received keys, given those of this rank's keys."""
+        """Send values that belong to this rank's keys; return the values of the received keys."""
         return joined(self.group.alltoall_varied(self._split(rider), _PURPOSE))
 
     def returned(self, answers: Array) -> Array:
-        """The answers of the ranks that received this rank's keys, in the order of its run."""
+        """Send values for received keys back; return the values for this rank's run, in order."""
         stops = np.cumsum(self._received)
         parts = [answers[b - n : b] for b, n in zip(stops, self._received, strict=True)]
         return joined(self.group.alltoall_varied(parts, _PURPOSE))
 
 
 def joined(parts: Sequence[Array]) -> Array:
-    """Arrays one after the other: the base of consecutive views of it, else a copy."""
+    """Concatenate arrays: return the base of consecutive views of it, else a copy."""
     base = parts[0].base
     if base is not None and base.size == sum([part.size for part in parts]):
         return base
@@ -96,34 +96,34 @@ def joined(parts: Sequence[Array]) -> Array:
 
 
 def lengths_of(cut: Cut) -> list[int]:
-    """The lengths of the blocks."""
+    """Return the lengths of the blocks."""
     found = [cut.interval(part) for part in range(cut.parts)]
     return [stop - start for start, stop in found]
 
 
 def stops_of(cut: Cut) -> list[int]:
-    """The ends of the blocks."""
+    """Return the ends of the blocks."""
     return list(accumulate(lengths_of(cut)))
 
 
 def sort_line(group: Group, block: Array, lengths: Sequence[int], stops: Sequence[int]) -> Array:
-    """This rank's part of the sorted sequence.
+    """Sort a sequence; return this rank's part of the sorted sequence.
 
     Parameters
     ----------
     group : Group
-        The ranks over which the sequence is spread, in its order.
+        The ranks that share the sequence, in its order.
     block : array
-        This rank's part of it; not changed.
+        This rank's part of the sequence; not changed.
     lengths : sequence of int
-        How many elements each rank has.
+        The number of elements on each rank.
     stops : sequence of int
-        How many elements each rank and those before it get in all.
+        For each rank, the total number of elements of the result on this rank and the lower ranks.
 
     Cost
     ----
-    As :class:`Routed`; no more than allreduces where integers are counted. Beyond the block,
-    memory for two more.
+    The cost of :class:`Routed`; only allreduces if integers are counted. Besides the block, memory
+    for two more blocks.
     """
     with stage("sorting", 3):
         part = None
@@ -154,18 +154,18 @@ def order_line(
     order: Callable[[Array], Array] = stable_order,
     merging: Callable[[Array], Array] = merging_order,
 ) -> Array:
-    """This rank's part of the positions that sort the sequence, equal keys in their order.
+    """Return this rank's part of the positions that sort the sequence; equal keys keep their order.
 
     Parameters
     ----------
     group, keys, lengths, stops
-        As for :func:`sort_line`.
+        See :func:`sort_line`.
     order, merging : callable
-        The stable argsort of a block, and that of sorted runs one after the other.
+        The stable argsort of a block, and the stable argsort of concatenated sorted runs.
 
     Cost
     ----
-    As :class:`Routed`, and another all-to-all, of 8 bytes an element.
+    The cost of :class:`Routed`, and another all-to-all, of 8 bytes per element.
     """
     if group.size == 1:
         return order(keys)

@@ -1,8 +1,8 @@
 """Sorting one rank's block by NumPy's fastest sort for the data type, with a unique result.
 
-NumPy's vectorized sorts do not keep the signs of zeros and NaN. Here equal elements always stay in
-their order, so that the same array gives the same bits however it is spread; that costs a look at
-the zeros and NaN, not a stable sort.
+NumPy's vectorized sorts do not keep the signs of zeros and NaN. Here equal elements always keep
+their order, so that the same array gives the same bits for every distribution. This costs a scan
+for zeros and NaN, not a stable sort.
 """
 
 from typing import Any, Literal
@@ -29,12 +29,12 @@ __all__ = [
 
 #: Kinds whose equal elements have equal bits.
 _PLAIN = "biumMSU"
-#: Up to this many numbers a stable sort takes less time than a look at the zeros.
+#: Up to this many numbers, a stable sort takes less time than a scan for zeros.
 _SHORT = 256
 
 
 def sorted_values(block: Array, axis: int = -1) -> Array:
-    """A copy of a block sorted along an axis; equal elements stay in their order."""
+    """Return a copy of a block sorted along an axis; equal elements keep their order."""
     if devices.on_device(block):
         return device_sorts.in_order(block, axis)
     kind = _sure_kind(block)
@@ -49,9 +49,9 @@ def sorted_values(block: Array, axis: int = -1) -> Array:
 
 
 def sort_block(block: Array, axis: int) -> None:
-    """Sort a block along an axis in place; equal elements stay in their order.
+    """Sort a block along an axis in place; equal elements keep their order.
 
-    Without memory for a copy, unless there are zeros or NaN to put in order again.
+    No memory for a copy is needed, unless zeros or NaN must be restored to their order.
     """
     kind = _sure_kind(block)
     if devices.on_device(block) or (kind is None and not equal_is_same(block)):
@@ -61,15 +61,15 @@ def sort_block(block: Array, axis: int) -> None:
 
 
 def _sure_kind(block: Array) -> Any:
-    """The fastest of NumPy's sorts that surely keeps equal elements in their order, or None.
+    """Return NumPy's fastest sort that certainly keeps equal elements in order, or None.
 
-    The stable ones do, and any where equal elements have equal bits.
+    The stable sorts do, and any sort does if equal elements have equal bits.
     """
     kind = block.dtype.kind
     if devices.on_device(block) or isinstance(block, Hollow):
         return "stable"
     if kind in "biu" and block.dtype.itemsize <= 2:
-        return "stable"  # which counts the digits of small integers
+        return "stable"  # counts the digits of small integers
     if kind in _PLAIN or (kind == "c" and equal_is_same(block)):
         return "quicksort"
     if kind == "f" and block.size > _SHORT:
@@ -78,7 +78,7 @@ def _sure_kind(block: Array) -> Any:
 
 
 def _restore(found: Array, block: Array) -> None:
-    """Put zeros and NaN into the order in which they are in the block."""
+    """Restore the order that zeros and NaN have in the block."""
     if not found.size:
         return
     if found[-1] != found[-1]:
@@ -91,7 +91,7 @@ def _restore(found: Array, block: Array) -> None:
 
 
 def equal_is_same(block: Array) -> bool:
-    """Whether real or complex numbers that are equal have equal bits."""
+    """Return True if real or complex numbers that are equal have equal bits."""
     parts = np.ascontiguousarray(block).view(block.real.dtype) if block.dtype.kind == "c" else block
     return not (np.isnan(parts.max(initial=0)) or _has_negative_zero(parts))
 
@@ -99,12 +99,12 @@ def equal_is_same(block: Array) -> bool:
 def _has_negative_zero(block: Array) -> bool:
     if block.dtype.itemsize > 8:
         return bool(_negative_zeros(block).any())
-    bits = block.view(f"i{block.dtype.itemsize}")  # of these it is the least
+    bits = block.view(f"i{block.dtype.itemsize}")  # -0.0 is the least of these
     return bool(bits.min(initial=0) == np.iinfo(bits.dtype).min)
 
 
 def _negative_zeros(block: Array) -> Array:
-    """A mask of -0.0, of which vectorized sorts make 0.0."""
+    """Return a mask of -0.0, which vectorized sorts turn into 0.0."""
     if block.dtype.itemsize > 8:
         signed: Array = (block == 0) & np.signbit(block)
         return signed
@@ -114,14 +114,14 @@ def _negative_zeros(block: Array) -> Array:
 
 
 def _restore_lines(found: Array, block: Array) -> None:
-    """The same for lines along the last axis: lines with zeros or NaN are sorted again, stably."""
+    """Restore lines along the last axis: sort lines with zeros or NaN again, stably."""
     wrong = np.isnan(found[..., -1]) | _negative_zeros(block).any(axis=-1)
     if wrong.any():
         found[wrong] = np.sort(block[wrong], axis=-1, kind="stable")
 
 
 def stable_order(block: Array, axis: int = -1) -> Array:
-    """The indices that sort a block along an axis; equal elements stay in their order."""
+    """Return the indices that sort a block along an axis; equal elements keep their order."""
     if devices.on_device(block):
         return device_sorts.order_of(block, axis)
     found = packed_order(block, axis)
@@ -129,18 +129,18 @@ def stable_order(block: Array, axis: int = -1) -> Array:
 
 
 def labels_in_order(keys: Array, labels: Array) -> Array:
-    """Ascending labels of the keys of a block of the host, as :func:`stable_order` orders these."""
+    """Reorder ascending labels of a host block's keys, in the keys' :func:`stable_order`."""
     found = packed_labels(keys, labels)
     return labels[np.argsort(keys, kind="stable")] if found is None else found
 
 
 def merging_order(keys: Array) -> Array:
-    """As :func:`stable_order`, for a few sorted runs one after the other."""
+    """Return the stable sorting order of a few concatenated sorted runs."""
     return np.argsort(keys, kind="stable")
 
 
 def merged(keys: Array) -> Array:
-    """A few sorted runs one after the other, merged in place."""
+    """Merge a few concatenated sorted runs in place."""
     if devices.on_device(keys):
         return np.sort(keys, kind="stable")
     keys.sort(kind="stable")
@@ -148,18 +148,18 @@ def merged(keys: Array) -> Array:
 
 
 def position(keys: Array, values: Array, side: Literal["left", "right"]) -> Array:
-    """``searchsorted`` in sorted keys of host values; the result is on the host."""
+    """Search sorted keys for host values, as ``searchsorted``; the result is on the host."""
     if not devices.on_device(keys):
         return np.searchsorted(keys, values, side)
     if keys.dtype.kind == "c" and bool(np.isnan(keys[-1:]).any() or np.isnan(values).any()):
-        # CuPy's search does not know NumPy's order of complex numbers with NaN.
+        # CuPy's search does not have NumPy's order of complex numbers with NaN.
         return np.searchsorted(devices.to_host(keys), devices.to_host(values), side)
     found = np.searchsorted(keys, devices.module_of(keys).asarray(values), side)
     return devices.to_host(found)
 
 
 def is_nan(values: Array) -> Array:
-    """A mask of NaN and NaT; of any data type."""
+    """Return a mask of NaN and NaT, for any data type."""
     if values.dtype.kind in "fcmM":
         return np.isnan(values)
     return np.zeros_like(values, bool)

@@ -1,12 +1,12 @@
 """Cuts of sorted runs by which every rank gets exactly its part of the merged sequence.
 
-Two rounds of messages, however the keys are distributed. First every rank sends a regular sample
-of its run to all. An element's place in the whole is that by key, rank and position, a strict
-order also among equal keys, so that the samples bound the place of each cut from both sides: about
-2 d elements of each run remain in doubt, d being the distance of samples. In the second round
-these go to the rank in charge of the cut, which merges them, counts and replies. With
-d = sqrt(n / p) both rounds bring each rank about sqrt(n * p) keys: little as long as a rank holds
-more elements than there are ranks.
+There are two rounds of messages for any distribution of the keys. In the first round every rank
+sends a regular sample of its run to all ranks. The elements of all runs are ordered by key, rank
+and position, a strict order also among equal keys. Hence the samples bound the position of each cut
+from both sides: about 2 d elements of each run remain undecided, where d is the distance between
+samples. In the second round each rank sends these elements to the rank in charge of the cut, which
+merges and counts them and replies. With d = sqrt(n / p), each rank receives about sqrt(n * p) keys
+in both rounds: few as long as a rank has more elements than there are ranks.
 
 References
 ----------
@@ -32,7 +32,7 @@ _PURPOSE = "splitters"
 
 
 class _Bounds(NamedTuple):
-    """For each cut: this rank's elements before `low` are left of it, those from `high` not."""
+    """Bounds of each cut: elements before `low` are left of it, elements from `high` are not."""
 
     low: Array
     high: Array
@@ -45,31 +45,33 @@ def cuts_of(
     stops: Sequence[int],
     together: bool = False,
 ) -> list[int]:
-    """The cuts of this rank's run.
+    """Compute the cuts of this rank's run.
 
     Parameters
     ----------
     group : Group
         The ranks, in the order of their runs.
     keys : array
-        This rank's run, sorted.
+        This rank's sorted run.
     lengths : sequence of int
-        Of all runs.
+        The lengths of all runs.
     stops : sequence of int
-        For each rank, how many elements it and those before it are to get in all.
+        For each rank, the total number of elements that this rank and the lower ranks shall
+        receive.
     together : bool
-        Keep equal keys (also all NaN) on one rank. Then the parts have only about the lengths
-        asked for, unless no key is frequent.
+        True to keep equal keys (also all NaN) on one rank. The parts then have only approximately
+        the requested lengths, unless no key is frequent.
 
     Returns
     -------
     list of int
-        One more than there are ranks; rank i gets what is between the i-th and the next.
+        The cuts, one more than there are ranks; rank i gets the elements between the i-th and the
+        next cut.
 
     Cost
     ----
-    An allgather of samples, a reduce-scatter of a number a rank, an all-to-all of keys and one of
-    a number or key a pair of ranks.
+    An allgather of samples, a reduce-scatter of one number per rank, an all-to-all of keys, and an
+    all-to-all of one number or key per pair of ranks.
     """
     total, size = sum(lengths), group.size
     if size == 1 or not total:
@@ -87,22 +89,22 @@ def cuts_of(
 def _settle_cuts(
     group: Group, keys: Array, targets: Array, low: Array, high: Array, together: bool = False
 ) -> list[int] | None:
-    """The exact cuts, given bounds for them.
+    """Compute the exact cuts, from bounds for them.
 
     Parameters
     ----------
     group, keys, together
-        As for :func:`cuts_of`.
+        See :func:`cuts_of`.
     targets : array
-        How many elements of all ranks are left of each cut. 0 where the cut is at `low`.
+        The number of elements of all ranks left of each cut; 0 if the cut is at `low`.
     low, high : array
-        For each cut: this rank's elements before `low` are left of it, those from `high` on right.
-        Those between are sorted.
+        For each cut: this rank's elements before `low` are left of it, and elements from `high` on
+        are right of it. The elements between are sorted.
 
     Returns
     -------
     list of int or None
-        None, on all ranks, if bounds turn out to be wrong.
+        The cuts. None, on all ranks, if the bounds are wrong.
     """
     size = group.size
     parts = [devices.to_host(keys[a:b]) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
@@ -126,16 +128,16 @@ def _settle_cuts(
 
 
 def _after(keys: Array, splitter: Array) -> int:
-    """The end of the keys that are not above the splitter."""
+    """Return the end of the keys that are not above the splitter."""
     if is_nan(splitter)[0]:
         return len(keys)
     return int(position(keys, splitter, "right")[0])
 
 
 def _shares(parts: Sequence[Array], left: int) -> Array:
-    """How many of the first `left` elements, in the order of the whole, each rank has.
+    """Return how many of the first `left` elements of the merged parts each part contains.
 
-    -1 if there are fewer in all.
+    -1 if there are fewer elements in total.
     """
     if not left:
         return np.zeros(len(parts), np.int64)
@@ -144,7 +146,7 @@ def _shares(parts: Sequence[Array], left: int) -> Array:
     last = _last_key(parts, left)
     below = np.concatenate([position(part, last, "left") for part in parts])
     upto = np.concatenate([position(part, last, "right") for part in parts])
-    # Of the keys that equal the last one, those of lower ranks come first.
+    # If keys equal the last one, those of lower ranks come first.
     equal = np.cumsum(upto - below)
     missing = left - int(below.sum())
     shares: Array = below + np.diff(np.minimum(equal, missing), prepend=0)
@@ -152,16 +154,16 @@ def _shares(parts: Sequence[Array], left: int) -> Array:
 
 
 def _last_key(parts: Sequence[Array], left: int) -> Array:
-    """The key of the last element left of the cut; empty if this rank is in charge of none."""
+    """Return the key of the last element left of the cut; empty if this rank has no cut."""
     if not left:
         return parts[0][:0]
     return faults.partition(np.concatenate(parts), left - 1)[left - 1 : left]
 
 
 def _sampled(group: Group, keys: Array, lengths: Sequence[int], targets: Array) -> _Bounds:
-    """Bounds of the cuts, from the samples.
+    """Compute bounds of the cuts from the samples.
 
-    At least one element left of every cut remains in doubt, so that its key is known in the end.
+    At least one element left of every cut remains undecided, so that its key is known at the end.
     """
     total, me = sum(lengths), group.rank
     step = max(1, isqrt(total // group.size))
@@ -170,7 +172,7 @@ def _sampled(group: Group, keys: Array, lengths: Sequence[int], targets: Array) 
     samples = group.allgather_varied(own, [len(p) for p in places], _PURPOSE)
     values = np.concatenate(samples)
     order = np.argsort(values, kind="stable")
-    # Each sample stands for the elements after its predecessor in the same run, and with it.
+    # Each sample represents itself and the elements after its predecessor in the same run.
     upto = [np.diff(p, prepend=-1) for p in places]
     fromit = [np.diff(p, append=n) for p, n in zip(places, lengths, strict=True)]
     at_or_before = np.cumsum(np.concatenate(upto)[order])
@@ -181,7 +183,7 @@ def _sampled(group: Group, keys: Array, lengths: Sequence[int], targets: Array) 
     place, values = np.concatenate(places)[order], values[order]
 
     def ends(numbers: Array, inclusive: int) -> Array:
-        """This rank's elements before the samples, or up to them."""
+        """Count this rank's elements before the samples, or up to and including them."""
         wanted = values[numbers]
         lower, upper = position(keys, wanted, "left"), position(keys, wanted, "right")
         rank = source[numbers]

@@ -1,9 +1,9 @@
 """Bluestein's algorithm: lengths without suitable factors, by transforms of another length.
 
-Since j * k = (j**2 + k**2 - (k - j)**2) / 2, a transform is the operand times a chirp,
-exp(1j * pi * j**2 / n), convolved with a chirp, times a chirp. The convolution consists of
-transforms of a length that factors well. As the order of their frequencies does not matter, each of
-them needs only two redistributions. (L. I. Bluestein, IEEE Trans. AU-18, 1970.)
+Since j * k = (j**2 + k**2 - (k - j)**2) / 2, a transform is the operand times a chirp, exp(1j * pi
+* j**2 / n), convolved with a chirp, times a chirp. The convolution consists of transforms of a
+length that factors well. As the order of the frequencies does not matter in these transforms, each
+needs only two redistributions. (L. I. Bluestein, IEEE Trans. AU-18, 1970.)
 """
 
 from types import ModuleType
@@ -31,12 +31,12 @@ TILE = 1 << 14
 def transformed_awkward(
     x: DistArray, kind: Kind, n: int, norm: str | None, dtype: np.dtype[Any]
 ) -> DistArray:
-    """The transform along the last dimension, which is cut, as it is in the result.
+    """Transform along the last dimension, which is cut; the result is cut, too.
 
     Parameters
     ----------
     x : DistArray
-        Without pending folds.
+        The operand, without pending folds.
     kind : Kind
         The transform.
     n : int
@@ -64,7 +64,7 @@ def transformed_awkward(
 
 
 def _scaled(x: DistArray, n: int, norm: str | None, inverse: bool) -> DistArray:
-    """The transform scaled in place."""
+    """Scale the transform in place."""
     real = x.block.real.dtype.type
     if norm == "ortho":
         x.block /= np.sqrt(real(n))
@@ -74,7 +74,7 @@ def _scaled(x: DistArray, n: int, norm: str | None, inverse: bool) -> DistArray:
 
 
 def _whole_spectrum(x: DistArray, n: int, cut: Cut, dtype: np.dtype[Any]) -> DistArray:
-    """All n frequencies of real numbers from the first half of them."""
+    """Compute all n frequencies of real numbers from the first half of the frequencies."""
     extent = n // 2 + 1
     layout = x.layout.replace(-1, cut)
     result = empty(layout, dtype, x.mesh)
@@ -96,14 +96,14 @@ def _whole_spectrum(x: DistArray, n: int, cut: Cut, dtype: np.dtype[Any]) -> Dis
 
 
 def _convolved(x: DistArray, n: int, sign: int, dtype: np.dtype[Any]) -> DistArray:
-    """``sum(x[j] * exp(sign * 2j * pi * j * k / n))`` for all k."""
+    """Compute ``sum(x[j] * exp(sign * 2j * pi * j * k / n))`` for all k."""
     mesh, cut = x.mesh, x.layout.cuts[-1]
     start, stop = x.layout.section(mesh.coords)[-1]
     chirp = _chirp(start, stop, n, sign, dtype, mesh.xp)
     length = good_length(2 * n - 1, cut.parts)
     split = split_length(length, cut.parts) or Split(length, 1, 0.0)
     grid = Grid(split.rows, split.columns, cut.mesh_dims, cut.radix)
-    # One name for all intermediate arrays, each of which is more than twice as large as `x`.
+    # One name for all intermediate arrays: each is more than twice as large as `x`, and is freed.
     y = fitted(x.like(x.block * chirp), length, grid.flat)
     y = grid.forward(grid.by_rows(y), Kind.FFT, None)
     y.block *= _kernel(grid, n, -sign, dtype, mesh).block
@@ -113,12 +113,12 @@ def _convolved(x: DistArray, n: int, sign: int, dtype: np.dtype[Any]) -> DistArr
 
 
 def _kernel(grid: Grid, n: int, sign: int, dtype: np.dtype[Any], mesh: DeviceMesh) -> DistArray:
-    """The transform of the chirp in the convolution, out of order as the operand's is."""
+    """Transform the convolution's chirp; the frequencies are out of order like the operand's."""
     layout = Layout.from_cuts([grid.flat], mesh.shape)
     line = empty(layout, dtype, mesh)
     start, stop = layout.section(mesh.coords)[-1]
     line.block[...] = 0
-    # Indices up to n - 1, and those at the end, which stand for negative ones.
+    # The chirp's indices are 0 to n - 1, and negative indices, stored at the end.
     ahead = max(min(stop, n) - start, 0)
     if ahead:
         line.block[:ahead] = _chirp(start, start + ahead, n, sign, dtype, mesh.xp)
@@ -130,7 +130,7 @@ def _kernel(grid: Grid, n: int, sign: int, dtype: np.dtype[Any], mesh: DeviceMes
 
 
 def _chirp(start: int, stop: int, n: int, sign: int, dtype: np.dtype[Any], xp: ModuleType) -> Array:
-    """``exp(sign * 1j * pi * j**2 / n)`` for j from start to stop."""
+    """Compute ``exp(sign * 1j * pi * j**2 / n)`` for j from start to stop."""
     found: Array = xp.empty(max(stop - start, 0), dtype)
     steps = xp.arange(min(TILE, len(found)))
     squares = roots(steps * steps % (2 * n), 2 * n, dtype)

@@ -11,21 +11,21 @@ from distarray.typing import Array, DType
 
 __all__ = ["transformed_line"]
 
-#: The `norm` of the complex transform that computes a Hermitian one, in the other direction.
+#: The `norm` of the complex transform that computes a Hermitian one, in the opposite direction.
 _OPPOSITE: dict[str | None, str] = {"forward": "backward", "ortho": "ortho"}
 
 
 def transformed_line(x: DistArray, line: Line, norm: str | None, dtype: DType) -> Array:
-    """This rank's block of the transform of `x` along a dimension that is cut.
+    """Compute this rank's block of the transform of `x` along a dimension that is cut.
 
     Parameters
     ----------
     x : DistArray
-        Without pending folds.
+        The operand, without pending folds.
     line : Line
         The transform, and the layout of the result.
     norm : str or None
-        As in NumPy.
+        The normalization, as in NumPy.
     dtype : dtype
         The data type of the result.
     """
@@ -49,7 +49,7 @@ def transformed_line(x: DistArray, line: Line, norm: str | None, dtype: DType) -
 
 
 def _in_steps(x: DistArray, step: Pass, grid: Grid, norm: str | None, dtype: DType) -> DistArray:
-    """The transform along the last dimension by the four steps."""
+    """Transform along the last dimension by the four steps."""
     kind = step.kind
     if kind.takes_half:
         given = _cast(x, dtype)
@@ -57,7 +57,7 @@ def _in_steps(x: DistArray, step: Pass, grid: Grid, norm: str | None, dtype: DTy
             given = given.like(np.conjugate(given.block))
         half = grid.half_spectrum(given, step.taken)
         return grid.flattened(grid.backward(half, Kind.IRFFT, norm))
-    # No name here keeps an intermediate array, since each is as large as the operand.
+    # No name here refers to an intermediate array, since each is as large as the operand.
     if not kind.gives_half:
         x = grid.forward(grid.by_rows(_cast(fitted(x, grid.length, grid.flat), dtype)), kind, norm)
         return grid.in_order(x)

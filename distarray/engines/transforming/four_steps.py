@@ -1,14 +1,14 @@
-"""The four steps: a long dimension transformed as rows and columns, cut along one or the other.
+"""Four-step FFT of a long dimension, arranged as rows and columns and cut along either.
 
-A length n = n1 * n2 is taken as n1 rows of n2 elements. With j = j1 * n2 + j2 and
-k = k1 + n1 * k2, the steps are a transform along the columns (j1 to k1), a factor
-exp(-2j * pi * j2 * k1 / n) for each element, and a transform along the rows (j2 to k2). Columns are
-whole when the array is cut along j2, rows when it is cut along k1, and the result is in order when
-it is cut along k2: three redistributions (D. H. Bailey, FFTs in external or hierarchical memory, J.
-Supercomputing 4, 1990). Real numbers have half a spectrum along the columns, k1 up to n1 / 2, and
-the other half of the result follows by symmetry, so that all steps but the last are half the work.
+A length n = n1 * n2 is divided into n1 rows of n2 elements. With j = j1 * n2 + j2 and k = k1 + n1 *
+k2, the steps are a transform along the columns (j1 to k1), a factor exp(-2j * pi * j2 * k1 / n) for
+each element, and a transform along the rows (j2 to k2). Columns are whole if the array is cut along
+j2, rows are whole if it is cut along k1, and the result is in order if it is cut along k2: three
+redistributions (D. H. Bailey, FFTs in external or hierarchical memory, J. Supercomputing 4, 1990).
+Real numbers have half a spectrum along the columns, k1 up to n1 / 2, and the other half of the
+result follows by symmetry, so that all steps but the last are half the work.
 
-In all arrays here the dimension to transform is the last one.
+In all arrays of this module the dimension to transform is the last one.
 """
 
 from collections.abc import Iterator
@@ -28,12 +28,12 @@ from distarray.typing import Array
 
 __all__ = ["Grid", "conjugate", "fitted", "fitted_view"]
 
-#: Elements of a tile, which stays in cache on the host, and fills a device.
+#: Elements of a tile, which fits in cache on the host, and occupies a device fully.
 TILE, TILE_ON_DEVICE = 1 << 16, 1 << 22
 
 
 def fitted(x: DistArray, extent: int, cut: Cut) -> DistArray:
-    """`x` with its last dimension cropped or padded with zeros to `extent`, and cut by `cut`."""
+    """Crop or zero-pad the last dimension of `x` to `extent`, and cut it by `cut`."""
     x = fitted_view(x, extent)
     layout = x.layout.replace(-1, cut)
     if x.shape[-1] == extent:
@@ -45,22 +45,22 @@ def fitted(x: DistArray, extent: int, cut: Cut) -> DistArray:
 
 
 def _with_last(layout: Layout, count: int, *cuts: Cut) -> Layout:
-    """The layout with other dimensions instead of the last `count` ones."""
+    """Return the layout with other dimensions instead of the last `count` ones."""
     return layout.with_cuts([*layout.cuts[:-count], *cuts])
 
 
 def _reshaped_block(x: DistArray, layout: Layout) -> DistArray:
-    """The array in a layout of another shape for which no element moves."""
+    """Reshape the array's blocks to a layout of another shape for which no element moves."""
     return wrap(x.block.reshape(layout.local_shape(x.mesh.coords)), layout, x.mesh)
 
 
 class Grid:
-    """A length as rows and columns, cut along either of them by the same mesh dimensions.
+    """Length as rows and columns, cut along either of them by the same mesh dimensions.
 
     Attributes
     ----------
     length : int
-        Rows times columns.
+        The number of elements: rows times columns.
     flat : Cut
         The cut of the length, between rows.
     """
@@ -74,25 +74,25 @@ class Grid:
         self.flat = self._flat(rows, columns)
 
     def _cut(self, extent: int) -> Cut:
-        """The cut of rows or of columns."""
+        """Return the cut of rows or of columns."""
         return Cut.chunked(extent, self._mesh_dims, self._radix)
 
     def _flat(self, rows: int, columns: int) -> Cut:
-        """The cut of rows times columns, between rows."""
+        """Return the cut of rows times columns, between rows."""
         cut = rescaled_cut(self._cut(rows), columns)
         if cut is None:  # never: every bound is a multiple of the columns
             raise ValueError(f"{rows} rows of {columns} elements")
         return cut
 
     def by_rows(self, x: DistArray) -> DistArray:
-        """(..., length) cut by `flat`, as (..., rows, columns) cut along rows; nothing moves."""
+        """View (..., length) cut by `flat` as (..., rows, columns); no elements move."""
         cuts = self._cut(self._rows), Cut.whole(self._columns)
         return _reshaped_block(x, _with_last(x.layout, 1, *cuts))
 
     def forward(self, x: DistArray, kind: Kind, norm: str | None) -> DistArray:
-        """The transform of (..., j1, j2), as (..., k2, k1) cut along k1; out of order.
+        """Transform (..., j1, j2) to (..., k2, k1) cut along k1; the result is out of order.
 
-        Of real numbers (RFFT), k1 goes up to half of the rows.
+        For real numbers (RFFT), k1 goes up to half of the rows.
         """
         n1, n2 = self._rows, self._columns
         x = self._along_columns(self._cut_anew(x, Cut.whole(n1), self._cut(n2)), kind, norm)
@@ -100,7 +100,7 @@ class Grid:
         return self._along_rows(x, Kind.IFFT if kind is Kind.IFFT else Kind.FFT, norm)
 
     def backward(self, x: DistArray, kind: Kind, norm: str | None) -> DistArray:
-        """The inverse of :meth:`forward`: from (..., k2, k1) cut along k1 to (..., j1, j2)."""
+        """Invert :meth:`forward`: transform (..., k2, k1) cut along k1 to (..., j1, j2)."""
         n1, n2 = self._rows, self._columns
         x = self._along_rows(x, Kind.IFFT, norm)
         x = self._cut_anew(x, self._cut(n2), Cut.whole(x.shape[-1]))
@@ -108,15 +108,15 @@ class Grid:
         return self._cut_anew(x, self._cut(n1), Cut.whole(n2))
 
     def flattened(self, x: DistArray) -> DistArray:
-        """(..., rows, columns) cut along the rows, as (..., length); nothing moves."""
+        """View (..., rows, columns) cut along the rows as (..., length); no elements move."""
         return _reshaped_block(x, _with_last(x.layout, 2, self.flat))
 
     def in_order(self, x: DistArray) -> DistArray:
-        """(..., k2, k1) cut along k1, as (..., k), cut by the same mesh dimensions."""
+        """Reorder (..., k2, k1) cut along k1 to (..., k), cut by the same mesh dimensions."""
         return refitted(x, (*x.shape[:-2], self.length))
 
     def half_in_order(self, x: DistArray, extent: int) -> DistArray:
-        """The first `extent` frequencies of (..., k2, k1) with half of the k1, in order."""
+        """Return the first `extent` frequencies of (..., k2, k1) with half of the k1, in order."""
         n1, n2, width = self._rows, self._columns, x.shape[-1]
         height = (extent - 1) // n1 + 1
         result = empty(self._layout(x, self._cut(height), Cut.whole(n1)), x.dtype, x.mesh)
@@ -133,7 +133,7 @@ class Grid:
         return whole.sliced((*lead, (0, 1, extent)))
 
     def half_spectrum(self, x: DistArray, extent: int) -> DistArray:
-        """(..., k2, k1) with half of the k1, cut along k1, of the first `extent` frequencies."""
+        """Expand `extent` frequencies to (..., k2, k1) with half of the k1, cut along k1."""
         n1, n2 = self._rows, self._columns
         width, height = n1 // 2 + 1, (extent - 1) // n1 + 1
         flat = fitted(fitted_view(x, extent), height * n1, self._flat(height, n1))
@@ -158,15 +158,15 @@ class Grid:
     # -- the work of one rank --------------------------------------------------------------------
 
     def _layout(self, x: DistArray, second_last: Cut, last: Cut) -> Layout:
-        """The layout of `x` with other cuts of its last two dimensions."""
+        """Return the layout of `x` with other cuts of its last two dimensions."""
         return _with_last(x.layout, 2, second_last, last)
 
     def _cut_anew(self, x: DistArray, second_last: Cut, last: Cut) -> DistArray:
-        """`x` with other cuts of its last two dimensions; one redistribution."""
+        """Redistribute `x` to other cuts of its last two dimensions, in one redistribution."""
         return to_layout(x, self._layout(x, second_last, last))
 
     def _along_columns(self, x: DistArray, kind: Kind, norm: str | None) -> DistArray:
-        """(..., j1, j2) cut along j2 as (..., j2, k1), times the factors."""
+        """Transform (..., j1, j2) cut along j2 to (..., j2, k1), and multiply by the factors."""
         width = self._rows // 2 + 1 if kind.gives_half else self._rows
         layout = self._layout(x, self._cut(self._columns), Cut.whole(width))
         result = empty(layout, np.result_type(x.dtype, np.complex64), x.mesh)
@@ -179,7 +179,7 @@ class Grid:
         return result
 
     def _back_along_columns(self, x: DistArray, kind: Kind, norm: str | None) -> DistArray:
-        """(..., j2, k1) cut along j2, times the factors, as (..., j1, j2); overwrites `x`."""
+        """Multiply (..., j2, k1) cut along j2 by the factors; transform to (..., j1, j2)."""
         layout = self._layout(x, Cut.whole(self._rows), self._cut(self._columns))
         dtype = x.dtype if kind is Kind.IFFT else x.block.real.dtype
         result = empty(layout, dtype, x.mesh)
@@ -191,7 +191,7 @@ class Grid:
         return result
 
     def _tiles(self, x: DistArray, sign: int) -> Iterator[tuple[Any, int, Twiddles]]:
-        """Parts of the block of (..., j2, k1): their keys, their first j2, and the factors."""
+        """Yield tiles of the block of (..., j2, k1): the key, the first j2, and the factors."""
         block, xp = x.block, x.mesh.xp
         if not block.size:
             return
@@ -204,7 +204,7 @@ class Grid:
                 yield (*lead, slice(first, first + height)), start + first, twiddles
 
     def _along_rows(self, x: DistArray, kind: Kind, norm: str | None) -> DistArray:
-        """The transform along the last dimension but one, which is whole."""
+        """Transform along the second-to-last dimension, which is whole."""
         step = Pass(kind, x.ndim - 2, self._columns)
         shape = x.layout.local_shape(x.mesh.coords)
         return x.like(whole_line.transformed(x.block, step, norm, shape, x.dtype, x.mesh.xp))
@@ -217,7 +217,7 @@ def conjugate(block: Array) -> None:
 
 
 def fitted_view(x: DistArray, extent: int) -> DistArray:
-    """`x` with its last dimension cropped, if it is longer."""
+    """Crop the last dimension of `x`, as a view, if it is longer than `extent`."""
     if x.shape[-1] <= extent:
         return x
     return x.sliced((*everything(x)[:-1], (0, 1, extent)))

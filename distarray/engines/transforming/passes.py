@@ -1,7 +1,7 @@
-"""Calls of NumPy's Fourier transforms, checked, as passes along one dimension each.
+"""Checked calls of NumPy's Fourier transforms, as passes along one dimension each.
 
-NumPy does each pass on a tiny array, which raises its errors and gives the data types, before
-anything is sent.
+Before anything is sent, NumPy computes each pass on a tiny array, which raises NumPy's errors and
+gives the data types.
 """
 
 import operator
@@ -21,23 +21,23 @@ from distarray.typing import Array, DType, Shape
 
 __all__ = ["Request", "along_axes", "along_axis"]
 
-#: What NumPy takes for the length of a transform: an integer, or None as an element of `s`.
+#: Length of a transform as NumPy accepts it: an integer, or None as an element of `s`.
 Points = SupportsIndex | None
-#: A pass as the caller asks for it, n and axis unchecked.
+#: Pass as the caller requests it, with unchecked n and axis.
 _Asked = tuple[Kind, Any, Any]
 
 
 class Request(NamedTuple):
-    """A checked call of a transform.
+    """Checked call of a transform.
 
     Attributes
     ----------
     passes : tuple of Pass
         The passes in NumPy's order.
     norm : str or None
-        As in NumPy.
+        The normalization, as in NumPy.
     between, dtype : dtype
-        The data types between the passes, and of the result.
+        The data type between the passes, and the data type of the result.
     """
 
     passes: tuple[Pass, ...]
@@ -46,7 +46,7 @@ class Request(NamedTuple):
     dtype: DType
 
     def shape_of(self, shape: Sequence[int]) -> Shape:
-        """The shape of the result for an operand's shape."""
+        """Return the shape of the result for an operand's shape."""
         extents = list(shape)
         for step in self.passes:
             extents[step.axis] = step.given
@@ -56,7 +56,7 @@ class Request(NamedTuple):
 def along_axis(
     x: DistArray, kind: Kind, n: Points, axis: int, norm: str | None, out: DistArray | Array | None
 ) -> Request:
-    """The request for a transform along one dimension."""
+    """Make the request for a transform along one dimension."""
     if n is None:
         n = (x.shape[axis] - 1) * 2 if kind.takes_half else x.shape[axis]
     return _request(x, ((kind, n, axis),), norm, out)
@@ -70,18 +70,18 @@ def along_axes(
     norm: str | None,
     out: DistArray | Array | None,
 ) -> Request:
-    """The request for a transform along several dimensions.
+    """Make the request for a transform along several dimensions.
 
     Parameters
     ----------
     x : DistArray
         The operand.
     kinds : tuple of Kind
-        The transforms along all dimensions but the last, and along the last.
+        The transform along all dimensions but the last, and the transform along the last.
     s, axes, norm
-        As in NumPy.
+        The arguments of NumPy's function.
     out : DistArray or ndarray or None
-        Receives the result.
+        The array that receives the result.
     """
     others, last = kinds
     extents, dims = _shape_and_axes(x.shape, s, axes, last.takes_half)
@@ -100,7 +100,7 @@ def along_axes(
 def _shape_and_axes(
     shape: Shape, s: Sequence[Points] | None, axes: Sequence[int] | None, takes_half: bool
 ) -> tuple[list[Any], list[int]]:
-    """The length of each transform and its dimension, by NumPy's rules."""
+    """Return the length of each transform and its dimension, by NumPy's rules."""
     extents: list[Any]
     if s is not None:
         extents = list(s)
@@ -139,7 +139,7 @@ def _warn(text: str) -> None:
 def _request(
     x: DistArray, asked: tuple[_Asked, ...], norm: str | None, out: DistArray | Array | None
 ) -> Request:
-    """The checked call; from the cache where all arguments can be keys."""
+    """Check a call; use the cache if all arguments are hashable integers and strings."""
     if out is not None or not (norm is None or type(norm) is str):
         return _checked(x.shape, x.dtype, asked, norm, out)
     for _, n, axis in asked:
@@ -155,10 +155,11 @@ def _checked(
     norm: str | None,
     out: DistArray | Array | None = None,
 ) -> Request:
-    """The request, or NumPy's error about any of its passes."""
+    """Make the request, or raise NumPy's error about any of its passes."""
     between, ndim = dtype, len(shape)
     passes = []
-    # A real result is of another kind than the arrays before it, and then alone goes into `out`.
+    # A final pass with a real result differs in kind from the arrays before it: it alone is written
+    # to `out`.
     first_written = len(asked) - 1 if asked and asked[-1][0].takes_half else 0
     for number, (kind, n, axis) in enumerate(asked):
         if n is None:  # as an element of `s`, where it is deprecated
@@ -178,7 +179,7 @@ _known = lru_cache(maxsize=1024)(_checked)
 
 
 def _probe(kind: Kind, n: int, axis: int, norm: str | None, ndim: int, dtype: DType) -> DType:
-    """The data type of a pass's result; or NumPy's error."""
+    """Return the data type of a pass's result, or raise NumPy's error."""
     tiny = np.zeros((1,) * ndim, dtype)
     points = n if n < 1 else 2 - operator.index(n) % 2
     found: DType = getattr(np.fft, kind.value)(tiny, points, axis, norm).dtype
@@ -190,7 +191,7 @@ def _check_out(shape: Shape, dtype: DType, step: Pass, out: DistArray | Array) -
     check_out(out)
     if out.ndim != len(shape) or out.shape[step.axis] != step.given:
         raise ValueError("output array has wrong shape.")
-    # NumPy conjugates half of a spectrum only after it has written it.
+    # NumPy's hfft ignores `out`; its irfft checks `out`.
     function = np.fft.irfft if step.kind is Kind.HFFT else getattr(np.fft, step.kind.value)
     others = [
         (have, want)

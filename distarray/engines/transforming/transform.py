@@ -1,6 +1,6 @@
-"""The engine of the Fourier transforms: blocks are transformed and moved by turns.
+"""Engine of the Fourier transforms: blocks are alternately transformed and redistributed.
 
-:mod:`distarray.plan.fourier` decides all layouts beforehand, from that of the operand alone.
+:mod:`distarray.plan.fourier` plans all layouts beforehand, from the operand's layout alone.
 """
 
 from collections.abc import Sequence
@@ -25,17 +25,17 @@ _SUMMABLE = "fdgFDG"
 
 
 def transform(x: DistArray, request: Request, out: DistArray | Array | None = None) -> Any:
-    """The requested transform of an array, in `out` if that is given.
+    """Compute the requested transform of an array, in `out` if `out` is given.
 
     Parameters
     ----------
     x : DistArray
-        In any layout. An array at one coordinate, or a small pending sum, is transformed there if
-        no element has to move.
+        The operand, in any layout. An array at one coordinate, or a small pending sum, is
+        transformed in its layout if no element has to move.
     request : Request
         The passes in NumPy's order, checked.
     out : DistArray or ndarray, optional
-        Receives the result.
+        The array that receives the result.
     """
     if not request.passes:  # NumPy returns the operand, as an array
         return x.like(x.mesh.asarray(x.block)) if isinstance(x.block, np.generic) else x
@@ -44,7 +44,7 @@ def transform(x: DistArray, request: Request, out: DistArray | Array | None = No
 
 
 def _result(x: DistArray, request: Request) -> DistArray:
-    """The transform, of the request's data type."""
+    """Compute the transform, in the request's data type."""
     shape = request.shape_of(x.shape)
     if not x.size or 0 in shape:
         return _zeros(shape, request.dtype, x)
@@ -72,9 +72,10 @@ def _result(x: DistArray, request: Request) -> DistArray:
 
 
 def _half_precision(x: DistArray, request: Request) -> DistArray:
-    """The transform in single precision, scaled by a factor of half precision, as NumPy does.
+    """Transform in single precision, and scale by a factor of half precision, as NumPy does.
 
-    That factor is the one of the first pass in NumPy's order, whichever pass the plan does first.
+    NumPy rounds the factor of the first pass in NumPy's order to half precision, whichever pass the
+    plan executes first.
     """
     kinds = {step.kind for step in request.passes}
     forward = bool(kinds & {Kind.FFT, Kind.RFFT, Kind.HFFT})
@@ -94,9 +95,9 @@ def _half_precision(x: DistArray, request: Request) -> DistArray:
 
 
 def _stays(x: DistArray, passes: Sequence[Pass]) -> bool:
-    """Whether an array that is not plain is transformed where it is.
+    """Return True if an array that is not plain is transformed in its layout.
 
-    A large pending sum is not: every rank would transform all of it. It is folded and cut first.
+    A large pending sum is folded and cut first: otherwise every rank would transform all of it.
     """
     layout = x.layout
     if any(layout.cuts[step.axis].parts > 1 for step in passes):
@@ -108,7 +109,7 @@ def _stays(x: DistArray, passes: Sequence[Pass]) -> bool:
 
 
 def _zeros(shape: tuple[int, ...], dtype: np.dtype[Any], x: DistArray) -> DistArray:
-    """The transform of an array without elements: empty, or zeros where it is padded."""
+    """Return the transform of an array without elements: empty, or zeros if it is padded."""
     result = empty(default_layout(shape, dtype.itemsize, x.mesh), dtype, x.mesh)
     result.block[...] = 0
     return result

@@ -10,24 +10,24 @@ from distarray.typing import Array
 
 __all__ = ["Twiddles", "progression", "roots"]
 
-#: Roots in a row; each is the product of the first one of its row and one of the first row.
+#: Roots in a row; each root is the product of its row's first root and a root of the first row.
 _FINE = 64
 
 
 def roots(numerators: Array, n: int, dtype: np.dtype[Any]) -> Array:
-    """``exp(2j * pi * numerators / n)`` for numerators from 0 to n - 1, to the last bits.
+    """Compute ``exp(2j * pi * numerators / n)``, 0 <= numerators < n, to the last bits.
 
     Parameters
     ----------
     numerators : array of int
-        On the device of the result.
+        The numerators, on the device of the result.
     n : int
         The order of the roots.
     dtype : dtype
         The data type of the result; complex.
     """
     real = np.longdouble if dtype.char == "G" else np.float64
-    # Angles from -pi to pi have half the error of those from 0 to 2 pi.
+    # Angles from -pi to pi have half the error of angles from 0 to 2 pi.
     centred: Array = np.where(2 * numerators > n, numerators - n, numerators).astype(real)
     centred *= 2 * np.arccos(real(-1)) / real(n)
     found: Array = np.empty_like(centred, dtype=dtype)
@@ -37,9 +37,9 @@ def roots(numerators: Array, n: int, dtype: np.dtype[Any]) -> Array:
 
 
 def progression(step: int, count: int, n: int, dtype: np.dtype[Any], xp: ModuleType) -> Array:
-    """``exp(2j * pi * step * i / n)`` for i below `count`: evenly spaced angles.
+    """Compute ``exp(2j * pi * step * i / n)`` for i below `count`: evenly spaced angles.
 
-    A few are computed; the rest are products of two of them.
+    A few roots are computed directly; the others are products of two of these roots.
     """
     step %= n
     fine = roots(xp.arange(_FINE) * step % n, n, dtype)
@@ -48,10 +48,11 @@ def progression(step: int, count: int, n: int, dtype: np.dtype[Any], xp: ModuleT
 
 
 class Twiddles:
-    """The factors ``exp(sign * 2j * pi * row * column / n)`` of consecutive rows.
+    """Factors ``exp(sign * 2j * pi * row * column / n)`` of consecutive rows.
 
-    Each is the product of the factor of the tile's first row, and of one for the distance from that
-    row, which is the same for all tiles. So the factors of a tile cost one row and a product.
+    Each factor is the product of the factor of the tile's first row, and of a factor for the
+    distance from that row, which is the same for all tiles. So the factors of a tile cost one row
+    and a product.
 
     Parameters
     ----------
@@ -87,6 +88,6 @@ class Twiddles:
 def _table(
     n: int, columns: int, height: int, sign: int, dtype: np.dtype[Any], xp: ModuleType
 ) -> Array:
-    """The factors of the first rows, which a program uses again and again."""
+    """Compute the factors of the first rows, which a program uses again and again."""
     found = roots(xp.arange(height)[:, None] * xp.arange(columns) % n, n, dtype)
     return np.conjugate(found) if sign < 0 else found

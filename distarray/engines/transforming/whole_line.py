@@ -1,7 +1,8 @@
 """Transforms of blocks along a dimension that is whole.
 
-NumPy's functions do the work, or CuPy's on a device. Where SciPy is installed, it transforms large
-blocks of single precision, in half the time or less; double precision is not faster there.
+NumPy's functions compute the transforms, or CuPy's on a device. If SciPy is installed, it
+transforms large blocks of single precision, in half the time or less; SciPy's double precision is
+not faster.
 """
 
 import importlib
@@ -18,7 +19,7 @@ from distarray.typing import Array
 
 __all__ = ["across", "transformed"]
 
-#: From so many bytes on, SciPy is worth its import.
+#: From this many bytes on, SciPy is worth the time of its import.
 SCIPY_FROM = 1 << 20
 
 
@@ -30,22 +31,22 @@ def transformed(
     dtype: np.dtype[Any],
     xp: ModuleType,
 ) -> Array:
-    """The transform of a block, a new array.
+    """Transform a block; the result is a new array.
 
     Parameters
     ----------
     block : array
-        Whole along `step.axis`.
+        The block, whole along `step.axis`.
     step : Pass
         The transform.
     norm : str or None
-        As in NumPy.
+        The normalization, as in NumPy.
     shape, dtype
         The shape and data type of the result, for ranks without elements.
     xp : module
         The array module of the blocks.
     """
-    if 0 in shape or not block.size:  # then all elements of the result come from padding
+    if 0 in shape or not block.size:  # then all elements of the result are padding
         zeros: Array = xp.zeros(shape, dtype)
         return zeros
     large = block.nbytes >= SCIPY_FROM and type(block) is np.ndarray
@@ -56,8 +57,8 @@ def transformed(
 def across(kind: Kind, tile: Array, length: int, norm: str | None, target: Array) -> None:
     """Transform a part of a large block along its last dimension into given memory.
 
-    Where lines of either are not contiguous, NumPy reads or writes them number by number, which is
-    faster than a copy.
+    If lines of the part or of the target are not contiguous, NumPy reads or writes them number by
+    number, which is faster than a copy.
     """
     function = _function(kind, tile.dtype, type(tile) is np.ndarray)
     if type(tile) is np.ndarray and function is getattr(np.fft, kind.value):
@@ -67,7 +68,7 @@ def across(kind: Kind, tile: Array, length: int, norm: str | None, target: Array
 
 
 def _function(kind: Kind, dtype: np.dtype[Any], large: bool) -> Callable[..., Array]:
-    """The fastest transform of blocks of this data type."""
+    """Return the fastest transform function for blocks of this data type."""
     module: ModuleType = np.fft
     if large and dtype.char in "fF" and not config.settings.reproducible:
         module = _scipy_fft() or module
@@ -77,7 +78,7 @@ def _function(kind: Kind, dtype: np.dtype[Any], large: bool) -> Callable[..., Ar
 
 @lru_cache(maxsize=1)
 def _scipy_fft() -> ModuleType | None:
-    """SciPy's transforms, if it is installed."""
+    """Import SciPy's transforms; return None if SciPy is not installed."""
     try:
         return importlib.import_module("scipy.fft")
     except ImportError:
