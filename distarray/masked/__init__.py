@@ -1,9 +1,9 @@
 """NumPy's masked arrays over distributed arrays.
 
-NumPy's :mod:`numpy.ma` is written in Python, on top of what :class:`numpy.ndarray` does for its
-subclasses. Its installed source is executed here once more, in modules whose `numpy` is
-:mod:`distarray.numpy`, with our :class:`~distarray.array.subclasses.Subclass` for `ndarray`: so
-data and masks are distributed arrays, and all else is NumPy's own.
+NumPy implements :mod:`numpy.ma` in Python, as a subclass of :class:`numpy.ndarray`. This package
+executes the installed source a second time, in modules whose `numpy` is :mod:`distarray.numpy` and
+whose `ndarray` is :class:`~distarray.array.subclasses.Subclass`. So data and masks are distributed
+arrays, and everything else is NumPy's own code.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from distarray.array.subclasses import sources
 
 __all__ = ["namespace"]
 
-#: The module of our names, which is a floor above and enters itself.
+#: The module :mod:`distarray.numpy`, which registers itself here: this room may not import it.
 namespace: list[ModuleType] = []
 
 

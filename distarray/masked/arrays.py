@@ -1,4 +1,4 @@
-"""Masked arrays for other libraries, for files of NumPy's and for people: as NumPy's own."""
+"""Methods of distributed masked arrays: conversion to NumPy's class, pickling, saving, printing."""
 
 import sys
 from collections.abc import Callable, Collection
@@ -21,7 +21,7 @@ Take = Callable[[Any], Any]
 
 
 def _part(x: ArrayLike, take: Take) -> Any:
-    """A plain array as NumPy's, by a function of it; another value itself."""
+    """Apply `take` to a plain distributed array; return any other value unchanged."""
     return take(x) if isinstance(x, Base) else x
 
 
@@ -30,7 +30,7 @@ def _whole(x: Base) -> Any:
 
 
 class _Methods:
-    """The methods of the executed class that are ours."""
+    """Methods that replace those of the executed class `MaskedArray`."""
 
     _mask: Any
     _hardmask: Any
@@ -41,7 +41,7 @@ class _Methods:
     has_buffer = False
 
     def _as_numpys(self, take: Take) -> Any:
-        """NumPy's masked array of what a function takes of the data and of the mask."""
+        """Return a NumPy masked array; `take` converts the data, mask and fill are gathered."""
         if self is _constant[0]:
             return numpy.ma.masked
         mask = _numpys_mask(self._mask)
@@ -52,17 +52,17 @@ class _Methods:
         return made
 
     def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Any:
-        """NumPy's masked array, for libraries."""
+        """Return a NumPy masked array, for libraries."""
         while_in_lists()
         whole = self._as_numpys(lambda x: x.__array__(copy=copy))
         return whole if dtype is None else whole.astype(dtype, copy=False)
 
     def full(self) -> Any:
-        """The global array as a NumPy masked array on every rank; collective."""
+        """Return the global array as a NumPy masked array on every rank; collective."""
         return self._as_numpys(_whole)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """Reduce to NumPy's masked array, which any process can load."""
+        """Reduce to a NumPy masked array, which any process can load."""
         whole = self.full()
         if type(self).__name__ == "MaskedArray":
             return whole.__reduce_ex__(protocol)
@@ -71,7 +71,7 @@ class _Methods:
     def __array_function__(
         self, func: Callable[..., Any], types: Collection[type], args: Args, kwargs: Kwargs
     ) -> Any:
-        """As other arrays, but for files that would lose the mask."""
+        """Call as for other subclasses, but refuse to save to a file that would lose the mask."""
         if func is numpy.save:
             self.tofile(args[0])
         return Subclass.__array_function__(self, func, types, args, kwargs)  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ class _Methods:
 
 
 class _ForLibraries:
-    """An attribute of which NumPy's own masked arrays get NumPy's, when they are made of ours."""
+    """Attribute that is converted to NumPy's form when NumPy's own ``numpy.ma.core`` reads it."""
 
     def __init__(self, name: str, default: Any, numpys: Callable[[Any], Any]) -> None:
         self._name, self._default, self._numpys = name, default, numpys
@@ -119,7 +119,7 @@ def _numpys_mask(mask: ArrayLike) -> Any:
 
 
 def _of_taken(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that takes an array of a class of NumPy's own as one of ours."""
+    """Decorator: convert a first argument of a NumPy subclass to our class."""
 
     @wraps(function)
     def call(a: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Any:
@@ -135,7 +135,7 @@ def _rebuilt(kind: type[Any], whole: Array, names: dict[str, Any]) -> Any:
 
 
 def _with_defaults(update: Callable[..., None]) -> Callable[..., None]:
-    """A method that takes attributes from an array; a plain one has none, and need not be asked."""
+    """Decorator of `_update_from`: look up no attributes on a plain array, which has none."""
 
     @wraps(update)
     def call(self: Base, obj: ArrayLike) -> None:
@@ -148,7 +148,7 @@ _PLAIN = object()
 
 
 def masked() -> Any:
-    """The constant, for pickles."""
+    """Return the constant `masked`; pickles call this function."""
     return _constant[0]
 
 
@@ -156,7 +156,7 @@ _constant: list[Any] = []
 
 
 class _Viewable:
-    """An array of which a scalar is found, which is then viewed as an array and stays a scalar."""
+    """Array wrapper for NumPy's code that views a scalar as an array; the scalar stays a scalar."""
 
     def __init__(self, array: Base) -> None:
         self.array: Any = array
@@ -175,18 +175,18 @@ class _Viewable:
 
 
 class _Single:
-    """A scalar that is viewed as a masked array."""
+    """Scalar with a `view` method, which NumPy's code calls as if it were a masked array."""
 
     def __init__(self, value: ArrayLike) -> None:
         self.value = value
 
     @classmethod
     def of(cls, value: ArrayLike) -> Any:
-        """The value, if it is an array."""
+        """Return the value if it is an array, else wrap it."""
         return value if isinstance(value, Base) else cls(value)
 
     def view(self, kind: type[Any]) -> Any:
-        """The scalar, as NumPy's gives it."""
+        """Return the scalar unchanged."""
         return self.value
 
     def __getitem__(self, key: Key) -> Any:
@@ -197,7 +197,7 @@ def adapt(core: ModuleType) -> None:
     """Finish the classes of the executed module."""
     kind, constant = core.MaskedArray, core.masked
     _constant[:] = [constant]
-    # On no mesh, so that it goes with arrays of all meshes.
+    # No mesh: the constant is combined with arrays on any mesh.
     for name in ("_distributed", "_mask"):
         value = numpy.array(name == "_mask", bool if name == "_mask" else float)
         value.flags.writeable = False
@@ -224,5 +224,5 @@ def adapt(core: ModuleType) -> None:
     taken_as[type(numpy.ma.masked)] = lambda _: constant
 
 
-#: What Python itself gives a class.
+#: Names that Python itself defines in every class body.
 _OF_CLASSES = frozenset({"__module__", "__doc__", "__dict__", "__weakref__", "__annotations__"})

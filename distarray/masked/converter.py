@@ -1,4 +1,4 @@
-"""What NumPy's functions in Python ask of its C code, for distributed arrays."""
+"""Replacements for private C functions that NumPy's Python code calls, for distributed arrays."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ __all__ = ["Converter", "numpy_module"]
 
 
 def numpy_module() -> Any:
-    """Our module of NumPy's names."""
+    """Return the module :mod:`distarray.numpy`."""
     return namespace[0]
 
 
 class Converter:
-    """NumPy's ``_array_converter``: arguments as arrays, and a result of their class."""
+    """NumPy's ``_array_converter``: convert arguments to arrays, and a result to their class."""
 
     def __init__(self, *values: ArrayLike) -> None:
         self._values = values
@@ -34,11 +34,11 @@ class Converter:
         return bare(self._made[place])
 
     def as_arrays(self, *, subok: bool = True, pyscalars: str = "") -> tuple[Any, ...]:
-        """The arguments as arrays."""
+        """Return the arguments as arrays."""
         return tuple([x if subok else bare(x) for x in self._made])
 
     def result_type(self, extra_dtype: DTypeLike = None, ensure_inexact: bool = False) -> Any:
-        """The type that the arguments have together."""
+        """Return the common dtype of the arguments."""
         more = [] if extra_dtype is None else [extra_dtype]
         numbers = [
             value if single and type(value) in (int, float, complex) else x.dtype
@@ -48,7 +48,7 @@ class Converter:
         return numpy.result_type(found, 0.0) if ensure_inexact and found.kind in "biu" else found
 
     def wrap(self, array: ArrayLike, /, to_scalar: bool | None = None) -> Any:
-        """The array as the first of the arguments' classes gives it."""
+        """Wrap a result in the class of the argument with the highest priority."""
         single = all(self.scalar_input) if to_scalar is None else to_scalar
         found = wrapped(first_of(self._made), array)
         return found[()] if single and isinstance(found, DistArray) and not found.ndim else found

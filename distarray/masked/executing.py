@@ -1,4 +1,4 @@
-"""Modules of NumPy's, executed with distributed arrays in place of NumPy's."""
+"""Modules of NumPy, executed a second time with distributed arrays in place of NumPy's."""
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = ["executed", "facade", "source_of"]
 
 _real_import = builtins.__import__
 _ROOMS = ("", ".fft", ".linalg", ".random")
-#: The modules that are executed once more; all others are NumPy's, with our names in them.
+#: Modules that are executed again; a `Facade` replaces the names in every other NumPy module.
 _EXECUTED = frozenset(
     {
         "numpy._core.fromnumeric",
@@ -43,10 +43,10 @@ _EXECUTED = frozenset(
         "numpy.matrixlib.defmatrix",
     }
 )
-#: Names that the source asks arrays for, and what ours answer instead: of an address in memory
-#: only whether two are the same is asked, which must not depend on the rank.
+#: Attributes that the source reads, and the attributes of our arrays to read instead. The source
+#: only compares memory addresses for equality, and the result must not depend on the rank.
 _RENAMED = {"__array_interface__": "_beginning"}
-#: The same in some functions. NumPy's scalars are there viewed as masked arrays, and stay scalars.
+#: Replacements in some functions only, which view NumPy's scalars as masked arrays.
 _RENAMED_IN = {
     "MaskedArray.all": {"filled": "_viewable"},
     "MaskedArray.any": {"filled": "_viewable"},
@@ -62,7 +62,7 @@ _modules: dict[str, ModuleType] = {}
 
 
 class _TypeOf(type):
-    """What `type` is in the executed modules: plain distributed arrays are of type `ndarray`."""
+    """`type` of the executed modules: a plain distributed array has the type `ndarray`."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if len(args) != 1:
@@ -78,12 +78,12 @@ class _TypeOf(type):
 
 
 class _Type(metaclass=_TypeOf):
-    """As `type`."""
+    """`type` as the executed modules see it."""
 
 
 @lru_cache(maxsize=1)
 def _counterparts() -> dict[int, tuple[Any, Any]]:
-    """Our objects by the identity of NumPy's, which are kept alive beside them."""
+    """Return pairs (NumPy's object, ours) by the ``id`` of NumPy's, which the pair keeps alive."""
     found = {}
     for room in _ROOMS:
         theirs = import_module(f"numpy{room}")
@@ -104,17 +104,17 @@ def _counterparts() -> dict[int, tuple[Any, Any]]:
 
 
 def _known(name: str) -> Any:
-    """A private function of NumPy's in C; None if this NumPy has none of that name."""
+    """Return a private C function of NumPy; None if this NumPy version lacks it."""
     return getattr(import_module("numpy._core._multiarray_umath"), name, None)
 
 
 def _not_here(*args: ArrayLike, **kwargs: ArrayLike) -> Any:
-    """Answer for a function of NumPy's in C that need not answer."""
+    """Return NotImplemented, in place of an optional C function of NumPy."""
     return NotImplemented
 
 
 def _cut_like_numbers(make: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that makes arrays, which cuts masks where it would cut an array of numbers."""
+    """Decorator of constructors: cut a mask where an array of floats of that shape would be cut."""
 
     @wraps(make)
     def call(shape: ShapeLike, dtype: DTypeLike = float, **kwargs: Any) -> Any:
@@ -129,7 +129,7 @@ def _cut_like_numbers(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_distributed(function: Callable[..., Any]) -> Any:
-    """A function whose result is distributed, also where its first argument is a list."""
+    """Decorator: convert the first argument, such as a list, so that the result is distributed."""
 
     @wraps(function)
     def call(first: ArrayLike, *args: ArrayLike, **kwargs: ArrayLike) -> Any:
@@ -141,7 +141,7 @@ def _of_distributed(function: Callable[..., Any]) -> Any:
 
 
 def _documented(mine: Callable[..., Any], real: Callable[..., Any]) -> Any:
-    """Our function with NumPy's documentation, in which the source looks for its own words."""
+    """Wrap our function with NumPy's docstring, from which the source builds its own."""
     if isinstance(mine, type) or not callable(mine):
         return mine
 
@@ -154,7 +154,7 @@ def _documented(mine: Callable[..., Any], real: Callable[..., Any]) -> Any:
 
 
 def _translated(value: Any) -> Any:
-    """What stands for an object of NumPy's in the executed modules."""
+    """Return our counterpart of a NumPy object, as the executed modules see it."""
     if isinstance(value, ModuleType):
         return facade(value) if f"{value.__name__}.".startswith("numpy.") else value
     if value is numpy.recarray or value is numpy.matrix:
@@ -163,7 +163,7 @@ def _translated(value: Any) -> Any:
 
 
 class Facade(ModuleType):
-    """A module of NumPy's as the executed modules see it."""
+    """Module of NumPy as the executed modules see it."""
 
     def __init__(self, real: ModuleType) -> None:
         vars(self).update(__name__=real.__name__, __doc__=real.__doc__, _real=real)
@@ -184,7 +184,7 @@ _facades: dict[str, ModuleType] = {}
 
 
 def facade(real: ModuleType) -> ModuleType:
-    """A module of NumPy's with our names in it, or executed once more."""
+    """Return the facade of a NumPy module, or its executed version."""
     name = real.__name__
     if name in _EXECUTED:
         return executed(name)
@@ -202,7 +202,7 @@ def _import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> Any:
-    """``__import__`` of the executed modules."""
+    """Import a module, as ``__import__`` of the executed modules."""
     if name.startswith("numpy.ma") and not level and not fromlist:
         return _facades.setdefault("numpy", Facade(numpy))
     found = _real_import(name, globals, locals, fromlist or (), level)
@@ -213,12 +213,12 @@ def _import(
 
 
 def executed(name: str) -> ModuleType:
-    """A module of NumPy's, executed with our names.
+    """Execute a NumPy module with our names, or return it if that has been done.
 
     Parameters
     ----------
     name : str
-        Of NumPy's module.
+        Name of the NumPy module.
     """
     if name.startswith("numpy.ma."):
         numpy_module().ma  # noqa: B018 (which executes them in order)
@@ -239,7 +239,7 @@ def executed(name: str) -> ModuleType:
 
 
 def _renamed(code: CodeType) -> CodeType:
-    """Code with other names for some of the attributes that it asks for."""
+    """Replace some attribute names in a code object and its nested code objects."""
     consts = tuple([_renamed(c) if isinstance(c, CodeType) else c for c in code.co_consts])
     others = _RENAMED | _RENAMED_IN.get(code.co_qualname, {})
     names = tuple([others.get(name, name) for name in code.co_names])
@@ -247,7 +247,7 @@ def _renamed(code: CodeType) -> CodeType:
 
 
 def source_of(func: Callable[..., Any]) -> Any:
-    """NumPy's implementation of one of its functions in Python, with our names; None of others."""
+    """Return NumPy's implementation of a function in Python, executed with our names, else None."""
     own = getattr(func, "_implementation", None)
     if not isinstance(own, FunctionType):
         return None

@@ -1,4 +1,4 @@
-"""NumPy's own subclasses of arrays over distributed arrays, for files and other processes."""
+"""Conversion of distributed arrays of NumPy's own subclasses, for files and other processes."""
 
 from typing import Any, SupportsIndex
 
@@ -9,18 +9,18 @@ __all__ = ["adapt"]
 
 
 def adapt(kind: Any, numpys: type[Any]) -> None:
-    """Finish a class of an executed module, which stands for one of NumPy's.
+    """Finish a class of an executed module, the counterpart of the NumPy class `numpys`.
 
-    NumPy's arrays of its class are instances of ours; as a NumPy array, in pickles for instance, an
-    array of ours is of NumPy's class.
+    NumPy's instances of `numpys` count as instances of `kind`. Converted to NumPy, as in pickles,
+    an array of `kind` becomes an array of `numpys`.
     """
 
     def full(self: Subclass) -> Any:
-        """The global array as a NumPy array of this class on every rank; collective."""
+        """Return the global array as a NumPy array of this class on every rank; collective."""
         return bare(self).full().view(numpys)
 
     def reduced(self: Subclass, protocol: SupportsIndex) -> Any:
-        """Reduce to NumPy's array, which any process can load."""
+        """Reduce to a NumPy array, which any process can load."""
         is_numpys = type(self) is kind
         return self.full().__reduce_ex__(protocol) if is_numpys else Subclass.__reduce__(self)
 

@@ -1,4 +1,4 @@
-"""Masked arrays in print: NumPy's text of the whole array, or of this rank's part of it."""
+"""Printed forms of masked arrays: NumPy's text of the whole array, or of this rank's block."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, cast
@@ -14,7 +14,7 @@ __all__ = ["printed"]
 
 
 class Masked(Protocol):
-    """A masked array of the executed module."""
+    """Masked array of the executed module."""
 
     _mask: Any
     is_constant: bool
@@ -22,7 +22,7 @@ class Masked(Protocol):
 
 
 def printed(original: Callable[[Any], str], numpys_own: Callable[[Any], str]) -> Any:
-    """A printed form: NumPy's of the whole array if this rank may have it, else of its block."""
+    """Make a printing method: NumPy's text of the whole array where possible, else of the block."""
 
     def text(self: Masked) -> str:
         x = bare(cast(Any, self))
@@ -46,7 +46,7 @@ def _is_here(self: Masked) -> bool:
 
 
 def _replicated(self: Masked) -> Any:
-    """The array with all elements on every rank."""
+    """Return the array replicated on every rank; collective."""
     x, mask = bare(cast(Any, self)), bare(self._mask)
     made = dressed(x.redistribute(), type(self), None)
     made._update_from(self)
@@ -55,7 +55,7 @@ def _replicated(self: Masked) -> Any:
 
 
 def _local(self: Masked) -> Any:
-    """This rank's part as NumPy's masked array."""
+    """Return this rank's block as a NumPy masked array."""
     x, mask = bare(cast(Any, self)), bare(self._mask)
     if isinstance(mask, Base):
         if mask.layout.is_replicated:

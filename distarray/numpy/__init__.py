@@ -1,13 +1,13 @@
 """NumPy's names, for programs whose arrays are distributed: ``import distarray.numpy as np``.
 
 Functions that take arrays are NumPy's own; with a DistArray among their arguments they run on all
-ranks. Functions that make arrays are ours, and make DistArrays on the default mesh (or on the one
-given as ``mesh=``, placed as ``placements=`` says). Data types and constants are NumPy's. The names
-are those of the installed NumPy; ``__init__.pyi`` lists for type checkers the names that every
-supported NumPy has.
+ranks. Functions that create arrays are distarray's, and create DistArrays on the default mesh (or
+on the mesh ``mesh=``, with the placements ``placements=``). Data types and constants are NumPy's.
+The names are those of the installed NumPy; ``__init__.pyi`` lists for type checkers the names that
+every supported NumPy has.
 
-NumPy modules without support for distributed arrays (`polynomial`, `rec`, ...) are NumPy's own;
-they gather a DistArray that they are given, and every rank must make the call.
+NumPy modules without support for distributed arrays (`polynomial`, `char`, ...) are NumPy's own;
+they gather a DistArray argument, and every rank must make the call.
 """
 
 import sys
@@ -51,18 +51,19 @@ from distarray.lazy import load_operations
 
 load_operations()
 _namespace[:] = [sys.modules[__name__]]
-#: Our own modules, and our functions that read arrays from files: imported on first use.
+#: distarray's own submodules, imported on first use.
 _ROOMS = ("fft", "linalg", "ma", "matrixlib", "random", "rec", "testing")
-#: Names of classes that are executed anew, by room.
+#: Classes whose NumPy source is executed again for distributed arrays -> the submodule.
 _CLASSES = {
     "asmatrix": "matrixlib", "bmat": "matrixlib", "matrix": "matrixlib", "recarray": "rec",
 }  # fmt: skip
+#: Functions that read arrays from files -> their module, imported on first use.
 _FILES = {
     "fromfile": "distarray.io.raw_binary", "fromregex": "distarray.io.text",
     "genfromtxt": "distarray.io.text", "load": "distarray.io.numpy_load",
     "loadtxt": "distarray.io.text", "memmap": "distarray.io.memmap",
 }  # fmt: skip
-#: NumPy's own modules, and names that are not in `__all__`: available, but not listed.
+#: NumPy's own modules and names outside `__all__`: available, but not exported.
 _NUMPY_MODULES = (
     "char", "ctypeslib", "dtypes", "emath", "exceptions", "lib", "polynomial",
     "strings", "typing", "version",
@@ -71,7 +72,7 @@ _NUMPY_NAMES = (
     "__version__", "complex256", "float128", "get_include", "info", "record", "show_config",
     "show_runtime",
 )  # fmt: skip
-#: Functions of them that ask for NumPy's own arrays.
+#: Functions of NumPy's modules that need NumPy arrays: they gather DistArray arguments.
 _HANDED = {"char": ("array", "asarray")}
 _LEFT_OUT = {
     *_NUMPY_MODULES,

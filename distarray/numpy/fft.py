@@ -1,4 +1,4 @@
-"""NumPy's names for Fourier transforms; with a DistArray as argument all ranks take part."""
+"""NumPy's names for Fourier transforms; calls with a DistArray argument are collective."""
 
 from numpy.fft import (
     fft,

@@ -1,4 +1,4 @@
-"""NumPy's names for linear algebra; with a DistArray as argument all ranks take part."""
+"""NumPy's names for linear algebra; calls with a DistArray argument are collective."""
 
 from numpy.linalg import (
     LinAlgError,

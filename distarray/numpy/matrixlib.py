@@ -1,4 +1,4 @@
-"""NumPy's names for matrices, arrays that stay two-dimensional: ``distarray.numpy.matrixlib``."""
+"""NumPy's names for matrices, which stay two-dimensional: ``distarray.numpy.matrixlib``."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ adapt(defmatrix.matrix, numpy.matrix)
 
 
 def _of_all(name: str) -> Callable[..., Any]:
-    """A method whose result is a scalar where no axis is given, which the source aligns."""
+    """Return a method for scalar results without an axis, where NumPy's source calls ``_align``."""
     along = getattr(defmatrix.matrix, name)
 
     def method(self: DistArray, axis: int | None = None, out: Out = None) -> Any:

@@ -1,6 +1,6 @@
 """NumPy's names for random numbers: NumPy's own numbers on any number of ranks.
 
-Samples are distributed as other new arrays are; every rank makes the same calls.
+Samples are distributed like other new arrays; every rank must make the same calls.
 """
 
 from numpy.random import BitGenerator
@@ -26,7 +26,7 @@ from distarray.ops.random import (
     reseed as seed,
 )
 
-# The functions that share one global state.
+# Functions that share the global random state.
 beta = _function(RandomState.beta)
 binomial = _function(RandomState.binomial)
 bytes = _function(RandomState.bytes)

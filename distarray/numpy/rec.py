@@ -1,4 +1,4 @@
-"""NumPy's names for records with fields as attributes: ``distarray.numpy.rec``."""
+"""NumPy's names for record arrays, with fields as attributes: ``distarray.numpy.rec``."""
 
 from typing import Any
 
@@ -16,10 +16,10 @@ adapt(core.recarray, numpy.recarray)
 
 
 def fromfile(fd: FileLike, *args: DTypeLike | ShapeLike, **kwargs: DTypeLike | ShapeLike) -> Any:
-    """The records of a binary file, of which every rank reads all; see :func:`numpy.rec.fromfile`.
+    """Read the records of a binary file, on every rank; see :func:`numpy.rec.fromfile`.
 
-    For files that are larger than a rank's memory see :func:`distarray.numpy.fromfile`, whose
-    result can be viewed as a recarray.
+    Every rank reads the whole file. For a file that exceeds a rank's memory use
+    :func:`distarray.numpy.fromfile`, whose result can be viewed as a recarray.
     """
     read: Any = numpy.rec.fromfile
     found = read(fd, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""``numpy.testing``, whose comparisons gather distributed arrays; collective."""
+"""``numpy.testing`` with comparisons that gather distributed arrays; calls are collective."""
 
 import numpy.testing
 from numpy.testing import *  # noqa: F403 - names only
@@ -7,7 +7,7 @@ from distarray.array.handing import handing
 
 __all__ = list(numpy.testing.__all__)
 
-#: Functions that compare arrays; the others call functions of the program, with its arguments.
+#: Functions that compare arrays; the other functions call user functions with their arguments.
 _COMPARING = (
     "assert_allclose", "assert_almost_equal", "assert_approx_equal", "assert_array_almost_equal",
     "assert_array_almost_equal_nulp", "assert_array_compare", "assert_array_equal",

@@ -1,4 +1,4 @@
-"""NumPy's chapters, one file each; importing a file registers what it implements."""
+"""NumPy's functions by chapter of its manual, one file each; importing a file registers them."""
 
 from distarray.ops import (
     apply,
@@ -113,5 +113,5 @@ __all__ = [
     "windows",
 ]
 
-#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+#: Prefix under which users call these functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "np."

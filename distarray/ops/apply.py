@@ -1,4 +1,4 @@
-"""apply_along_axis and apply_over_axes: functions of whole lines, and of whole arrays."""
+"""apply_along_axis and apply_over_axes: functions of whole lines and of whole arrays."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["apply_along_axis", "apply_over_axes"]
 def apply_along_axis(
     func1d: Callable[..., Any], axis: int, arr: ArrayLike, *args: Any, **kwargs: Any
 ) -> DistArray:
-    """A function of each 1-d slice along an axis; see :func:`numpy.apply_along_axis`.
+    """Apply a function to each 1-d slice along an axis; see :func:`numpy.apply_along_axis`.
 
     Parameters
     ----------
     func1d : callable
-        Called for each line with a NumPy (or CuPy) array: on one rank if it is pure (see
-        :func:`distarray.pure`), and it must not communicate then; else by every rank for all lines,
-        in NumPy's order.
+        Called for each line with a NumPy (or CuPy) array. A pure function (see
+        :func:`distarray.pure`) is called on one rank for each line and must not communicate. Any
+        other function is called by every rank for all lines, in NumPy's order.
     axis : int
         The axis along which the lines run.
     arr : DistArray
@@ -40,19 +40,19 @@ def apply_along_axis(
     Returns
     -------
     DistArray
-        Type and shape are those of the first line's result, as in NumPy. The lines are divided
-        among the ranks; a small result of a replicated array is replicated.
+        Type and shape follow the first line's result, as in NumPy. The lines are divided among the
+        ranks; a small result of a replicated array is replicated.
 
     Raises
     ------
     ValueError
         If there are no lines.
     Exception
-        What `func1d` raises, on all ranks.
+        The exception of `func1d`, on all ranks.
 
     Cost
     ----
-    If the axis is cut, one all-to-all makes it whole. The only line of a 1-d array goes to one
+    If the axis is cut, one all-to-all makes it whole. The only line of a 1-d array is sent to one
     rank. Then one broadcast and two allreduces of a few bytes, and an exchange that gives a small
     result the layout of `arr`. A function that is not pure costs a gather of `arr` instead.
     """
@@ -81,7 +81,7 @@ def _along(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> DistArray:
-    """The function of each line, called on one rank."""
+    """Apply the function to each line; one rank calls it for each line."""
     move: Any = np.moveaxis
     lines = move(x, axis, -1)
     alone = lines.ndim == 1
@@ -101,11 +101,11 @@ def _along(
 
 @implements(np.apply_over_axes, at=True)
 def apply_over_axes(func: Callable[..., Any], a: ArrayLike, axes: Axes) -> DistArray:
-    """A function of the whole array along several axes; see :func:`numpy.apply_over_axes`.
+    """Apply a function to the whole array along several axes; see :func:`numpy.apply_over_axes`.
 
     Cost
     ----
-    That of `func`, which every rank calls with the distributed array, once per axis.
+    The cost of `func`, which every rank calls with the distributed array, once per axis.
     """
     value = as_distarray(a)
     ndim = value.ndim

@@ -1,7 +1,6 @@
 """packbits and unpackbits: eight elements along an axis make one byte.
 
-If the axis is cut, the cuts are first moved to where bytes begin; then each rank packs its own
-part.
+If the axis is cut, the cuts are first moved to byte boundaries; then each rank packs its own block.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ __all__ = ["packbits", "unpackbits"]
 
 @implements(np.packbits, computes=False, alone=Alone())
 def packbits(a: ArrayLike, /, axis: Axis = None, bitorder: str = "big") -> Any:
-    """Elements packed as bits into bytes; see :func:`numpy.packbits`.
+    """Pack elements as bits into bytes; see :func:`numpy.packbits`.
 
     Returns
     -------
     DistArray
-        Cut as `a`, evenly along the axis.
+        Cut as `a` is, evenly along the axis.
 
     Cost
     ----
-    If the axis is cut, one message to a neighbour, with the few elements that belong to its last
-    or first byte; for ``axis=None``, also that of :func:`numpy.ravel`.
+    If the axis is cut, one message to a neighbour, with the few elements of its last or first
+    byte; for ``axis=None``, also the cost of :func:`numpy.ravel`.
     """
     x, axis = _line(np.packbits, a, axis, bitorder)
     cut, mesh = x.layout.cuts[axis], x.mesh
@@ -55,16 +54,16 @@ def packbits(a: ArrayLike, /, axis: Axis = None, bitorder: str = "big") -> Any:
 def unpackbits(
     a: ArrayLike, /, axis: Axis = None, count: int | None = None, bitorder: str = "big"
 ) -> Any:
-    """The bits of bytes as elements; see :func:`numpy.unpackbits`.
+    """Unpack the bits of bytes as elements; see :func:`numpy.unpackbits`.
 
     Returns
     -------
     DistArray
-        The bits stay on the rank of their byte.
+        The bits stay on the rank that holds their byte.
 
     Cost
     ----
-    None if the axis is given; with a `count` beyond the last bit, that of appending zeros.
+    None if the axis is given; with a `count` beyond the last bit, the cost of appending zeros.
     """
     count = count if count is None else operator.index(count)
     x, axis = _line(np.unpackbits, a, axis, bitorder)
@@ -80,7 +79,7 @@ def unpackbits(
 
 
 def _counted(bits: DistArray, axis: int, count: int) -> Any:
-    """The first `count` bits along an axis; missing ones are zeros."""
+    """Return the first `count` bits along an axis; missing bits are zeros."""
     extent = bits.shape[axis]
     kept = count if count >= 0 else extent + count
     if kept < 0:
@@ -94,7 +93,7 @@ def _counted(bits: DistArray, axis: int, count: int) -> Any:
 def _line(
     function: Callable[..., Any], a: ArrayLike, axis: Axis, bitorder: str
 ) -> tuple[DistArray, int]:
-    """The operand and the axis to work along; raises what NumPy raises."""
+    """Return the operand and the axis to work along; raise NumPy's exceptions."""
     x = as_distarray(a)
     function(tiny(x.shape, x.dtype), axis=axis, bitorder=bitorder)
     if axis is None or not x.ndim:

@@ -1,4 +1,4 @@
-"""broadcast_to and broadcast_arrays: read-only views, which store no element twice."""
+"""broadcast_to and broadcast_arrays: read-only views that store no element twice."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ __all__ = ["broadcast_arrays", "broadcast_to", "stretched"]
 
 @implements(np.broadcast_to, at=True, computes=False)
 def broadcast_to(array: ArrayLike, shape: ShapeLike, subok: bool = False) -> DistArray:
-    """The array stretched to a shape; a read-only view.
+    """Broadcast the array to a shape, as a read-only view.
 
     Parameters
     ----------
     array : DistArray
         Any placement. Sharded dimensions that keep their extent stay as they are.
     shape : tuple of int
-        The shape wanted.
+        The new shape.
     subok : bool
         Has no effect.
 
     Returns
     -------
     DistArray
-        If `array` is replicated and the result large, the result is sharded as a new array of
-        its shape would be: each rank then sees its own part only.
+        If `array` is replicated and the result is large, the result is sharded like a new array
+        of its shape: each rank then accesses its own block only.
 
     Cost
     ----
-    None, unless a sharded dimension of extent 1 is stretched: the rank that holds the index then
-    sends it along the mesh dimensions that shard it.
+    None, unless a sharded dimension of extent 1 is broadcast: the rank that holds the index then
+    sends it along the mesh dimensions that shard this dimension.
 
     Raises
     ------
     ValueError
-        If the shapes do not fit.
+        If the shapes do not broadcast.
     """
     array = as_distarray(array)
     target = tuple([index(n) for n in shape]) if np.iterable(shape) else (index(shape),)
@@ -64,7 +64,7 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike, subok: bool = False) -> Dis
 
 
 def _shared(x: DistArray, shape: tuple[int, ...]) -> DistArray:
-    """As :func:`stretched`; what has to be sent for it shares the memory of `x`."""
+    """Broadcast as :func:`stretched`; elements sent to other ranks stay linked to those of `x`."""
     wide = _stretched_cuts(x, shape)
     if not wide or 0 in shape or not x.layout.is_plain:
         return stretched(x, shape)
@@ -81,7 +81,7 @@ def _shared(x: DistArray, shape: tuple[int, ...]) -> DistArray:
 
 
 class _Spread:
-    """Copies an array to one of which ranks have the same elements; never back."""
+    """Link that copies an array to one that ranks hold equal elements of; never back."""
 
     overlaps = False
 
@@ -94,11 +94,11 @@ class _Spread:
         movement.assign(spread.block, spread.layout, source.block, source.layout, source.mesh)
 
     def up(self, source: Any, target: Any) -> None:
-        """Do nothing: what is broadcast is read-only."""
+        """Do nothing: the broadcast array is read-only."""
 
 
 def _check_broadcast(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
-    """Raise what NumPy raises for shapes that do not broadcast."""
+    """Raise NumPy's exception for shapes that do not broadcast."""
     lead = len(target) - len(shape)
     fits = lead >= 0 and all(n >= 0 for n in target)
     if not fits or any(n not in (1, want) for n, want in zip(shape, target[lead:])):
@@ -106,7 +106,7 @@ def _check_broadcast(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
 
 
 def stretched(x: DistArray, shape: tuple[int, ...]) -> DistArray:
-    """`x` broadcast to a shape that it is known to fit."""
+    """Broadcast `x` to a shape that it is known to fit."""
     wide = _stretched_cuts(x, shape)
     if wide:
         x = to_layout(x, x.layout.without_cut(wide))
@@ -115,7 +115,7 @@ def stretched(x: DistArray, shape: tuple[int, ...]) -> DistArray:
 
 
 def _stretched_cuts(x: DistArray, shape: tuple[int, ...]) -> list[int]:
-    """The dimensions of extent 1 that are cut, and longer in a shape."""
+    """Return the dimensions of extent 1 that are cut and that are longer in `shape`."""
     lead = len(shape) - x.ndim
     cuts = enumerate(x.layout.cuts)
     return [dim for dim, cut in cuts if cut.parts > 1 and cut.extent != shape[lead + dim]]
@@ -129,7 +129,7 @@ def _stretched(x: DistArray, shape: tuple[int, ...], lead: int, grows: bool) -> 
 
 
 def _stretched_layout(x: DistArray, shape: tuple[int, ...]) -> Layout:
-    """The layout of the result: that of `x`, unless `x` is replicated and only the result large."""
+    """Return the result's layout: that of `x`, or cut for a large result of a replicated `x`."""
     if x.layout.is_replicated:
         return grown_layout(shape, x.itemsize, x.mesh, [x])
     return _kept_layout(x.layout, shape)
@@ -137,7 +137,7 @@ def _stretched_layout(x: DistArray, shape: tuple[int, ...]) -> Layout:
 
 @lru_cache(maxsize=2048)
 def _kept_layout(layout: Layout, shape: tuple[int, ...]) -> Layout:
-    """The layout, in which new dimensions and those that change their extent are whole."""
+    """Return the layout in which new dimensions and those that change their extent are whole."""
     lead = len(shape) - layout.ndim
     cuts = [Cut.whole(extent) for extent in shape[:lead]]
     for cut, extent in zip(layout.cuts, shape[lead:], strict=True):
@@ -146,7 +146,7 @@ def _kept_layout(layout: Layout, shape: tuple[int, ...]) -> Layout:
 
 
 def _part_of_stretched(x: DistArray, layout: Layout, lead: int) -> Any:
-    """This rank's block of `x`; if only the result is cut, the part that this rank needs."""
+    """Return this rank's block of `x`; if only the result is cut, the section this rank needs."""
     if not layout.holds(x.mesh.coords):
         return x.mesh.xp.empty((), x.dtype)
     if not x.layout.is_replicated:
@@ -160,9 +160,9 @@ def _part_of_stretched(x: DistArray, layout: Layout, lead: int) -> Any:
 
 @implements(np.broadcast_arrays, at=True, computes=False)
 def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[DistArray, ...]:
-    """Views of all arrays with their common shape. See :func:`numpy.broadcast_arrays`.
+    """Return views of all arrays with their common shape. See :func:`numpy.broadcast_arrays`.
 
-    Costs what :func:`broadcast_to` costs for each.
+    Costs as :func:`broadcast_to` for each array.
     """
     mesh = common_mesh(*args)
     arrays = [as_distarray(x, mesh) for x in args]
@@ -174,4 +174,4 @@ def _common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     try:
         return broadcast_shapes(*shapes)
     except ValueError:
-        return np.broadcast_shapes(*shapes)  # raises the error of broadcast_arrays
+        return np.broadcast_shapes(*shapes)  # raises broadcast_arrays' own error

@@ -1,8 +1,8 @@
-"""Arrays over memory that is lent: buffers, shared memory, mapped files.
+"""Arrays over memory that another object owns: buffers, shared memory, mapped files.
 
-Whoever lends memory that can be written to reads there what the program writes, and the other way
-round: all of it, so that each rank has such an array whole. Memory that nobody can write to is cut
-like other arrays, and so is that of an MPI window, which ranks may share.
+The owner of writable memory reads there the values that the program writes, and vice versa. This
+holds for the whole memory, so every rank has such an array whole. Read-only memory is cut like
+other arrays. So is the memory of an MPI window, which ranks may share.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def frombuffer(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """The bytes of a buffer as a 1-d array; see :func:`numpy.frombuffer`.
+    """Interpret the bytes of a buffer as a 1-d array; see :func:`numpy.frombuffer`.
 
     Cost
     ----
-    No message, and no copy: the block is this rank's part of the buffer.
+    No message and no copy: the block is this rank's section of the buffer.
 
     Notes
     -----
-    What a rank later writes to its buffer shows in the array, which is read-only if the buffer is.
-    A buffer that can be written to makes a replicated array, so that what is written to the array
-    is in every rank's buffer; with other `placements`, or in an MPI window, a rank writes its block
-    alone. Give placements where ranks share a buffer otherwise, or each of them adds to the same
-    memory. The array keeps the whole buffer in memory; its ``copy()`` does not.
+    Values that a rank later writes to its buffer appear in the array, which is read-only if the
+    buffer is. A writable buffer makes a replicated array, so that values assigned to the array
+    are in every rank's buffer. With other `placements`, or in an MPI window, a rank writes its
+    block alone. Give placements where ranks share a buffer by other means: otherwise every rank
+    adds to the same memory. The array keeps the whole buffer in memory; its ``copy()`` does not.
     """
     if isinstance(buffer, DistArray) and not buffer.layout.is_whole and placements is None:
         return _of_memory(buffer, np.dtype(float if dtype is None else dtype), count, offset)
@@ -56,7 +56,7 @@ def frombuffer(
 
 
 def _of_memory(x: DistArray, dtype: DType, count: int, offset: int) -> DistArray:
-    """The elements of a cut array's memory as a 1-d array: a view."""
+    """Return the elements of a cut array's memory as a 1-d array: a view."""
     model = np.frombuffer(address_space((x.nbytes,), np.dtype("u1")), dtype, count, offset)
     return over_memory(x, model.shape, dtype, offset)
 
@@ -68,7 +68,7 @@ def over(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """A distributed array over the same memory as NumPy's array of a buffer."""
+    """Return a distributed array over the same memory as NumPy's array of a buffer."""
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
     if placements is None and is_lent(values, buffer):
         layout = Layout.replicated(values.shape, mesh.shape)
@@ -76,15 +76,15 @@ def over(
 
 
 def is_lent(values: Array, buffer: object) -> bool:
-    """Whether somebody besides NumPy's array of a buffer may write to its memory, or read it."""
+    """Return True if another object besides NumPy's array may read or write the buffer's memory."""
     owner = buffer.obj if isinstance(buffer, memoryview) else buffer
     return values.flags.writeable and type(owner).__module__ != "mpi4py.MPI"
 
 
 def is_shared(values: Array, source: object) -> bool:
-    """Whether values that NumPy has made of an object, which may not be a copy, are its memory.
+    """Return True if NumPy's array of an object shares memory with it instead of copying it.
 
-    A NumPy array that is the program's is not meant: what the ranks have of it, they copy.
+    False for a NumPy array of the program: the ranks copy their sections of such an array.
     """
     owner: Any = values
     while isinstance(owner, np.ndarray):
@@ -92,17 +92,17 @@ def is_shared(values: Array, source: object) -> bool:
     if owner is None:
         lends = not isinstance(source, np.ndarray) and _is_held(values)
     else:
-        lends = not isinstance(owner, mmap)  # which ranks share: each would write to it
+        lends = not isinstance(owner, mmap)  # ranks share mapped files: each would write to them
     return lends and is_lent(values, owner)
 
 
 def _is_held(values: Array) -> bool:
-    """Whether an array that NumPy has just made is known to others than who asked for it."""
+    """Return True if an array that NumPy has just made is referred to outside of the caller."""
     return values.base is not None or getrefcount(values) > _REFERENCES
 
 
 def _references() -> int:
-    """How often `_is_held` finds an array referred to that only `array` and its helper have."""
+    """Count the references that `_is_held` sees if only `array` and its helper have the array."""
 
     def helper(values: Array) -> int:
         return asking(values)
@@ -121,7 +121,7 @@ _REFERENCES = _references()
 
 
 def part(values: Array, layout: Layout, mesh: DeviceMesh, order: Order, copied: bool) -> DistArray:
-    """An array whose values every rank has, each of which keeps its part."""
+    """Return an array of values that every rank has; each rank keeps its section."""
     if layout.local_shape(mesh.coords) != values.shape:
         values = values[tuple([slice(*interval) for interval in layout.section(mesh.coords)])]
     block = mesh.asarray(values)

@@ -23,9 +23,9 @@ def _days(
     out: Out,
     settings: dict[str, Any],
 ) -> Any:
-    """A function of business days; every rank gets the holidays and the week mask."""
+    """Apply a function of business days; every rank gets the holidays and the week mask."""
     settings = {k: v.full() if isinstance(v, DistArray) else v for k, v in settings.items()}
-    # NumPy's functions read lists as dates, and text as well; arrays stay unchanged.
+    # NumPy's functions read lists and text as dates; arrays stay unchanged.
     given = [x if hasattr(x, "dtype") or np.isscalar(x) else np.asarray(x) for x in inputs]
     (result,) = by_element(lambda *blocks: function(*blocks, **settings), given, [dtype])
     return result if out is None else write(result.block, result.layout, result.mesh, out)
@@ -40,12 +40,12 @@ def busday_count(
     busdaycal: np.busdaycalendar | None = None,
     out: Out = None,
 ) -> Any:
-    """Number of business days between dates; see :func:`numpy.busday_count`.
+    """Count the business days between dates; see :func:`numpy.busday_count`.
 
     Cost
     ----
-    That of aligning the dates, and one allreduce of a number to agree on errors; every rank gets
-    `holidays`.
+    The cost of aligning the dates, and one allreduce of a number to agree on errors; every rank
+    gets `holidays`.
     """
     settings = {"weekmask": weekmask, "holidays": holidays, "busdaycal": busdaycal}
     return _days(np.busday_count, (begindates, enddates), np.int64, out, _given(settings))
@@ -61,11 +61,11 @@ def busday_offset(
     busdaycal: np.busdaycalendar | None = None,
     out: Out = None,
 ) -> Any:
-    """The business day a number of business days later; see :func:`numpy.busday_offset`.
+    """Add a number of business days to dates; see :func:`numpy.busday_offset`.
 
     Cost
     ----
-    As :func:`busday_count`.
+    The cost of :func:`busday_count`.
     """
     settings = {"weekmask": weekmask, "holidays": holidays, "busdaycal": busdaycal, "roll": roll}
     return _days(np.busday_offset, (dates, offsets), "M8[D]", out, _given(settings))
@@ -79,18 +79,18 @@ def is_busday(
     busdaycal: np.busdaycalendar | None = None,
     out: Out = None,
 ) -> Any:
-    """Whether dates are business days; see :func:`numpy.is_busday`.
+    """Return True where dates are business days; see :func:`numpy.is_busday`.
 
     Cost
     ----
-    As :func:`busday_count`.
+    The cost of :func:`busday_count`.
     """
     settings = {"weekmask": weekmask, "holidays": holidays, "busdaycal": busdaycal}
     return _days(np.is_busday, (dates,), np.bool_, out, _given(settings))
 
 
 def _given(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings that are not defaults: NumPy takes a calendar only without the other two."""
+    """Return the settings that differ from the defaults: NumPy takes a calendar only alone."""
     found = dict(settings)
     if isinstance(found["weekmask"], str) and found["weekmask"] == "1111100":
         del found["weekmask"]
@@ -108,7 +108,7 @@ def datetime_as_string(
     timezone: str | tzinfo = "naive",
     casting: Casting = "same_kind",
 ) -> Any:
-    """Dates as text; see :func:`numpy.datetime_as_string`.
+    """Convert dates to text; see :func:`numpy.datetime_as_string`.
 
     Cost
     ----

@@ -1,7 +1,7 @@
 """Arrays from other arrays, lists, buffers and iterables.
 
-Input that is not distributed is taken to be equal on every rank; each rank keeps its part of it,
-and nothing is sent.
+Input that is not distributed is assumed to be equal on every rank. Each rank keeps its section of
+the input, and nothing is sent.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _NUMBERS = frozenset({int, float, complex, bool, np.float64, np.int64, np.bool_}
 
 
 def _of_list(values: Any, *_: object, **__: object) -> int:
-    """The number of elements of a list of numbers, or of lists of them; -1 for anything else."""
+    """Count the elements of a list of numbers, or of lists of them; -1 for anything else."""
     if type(values) not in _LISTS:
         return -1
     kinds = set(map(type, values))
@@ -70,22 +70,23 @@ def array(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array from anything that NumPy accepts; see :func:`numpy.array`.
+    """Create an array from anything that NumPy accepts; see :func:`numpy.array`.
 
     Parameters
     ----------
     object : array_like
         Lists may contain DistArrays, which are then stacked. A DistArray is copied in its layout.
     copy : bool or None
-        For a NumPy array: None copies this rank's part, unless that is the whole array (as on one
-        rank), whose memory is then shared as in NumPy; False gives a view of the part.
+        For a NumPy array: None copies this rank's section, unless this is the whole array (as on
+        one rank); its memory is then shared as in NumPy. False gives a view of the section.
     mesh, placements
-        As :func:`distarray.distribute` takes them.
+        As in :func:`distarray.distribute`.
 
     Cost
     ----
-    No message, unless a DistArray gets another placement or several are stacked. Copying one only
-    if it is not stored in a given order costs what :func:`ascontiguousarray` does.
+    No message, unless a DistArray gets another placement or several are stacked. Unless
+    `copy` is True, the check whether a DistArray has a given order costs as
+    :func:`ascontiguousarray`.
     """
 
     def made(x: Any) -> DistArray:
@@ -125,7 +126,7 @@ def _made(
 
 
 def _as_class(source: Any, subok: bool, make: Callable[[Any], DistArray]) -> DistArray:
-    """An array made of another, of its class if that is asked for."""
+    """Make an array from another one, of the same class if `subok` is true."""
     if subok:
         source = taken(source)
     if not is_dressed(source):
@@ -147,7 +148,7 @@ def _of_values(
     mesh: DeviceMesh | None,
     placements: Placements | None,
 ) -> DistArray:
-    """Each rank's part of values, shared or copied; all of them if others read and write them."""
+    """Distribute values, shared or copied; keep them whole if other objects read and write them."""
     if copy is not True and placements is None and is_shared(values, source):
         return over(values, source, like, mesh)
     layout, mesh = place(values.shape, values.dtype, mesh, placements, None, like)
@@ -155,7 +156,7 @@ def _of_values(
 
 
 def _as_copied(copy: Any) -> bool | None:
-    """`copy` as True, False or None; NumPy also has an enumeration for it."""
+    """Return `copy` as True, False or None; NumPy also has an enumeration for it."""
     mode = getattr(copy, "name", None)
     if mode in _COPY_MODES:
         return _COPY_MODES[mode]
@@ -168,7 +169,7 @@ _COPY_MODES = {"ALWAYS": True, "IF_NEEDED": None, "NEVER": False}
 
 
 def _by_protocol(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
-    """NumPy's array of a value, or the DistArray that its ``__array__`` gives."""
+    """Return NumPy's array of a value, or the DistArray that its ``__array__`` returns."""
     try:
         return np.array(source, dtype, **keywords)
     except ValueError:
@@ -187,12 +188,12 @@ def _from_distarray(
     mesh: DeviceMesh | None,
     placements: Placements | None,
 ) -> DistArray:
-    np.array((), order=order)  # raises what NumPy raises
+    np.array((), order=order)  # raises NumPy's exception
     letter = (order or "K").upper()
     result = x
     if copy is True or not suits(x, dtype, letter):
         if copy is False:
-            np.array([0], copy=False)  # raises what NumPy raises
+            np.array([0], copy=False)  # raises NumPy's exception
         array = x.like(x.mesh.asarray(x.block))  # a scalar becomes a 0-d array
         result = array.astype(x.dtype if dtype is None else dtype, letter)
     if result.ndim < ndmin:
@@ -202,10 +203,10 @@ def _from_distarray(
 
 
 def _is_copied(copy: bool | None, values: Array, source: ArrayLike, layout: Layout) -> bool:
-    """Whether parts must be copied: on demand, or so that the whole is not kept in memory."""
+    """Return True if a rank's section must be copied: on demand, or to free the whole array."""
     if copy is False:
         return False
-    if copy is True and (values is source or values.base is not None):  # others share them
+    if copy is True and (values is source or values.base is not None):  # others share the memory
         return True
     return not layout.is_whole
 
@@ -222,11 +223,11 @@ def asarray(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array from anything; a DistArray is returned itself; see :func:`numpy.asarray`.
+    """Convert anything to an array; a DistArray is returned itself; see :func:`numpy.asarray`.
 
     Cost
     ----
-    As :func:`array`.
+    The cost of :func:`array`.
     """
     _check_device(a, device, mesh)
     return _as_class(a, False, lambda x: _made(x, dtype, copy, order, like, mesh, placements))
@@ -244,11 +245,11 @@ def asanyarray(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array from anything; a DistArray is returned itself; see :func:`numpy.asanyarray`.
+    """Convert anything to an array; arrays are returned themselves; see :func:`numpy.asanyarray`.
 
     Cost
     ----
-    As :func:`array`.
+    The cost of :func:`array`.
     """
     _check_device(a, device, mesh)
     return _as_class(a, True, lambda x: _made(x, dtype, copy, order, like, mesh, placements))
@@ -263,11 +264,11 @@ def _check_device(a: ArrayLike, device: str | None, mesh: DeviceMesh | None) -> 
 def asarray_chkfinite(
     a: ArrayLike, dtype: DTypeLike = None, order: Order | None = None
 ) -> DistArray:
-    """An array without NaN and infinities; see :func:`numpy.asarray_chkfinite`.
+    """Convert to an array, without NaN and infinities; see :func:`numpy.asarray_chkfinite`.
 
     Cost
     ----
-    As :func:`array`, and one allreduce of a truth value.
+    The cost of :func:`array`, and one allreduce of a truth value.
 
     Raises
     ------
@@ -289,12 +290,12 @@ def ascontiguousarray(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array with blocks contiguous in C order; see :func:`numpy.ascontiguousarray`.
+    """Return an array with blocks contiguous in C order; see :func:`numpy.ascontiguousarray`.
 
     Cost
     ----
-    As :func:`array`, and one allreduce of an integer if a rank alone cannot tell whether the array
-    is contiguous.
+    The cost of :func:`array`, and one allreduce of an integer if a rank alone cannot decide
+    whether the array is contiguous.
     """
     return array(
         a, dtype, copy=None, order="C", ndmin=1, like=like, mesh=mesh, placements=placements
@@ -310,11 +311,11 @@ def asfortranarray(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array with blocks contiguous in Fortran order; see :func:`numpy.asfortranarray`.
+    """Return an array with blocks contiguous in Fortran order; see :func:`numpy.asfortranarray`.
 
     Cost
     ----
-    As :func:`ascontiguousarray`.
+    The cost of :func:`ascontiguousarray`.
     """
     return array(
         a, dtype, copy=None, order="F", ndmin=1, like=like, mesh=mesh, placements=placements
@@ -331,18 +332,18 @@ def require(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array whose blocks have the required properties; see :func:`numpy.require`.
+    """Return an array whose blocks have the required properties; see :func:`numpy.require`.
 
     Cost
     ----
-    As :func:`ascontiguousarray`; for "O" the ranks agree by an allreduce of an integer.
+    The cost of :func:`ascontiguousarray`; for "O" the ranks agree by an allreduce of an integer.
     """
     order, wanted = _required(requirements)
     x = asarray(a, dtype, order, like=like, mesh=mesh, placements=placements)
     return x if all(_HAS[name](x) for name in wanted) else x.copy(order)
 
 
-#: Properties besides the order that can be required, and whether an array has them on all ranks.
+#: Properties besides the order that can be required, and a check of each on all ranks.
 _HAS: dict[str, Callable[[DistArray], bool]] = {
     "A": lambda x: bool(x.flags.aligned),
     "W": lambda x: bool(x.flags.writeable),
@@ -351,7 +352,7 @@ _HAS: dict[str, Callable[[DistArray], bool]] = {
 
 
 def _required(requirements: str | Sequence[str] | None) -> tuple[Order, list[str]]:
-    """The order that requirements name, and the letters of the other requirements."""
+    """Return the required order, and the letters of the other requirements."""
     np.require(0, None, requirements)  # type: ignore[arg-type] # raises what NumPy raises
     letters = {str(name).upper()[0] for name in requirements or ()}
     order: Order = "F" if "F" in letters else "C" if "C" in letters else "A"
@@ -378,11 +379,11 @@ def fromiter(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """The items of an iterable as a 1-d array; see :func:`numpy.fromiter`.
+    """Create a 1-d array from the items of an iterable; see :func:`numpy.fromiter`.
 
     Cost
     ----
-    No message; every rank runs through the whole iterable.
+    No message; every rank iterates over the whole iterable.
     """
     return _distributed(np.fromiter(iter, dtype, count), like, mesh, placements)
 
@@ -398,7 +399,7 @@ def fromstring(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """The numbers in a text as a 1-d array; see :func:`numpy.fromstring`.
+    """Create a 1-d array from the numbers in a text; see :func:`numpy.fromstring`.
 
     Cost
     ----
@@ -408,13 +409,13 @@ def fromstring(
 
 
 class SupportsDLPack(Protocol):
-    """An array of any library that has the DLPack protocol."""
+    """Array of any library that supports the DLPack protocol."""
 
     def __dlpack__(self, *, stream: None = None) -> Any:
-        """The array's capsule."""
+        """Return the array's capsule."""
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """The array's device."""
+        """Return the array's device."""
 
 
 def from_dlpack(
@@ -426,17 +427,17 @@ def from_dlpack(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array from another library, equal on every rank; see :func:`numpy.from_dlpack`.
+    """Convert another library's array, equal on every rank; see :func:`numpy.from_dlpack`.
 
     Cost
     ----
-    No message. Memory that can be written to is shared, and therefore whole on every rank, unless
-    `copy` or `placements` are given.
+    No message. Writable memory is shared, and therefore whole on every rank, unless `copy` or
+    `placements` are given.
     """
     if isinstance(x, DistArray):
         if x.mesh.device_type == "cpu":
             lent: Any = x.to_local() if x.layout.is_whole else np.empty(1, x.dtype)
-            lent.__dlpack__(max_version=(1, 0))  # NumPy's error for what DLPack cannot express
+            lent.__dlpack__(max_version=(1, 0))  # NumPy's error for unsupported arrays
         return asarray(x, copy=copy, device=device, mesh=mesh, placements=placements)
     read: Any = np.from_dlpack
     values = read(x, device=device, copy=copy)

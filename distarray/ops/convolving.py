@@ -1,7 +1,7 @@
 """convolve, correlate and sliding windows, of blocks and their neighbours' adjacent elements.
 
-A correlation is the convolution with the reversed conjugate. The longer operand stays in place;
-the shorter one is gathered (in pieces if it is long itself) and convolved with the stretch of the
+A correlation is the convolution with the reversed conjugate. The longer operand stays in place.
+The shorter one is gathered (in pieces if it is long itself) and convolved with the section of the
 longer one that this rank's outputs depend on.
 """
 
@@ -33,20 +33,20 @@ from distarray.typing import Array, ArrayLike, DTypeLike
 __all__ = ["convolve", "correlate"]
 
 
-#: Elements of the shorter operand that every rank holds at a time.
+#: Number of elements of the shorter operand that every rank holds at a time.
 PIECE = 1 << 16
-#: Operands with fewer bytes in total are gathered on every rank, for NumPy's own function.
+#: Operands with fewer bytes in total are gathered on every rank for NumPy's own function.
 REPLICATED_BELOW = 1 << 14
 
 
 @implements(np.convolve, alone=Alone(), objects=Objects.GATHER)
 def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Any:
-    """Discrete convolution of two sequences; see :func:`numpy.convolve`.
+    """Convolve two sequences; see :func:`numpy.convolve`.
 
     Parameters
     ----------
     a, v : array_like
-        The longer one stays in place; every rank gets the shorter one.
+        The longer operand stays in place; every rank gets the shorter one.
     mode : {"full", "same", "valid"}
         As in :func:`numpy.convolve`.
 
@@ -57,24 +57,24 @@ def convolve(a: ArrayLike, v: ArrayLike, mode: str = "full") -> Any:
 
     Cost
     ----
-    That of gathering the shorter operand, `PIECE` elements at a time, and for each piece one
+    The cost of gathering the shorter operand, `PIECE` elements at a time, and for each piece one
     message of about its length between neighbouring ranks. Short operands are gathered.
 
     Notes
     -----
-    Integers agree with NumPy bit for bit; floating-point results agree only to rounding on ranks
-    that hold an end of an operand.
+    Integers agree with NumPy bit for bit; floating-point results agree only up to rounding on
+    ranks that hold an end of an operand.
     """
     return _convolved(np.convolve, a, v, mode)
 
 
 @implements(np.correlate, alone=Alone(), objects=Objects.GATHER)
 def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Any:
-    """Cross-correlation of two sequences; see :func:`numpy.correlate` and :func:`convolve`.
+    """Correlate two sequences; see :func:`numpy.correlate` and :func:`convolve`.
 
     Cost
     ----
-    As :func:`convolve`.
+    The cost of :func:`convolve`.
     """
     return _convolved(np.correlate, a, v, mode)
 
@@ -82,7 +82,7 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Any:
 def _convolved(function: Callable[..., Any], a: ArrayLike, v: ArrayLike, mode: str) -> Any:
     mesh = common_mesh(a, v)
     long, short = as_distarray(a, mesh), as_distarray(v, mesh)
-    # Raises NumPy's errors about empty operands, dimensions and mode; gives the result's dtype.
+    # Raises NumPy's errors about empty operands, dimensions and mode; returns the result's dtype.
     kind = function(*[tiny(x.shape, x.dtype) for x in (long, short)], mode).dtype
     if long.nbytes + short.nbytes < REPLICATED_BELOW or not long.ndim or not short.ndim:
         return as_distarray(function(long.full(), short.full(), mode), mesh)
@@ -98,7 +98,7 @@ def _convolved(function: Callable[..., Any], a: ArrayLike, v: ArrayLike, mode: s
 
 
 def _outputs(n: int, m: int, mode: str, backwards: bool) -> Interval:
-    """The stretch of the full convolution that a mode keeps."""
+    """Return the section of the full convolution that a mode keeps."""
     short, long = min(n, m), max(n, m)
     kind = _MODES.get(mode, mode)
     if kind == 2:
@@ -106,7 +106,7 @@ def _outputs(n: int, m: int, mode: str, backwards: bool) -> Interval:
     if kind == 0:
         return short - 1, long
     # If the number of outputs to drop is odd, one side drops one more. Correlating a shorter
-    # operand with a longer one reverses the result, so it is the other side there.
+    # operand with a longer one reverses the result, so the other side drops it there.
     start = short // 2 if backwards and n < m else short - 1 - short // 2
     return start, start + long
 
@@ -115,18 +115,18 @@ _MODES = {"valid": 0, "same": 1, "full": 2}
 
 
 class _Outputs(NamedTuple):
-    """The wanted stretch of the full convolution of a long operand with a short one.
+    """Section of the full convolution of a long operand with a short one.
 
     Attributes
     ----------
     kept : tuple of int
-        Start and stop of the stretch.
+        Start and stop of the section.
     long, short : int
         Lengths of the operands.
     source : Cut
-        How the long operand is cut.
+        Cut of the long operand.
     dtype : dtype
-        Of the result.
+        Data type of the result.
     """
 
     kept: Interval
@@ -137,11 +137,11 @@ class _Outputs(NamedTuple):
 
     @property
     def cut(self) -> Cut:
-        """How the result is cut."""
+        """Cut of the result."""
         return Cut.chunked(self.kept[1] - self.kept[0], self.source.mesh_dims, self.source.radix)
 
     def of(self, a: DistArray, v: DistArray) -> DistArray:
-        """The outputs, computed from the long operand and the short one."""
+        """Compute the outputs from the long operand and the short one."""
         mesh = a.mesh
         layout = Layout.from_cuts([self.cut], mesh.shape)
         result = mesh.xp.zeros(layout.local_shape(mesh.coords), self.dtype)
@@ -156,7 +156,7 @@ class _Outputs(NamedTuple):
         return wrap(result, layout, mesh)
 
     def _with_piece(self, a: DistArray, piece: Array, first: int) -> Array:
-        """This rank's outputs for the piece of the short operand that starts at index `first`."""
+        """Compute this rank's outputs for the piece of the short operand from index `first` on."""
         last = first + len(piece) - 1 if a.mesh.coords is not None else first
 
         def needs(part: int) -> Interval:
@@ -182,7 +182,7 @@ class _Outputs(NamedTuple):
 
 
 def _stretch(segment: Array, piece: Array, start: int, count: int, dtype: DTypeLike) -> Array:
-    """Outputs from `start` on of the full convolution of two arrays; zero outside of it."""
+    """Return outputs from `start` on of the full convolution of two arrays; zero outside of it."""
     inner = len(piece) - 1
     if start == inner and len(segment) == count + inner:
         valid: Array = on_host(np.convolve, segment, piece, "valid")

@@ -14,7 +14,7 @@ from distarray.typing import ArrayLike, DTypeLike
 
 __all__ = ["corrcoef", "cov"]
 
-#: Operands with fewer bytes in total are gathered on every rank, for NumPy's own function.
+#: Operands with fewer bytes in total are gathered on every rank for NumPy's own function.
 REPLICATED_BELOW = 1 << 17
 
 
@@ -30,28 +30,28 @@ def cov(
     *,
     dtype: DTypeLike = None,
 ) -> Any:
-    """Covariance matrix of variables; see :func:`numpy.cov`.
+    """Compute the covariance matrix of variables; see :func:`numpy.cov`.
 
     Parameters
     ----------
     m, y : array_like
-        Variables and observations; best cut along the observations.
+        Variables and observations. A cut along the observations costs least.
     rowvar, bias, ddof, dtype
         As in :func:`numpy.cov`.
     fweights, aweights : array_like
-        One per observation; sent to the ranks that hold the observations.
+        One weight per observation, sent to the ranks that hold the observations.
 
     Returns
     -------
     DistArray
-        A pending sum if it is large.
+        A pending sum if the matrix is large.
 
     Cost
     ----
     Small operands are gathered. Cut along the observations: one allreduce of the means and one of
-    the matrix; with weights, those of :func:`numpy.average` and a few more of one number each. Cut
-    along the variables: that of the product of a matrix with its transpose. Memory for at most two
-    copies of the block.
+    the matrix; with weights, also the allreduces of :func:`numpy.average` and a few of one number
+    each. Cut along the variables: the cost of the product of a matrix with its transpose. Memory
+    for at most two copies of the block.
     """
     if ddof is not None and ddof != int(ddof):
         raise ValueError("ddof must be integer")
@@ -81,7 +81,7 @@ def cov(
 
 
 def _size(*operands: ArrayLike | None) -> int:
-    """Bytes of the distributed operands."""
+    """Return the bytes of the distributed operands."""
     return sum([x.nbytes for x in operands if isinstance(x, DistArray)])
 
 
@@ -92,7 +92,7 @@ def _gathered(x: ArrayLike | None) -> Any:
 def _variables(
     m: ArrayLike, y: ArrayLike | None, rowvar: bool, dtype: DTypeLike, mesh: DeviceMesh
 ) -> Any:
-    """All variables as rows, in the data type of the computation."""
+    """Return all variables as rows, in the data type of the computation."""
     first = _matrix("m", m, mesh)
     second = None if y is None else _matrix("y", y, mesh)
     if dtype is None:
@@ -115,7 +115,7 @@ def _matrix(name: str, given: ArrayLike, mesh: DeviceMesh) -> DistArray:
 
 
 def _weights(name: str, given: ArrayLike | None, x: DistArray) -> Any:
-    """Weights of the observations as numbers; raises NumPy's errors about them on every rank."""
+    """Return the weights of the observations as floats; raise NumPy's errors on every rank."""
     if given is None:
         return None
     weights: Any = as_distarray(given, x.mesh).astype(float)
@@ -133,7 +133,7 @@ def _weights(name: str, given: ArrayLike | None, x: DistArray) -> Any:
 def _moments(
     x: DistArray, weights: DistArray | None, analytic: DistArray | None, ddof: int
 ) -> tuple[Any, float]:
-    """The means of the variables, and the number that sums of products are divided by."""
+    """Return the means of the variables, and the divisor of the sums of products."""
     if weights is None:
         return np.mean(x, axis=1), x.shape[1] - ddof
     mean, total = np.average(x, axis=1, weights=weights, returned=True)
@@ -149,11 +149,11 @@ def _moments(
 def corrcoef(
     x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: DTypeLike = None
 ) -> Any:
-    """Correlation coefficients of variables; see :func:`numpy.corrcoef`.
+    """Compute the correlation coefficients of variables; see :func:`numpy.corrcoef`.
 
     Cost
     ----
-    As :func:`cov`; every rank also gets the diagonal of the matrix.
+    The cost of :func:`cov`; every rank also gets the diagonal of the matrix.
     """
     matrix = cov(x, y, rowvar, dtype=dtype)
     if not matrix.ndim:

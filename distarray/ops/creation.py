@@ -1,9 +1,9 @@
-"""NumPy's functions that make arrays of a given shape; each rank makes only its own part.
+"""NumPy's functions that make arrays of a given shape; each rank makes only its own block.
 
 All take NumPy's parameters, and `mesh` and `placements` as :func:`distarray.distribute` does.
 Without these two, large arrays are cut along one dimension and small ones replicated
-(`config.replicate_below`). ``like=`` gives an array whose mesh to use. No function communicates,
-unless it is given values that are on other ranks.
+(`config.replicate_below`). ``like=`` names an array whose mesh is used. No function communicates,
+unless the caller passes values that are on other ranks.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _SIDES = (int, type(None))
 
 
 def _of_shape(shape: Any, *_: object, **__: object) -> int:
-    """The number of elements of an array of a shape; -1 unless it is an int or a tuple of ints."""
+    """Count the elements of an array of a shape; -1 unless it is an int or a tuple of ints."""
     if type(shape) is int:
         return shape
     if type(shape) is tuple and _INT.issuperset(map(type, shape)) and min(shape, default=0) >= 0:
@@ -61,7 +61,7 @@ def _of_shape(shape: Any, *_: object, **__: object) -> int:
 
 
 def _of_square(N: Any, M: Any = None, *_: object, **__: object) -> int:
-    """The number of elements of a matrix, given its sides as ints; else -1."""
+    """Count the elements of a matrix whose sides are ints; else -1."""
     return N * (N if M is None else M) if type(N) is int and type(M) in _SIDES else -1
 
 
@@ -76,7 +76,7 @@ def empty(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array with arbitrary elements; see :func:`numpy.empty`.
+    """Create an array with arbitrary elements; see :func:`numpy.empty`.
 
     Cost
     ----
@@ -98,7 +98,7 @@ def zeros(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array of zeros; see :func:`numpy.zeros`.
+    """Create an array of zeros; see :func:`numpy.zeros`.
 
     Cost
     ----
@@ -120,7 +120,7 @@ def ones(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array of ones; see :func:`numpy.ones`.
+    """Create an array of ones; see :func:`numpy.ones`.
 
     Cost
     ----
@@ -143,7 +143,7 @@ def full(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array of one value, or of values that broadcast; see :func:`numpy.full`.
+    """Create an array of one value, or of values that broadcast; see :func:`numpy.full`.
 
     Parameters
     ----------
@@ -182,9 +182,9 @@ def _alike(
     placements: Placements | None,
     dtype: DTypeLike,
 ) -> tuple[Layout, DeviceMesh, Array]:
-    """Layout and mesh of an array like another, and a prototype for its block.
+    """Return layout and mesh of an array like another, and a prototype for its block.
 
-    The layout is that of the prototype unless something else is asked for.
+    The layout is that of the prototype unless the arguments ask for another.
     """
     if not isinstance(prototype, DistArray):
         model = np.asarray(prototype)
@@ -198,7 +198,7 @@ def _alike(
     x = prototype
     wanted = x.shape if shape is None else as_shape(shape)
     own = mesh in (None, x.mesh) and placements is None and device is None
-    if own and wanted == x.shape and not _are_objects(dtype):  # which every rank has
+    if own and wanted == x.shape and not _are_objects(dtype):  # objects are replicated
         return follow(x), x.mesh, x.block
     layout, mesh = place(wanted, x.dtype if dtype is None else dtype, mesh, placements, device, x)
     return layout, mesh, x.block
@@ -209,7 +209,7 @@ def _are_objects(dtype: DTypeLike) -> bool:
 
 
 def _of_other_shape(*args: Any, shape: Any = None, **_: Any) -> int:
-    """The number of elements if a shape is given, else 0; a large number if it is unknown."""
+    """Count the elements if a shape is given, else 0; a large number if the shape is unknown."""
     elements = 0 if shape is None else _of_shape(shape)
     return elements if elements >= 0 and len(args) <= 4 else 1 << 62
 
@@ -234,7 +234,7 @@ def empty_like(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array with arbitrary elements, laid out as the prototype; see :func:`numpy.empty_like`.
+    """Create an uninitialized array with a prototype's layout; see :func:`numpy.empty_like`.
 
     Cost
     ----
@@ -264,7 +264,7 @@ def zeros_like(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array of zeros, laid out as the prototype; see :func:`numpy.zeros_like`.
+    """Create an array of zeros with a prototype's layout; see :func:`numpy.zeros_like`.
 
     Cost
     ----
@@ -294,7 +294,7 @@ def ones_like(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array of ones, laid out as the prototype; see :func:`numpy.ones_like`.
+    """Create an array of ones with a prototype's layout; see :func:`numpy.ones_like`.
 
     Cost
     ----
@@ -318,7 +318,7 @@ def full_like(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """An array of one value, laid out as the prototype; see :func:`numpy.full_like`.
+    """Create an array of one value with a prototype's layout; see :func:`numpy.full_like`.
 
     Cost
     ----
@@ -347,7 +347,7 @@ def eye(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """Ones on a diagonal, zeros elsewhere; see :func:`numpy.eye`.
+    """Create a matrix of ones on a diagonal and zeros elsewhere; see :func:`numpy.eye`.
 
     Cost
     ----
@@ -374,7 +374,7 @@ def identity(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """The identity matrix; see :func:`numpy.identity`.
+    """Create the identity matrix; see :func:`numpy.identity`.
 
     Cost
     ----
@@ -394,7 +394,7 @@ def tri(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """Ones at and below a diagonal, zeros above; see :func:`numpy.tri`.
+    """Create a matrix of ones at and below a diagonal and zeros above; see :func:`numpy.tri`.
 
     Cost
     ----
@@ -414,13 +414,13 @@ def tri(
 def triangle(
     rows: slice, columns: slice, width: int, k: float, dtype: DTypeLike, xp: ModuleType
 ) -> Array:
-    """A section of the matrix with `width` columns that :func:`numpy.tri` makes."""
+    """Return a section of the matrix with `width` columns that :func:`numpy.tri` makes."""
     whole = floor(k)
     if whole == k:
         extents = rows.stop - rows.start, columns.stop - columns.start
         part: Array = xp.tri(*extents, whole + rows.start - columns.start, dtype)
         return part
-    # NumPy numbers the columns from -k on in integers, so several get the same number.
+    # NumPy numbers the columns from -k on in integers, so several columns get the same number.
     numbers = np.arange(-k, width - k, dtype=np.intp)[columns]
     part = xp.asarray(np.arange(rows.start, rows.stop)[:, None] >= numbers)
     return part.astype(dtype)

@@ -1,6 +1,6 @@
 """Differences of neighbouring elements, and functions built on them.
 
-They are written with slices, so only the few elements next to a block boundary move.
+The functions use slices, so only the few elements next to a block boundary move.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_VALUE: Any = np._NoValue
 
 
 def _at(ndim: int, axis: int, key: slice) -> tuple[Any, ...]:
-    """An index that takes `key` along one axis and everything along the others."""
+    """Return an index that takes `key` along one axis and all indices along the others."""
     return (slice(None),) * axis + (key,) + (slice(None),) * (ndim - axis - 1)
 
 
@@ -40,13 +40,13 @@ def diff(
     prepend: ArrayLike = _NO_VALUE,
     append: ArrayLike = _NO_VALUE,
 ) -> Any:
-    """The n-th differences along an axis; see :func:`numpy.diff`.
+    """Compute the n-th differences along an axis; see :func:`numpy.diff`.
 
     Cost
     ----
     If the axis is cut, one message per neighbour and order for the first two orders: a slab of
-    extent 1. Of higher orders one message for as many as the neighbours have elements. With
-    `prepend` or `append`, a concatenation.
+    extent 1. For higher orders, one message for as many orders as a block has elements along
+    the axis. With `prepend` or `append`, a concatenation.
     """
     if n == 0:
         return a
@@ -67,18 +67,18 @@ def diff(
 
 
 def _differences(x: Any, n: int, axis: int) -> Any:
-    """The n-th differences of an array, or of a block."""
+    """Compute the n-th differences of an array, or of a block."""
     after, before = _at(x.ndim, axis, _AFTER), _at(x.ndim, axis, _BEFORE)
     operation: Any = np.not_equal if x.dtype == bool else np.subtract
     for done in range(n):
         if done > 1 and not x.shape[axis]:
-            break  # nothing is left, and its data type stays
+            break  # no elements remain; their data type does not change
         x = operation(x[after], x[before])
     return x
 
 
 def _high(x: DistArray, n: int, axis: int) -> DistArray:
-    """The n-th differences, some orders after each message: each rank forms a few more, too."""
+    """Compute the n-th differences, several orders per message; ranks repeat a few elements."""
     x = x.plain()
     most = max(1, x.shape[axis] // x.layout.cuts[axis].parts)
     done = 0
@@ -93,7 +93,7 @@ def _high(x: DistArray, n: int, axis: int) -> DistArray:
 
 
 def _end(value: ArrayLike, x: DistArray, axis: int) -> Any:
-    """The elements joined before or after the array along the axis; None if there are none."""
+    """Return the elements joined before or after the array along the axis, or None."""
     if value is _NO_VALUE:
         return None
     part = as_distarray(value, x.mesh)
@@ -106,11 +106,11 @@ def _end(value: ArrayLike, x: DistArray, axis: int) -> Any:
 def ediff1d(
     ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None
 ) -> Any:
-    """Differences of consecutive elements of the flattened array; see :func:`numpy.ediff1d`.
+    """Compute the differences of consecutive flattened elements; see :func:`numpy.ediff1d`.
 
     Cost
     ----
-    As :func:`diff`; of an array with several dimensions, that of :func:`numpy.ravel`.
+    The cost of :func:`diff`; with several dimensions, also the cost of :func:`numpy.ravel`.
     """
     line: Any = in_line(as_distarray(ary, common_mesh(ary, to_end, to_begin)))
     ends = []
@@ -128,11 +128,11 @@ def ediff1d(
 
 @implements(np.trapezoid, alone=Alone())
 def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axis: int = -1) -> Any:
-    """The integral along an axis by the trapezoidal rule; see :func:`numpy.trapezoid`.
+    """Integrate along an axis by the trapezoidal rule; see :func:`numpy.trapezoid`.
 
     Cost
     ----
-    As :func:`diff` and :func:`numpy.sum`.
+    The cost of :func:`diff` and :func:`numpy.sum`.
     """
     y = as_distarray(y, common_mesh(y, x, dx))
     np.trapezoid(np.zeros((1,) * y.ndim), axis=axis)  # NumPy's errors about the axis
@@ -148,7 +148,7 @@ def trapezoid(y: ArrayLike, x: ArrayLike | None = None, dx: ArrayLike = 1.0, axi
 
 
 def _alone(ndim: int, axis: int) -> tuple[Any, ...]:
-    """An index that gives a 1-d array `ndim` dimensions, with its own at `axis`."""
+    """Return an index that turns a 1-d array into one of `ndim` dimensions, its own at `axis`."""
     return (None,) * axis + (slice(None),) + (None,) * (ndim - axis - 1)
 
 
@@ -156,11 +156,12 @@ def _alone(ndim: int, axis: int) -> tuple[Any, ...]:
 def unwrap(
     p: ArrayLike, discont: float | None = None, axis: int = -1, *, period: float = 2 * np.pi
 ) -> Any:
-    """Jumps of more than half a period replaced by their complement; see :func:`numpy.unwrap`.
+    """Replace jumps of over half a period by their complement; see :func:`numpy.unwrap`.
 
     Cost
     ----
-    As :func:`diff` and :func:`numpy.cumsum`, and one message to a neighbour: a slab of extent 1.
+    The cost of :func:`diff` and :func:`numpy.cumsum`, and one message to a neighbour: a slab of
+    extent 1.
     """
     p = as_distarray(p)
     axis = normalize_axis_index(axis, p.ndim)
@@ -186,7 +187,7 @@ def unwrap(
 
 @implements(np.gradient, alone=Alone())
 def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: int = 1) -> Any:
-    """Central differences inside, one-sided ones at the ends; see :func:`numpy.gradient`.
+    """Compute central differences inside, one-sided ones at the ends; see :func:`numpy.gradient`.
 
     Cost
     ----
@@ -206,7 +207,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: i
     if x.dtype.kind == "M":
         x = x.view(x.dtype.str.replace("M8", "m8"))
     elif x.dtype.kind not in "mfc":
-        np.gradient(np.zeros(3, x.dtype))  # NumPy's errors about what cannot be subtracted
+        np.gradient(np.zeros(3, x.dtype))  # NumPy's errors about subtraction
         x = x.astype(np.float64)
     found = [
         _gradient(x, along, step, edge_order) for along, step in zip(axes, spacings, strict=True)
@@ -215,7 +216,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: i
 
 
 def _spacings(f: DistArray, axes: Sequence[int], given: Sequence[Any]) -> list[Any]:
-    """Distances between the points along each axis: one number, or an array of them."""
+    """Return the distances between points along each axis: one number, or an array of them."""
     if not given:
         return [1.0] * len(axes)
     if len(given) == 1 and np.ndim(given[0]) == 0:
@@ -269,12 +270,12 @@ def _gradient(f: DistArray, axis: int, step: float | DistArray, edge_order: int)
 
 
 def _slab(point: int) -> slice:
-    """The slab of one point: a view, which stays on its rank; an element would go to every rank."""
+    """Return the slice of one point: a view stays on its rank; an element would be broadcast."""
     return slice(point, point + 1 or None)
 
 
 def _inner_weights(left: DistArray, right: DistArray) -> tuple[Any, Any, Any]:
-    """Weights of a point's neighbours and itself, at uneven distances."""
+    """Return the weights of a point's neighbours and of the point, at uneven distances."""
     return (
         -(right) / (left * (left + right)),
         (right - left) / (left * right),
@@ -283,14 +284,14 @@ def _inner_weights(left: DistArray, right: DistArray) -> tuple[Any, Any, Any]:
 
 
 def _even_weights(end: int, step: float) -> tuple[Any, Any, Any]:
-    """Weights of the three points at an end, the lowest index first, at equal distances."""
+    """Return weights of the three points at an end, lowest index first, at equal distances."""
     if end == 0:
         return -1.5 / step, 2.0 / step, -0.5 / step
     return 0.5 / step, -2.0 / step, 1.5 / step
 
 
 def _end_weights(end: int, steps: DistArray) -> tuple[Any, Any, Any]:
-    """Weights of the three points at an end, the lowest index first, at uneven distances."""
+    """Return weights of the three points at an end, lowest index first, at uneven distances."""
     if end == 0:
         near, far = steps[0], steps[1]
         return (

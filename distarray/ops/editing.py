@@ -1,4 +1,4 @@
-"""insert, delete and trim_zeros: indices added and removed; the elements stay on their ranks."""
+"""insert, delete and trim_zeros: indices are added or removed; the elements stay on their ranks."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = ["delete", "insert", "trim_zeros"]
 
 
 class _Chosen(Protocol):
-    """Indices of a dimension, known on all ranks."""
+    """Indices along a dimension, known on all ranks."""
 
     def below(self, position: int) -> int:
-        """The number of indices before a position."""
+        """Count the indices before a position."""
 
     def within(self, start: int, stop: int) -> slice | Array:
-        """The indices in an interval, relative to its start, as :func:`numpy.delete` takes them."""
+        """Return the indices in an interval, relative to its start, for :func:`numpy.delete`."""
 
 
 class _Stride:
-    """The indices of a slice."""
+    """Indices of a slice."""
 
     def __init__(self, entry: slice, extent: int) -> None:
         found = range(*entry.indices(extent))
@@ -53,7 +53,7 @@ class _Stride:
 
 
 class _Listed:
-    """Indices given one by one, in ascending order."""
+    """Indices listed individually, in ascending order."""
 
     def __init__(self, numbers: Array) -> None:
         self.numbers = numbers
@@ -79,7 +79,7 @@ def _flattened(arr: ArrayLike, axis: Axis, *others: ArrayLike | slice) -> tuple[
 
 @implements(np.delete, computes=False, alone=Alone())
 def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> DistArray:
-    """The array without some indices of a dimension.
+    """Delete some indices of a dimension.
 
     Parameters
     ----------
@@ -93,19 +93,20 @@ def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> D
     Returns
     -------
     DistArray
-        The remaining elements stay on their ranks, so blocks may differ in length. If one is more
-        than twice as long as in an even cut, the result is cut evenly.
+        The remaining elements stay on their ranks, so blocks may differ in length. If a block is
+        more than twice as long as in an even cut, the result is cut evenly.
 
     Cost
     ----
-    None if `obj` is known on all ranks. A sharded mask is sent to where the elements are, and one
-    integer per rank is gathered along the mesh dimensions that cut `axis`. For a slice or a single
-    index, if the blocks do not show the order of elements in memory, two allreduces of an integer.
+    None if `obj` is known on all ranks. A sharded mask is sent to the ranks of the elements, and
+    one integer per rank is gathered along the mesh dimensions that cut `axis`. For a slice or a
+    single index, if the blocks do not show the order of elements in memory, two allreduces of an
+    integer.
 
     Raises
     ------
     IndexError
-        If an index is out of bounds; on all ranks.
+        If an index is out of bounds, on all ranks.
     """
     x, axis = _flattened(arr, axis, obj)
     if isinstance(obj, DistArray) and obj.ndim:
@@ -125,13 +126,13 @@ def delete(arr: ArrayLike, obj: ArrayLike | slice, axis: int | None = None) -> D
 
 
 def _cut_anew(arr: DistArray, block: Array, axis: int, lengths: list[int]) -> DistArray:
-    """The result with these lengths of its blocks along an axis, evenly cut if they differ much."""
+    """Return the result with these block lengths along an axis; cut evenly if they differ much."""
     layout = _with_lengths(arr.layout, axis, lengths)
     return balanced(wrap(block, layout, arr.mesh), axis)
 
 
 def _stored_as(arr: DistArray, result: DistArray) -> DistArray:
-    """The result in Fortran order if the array is, as NumPy stores it."""
+    """Return the result in Fortran order if the array is, as NumPy stores it."""
     if is_fortran_alone(arr):
         block = arr.mesh.xp.empty(result.block.shape, arr.dtype, order="F")
         block[...] = result.block
@@ -140,7 +141,7 @@ def _stored_as(arr: DistArray, result: DistArray) -> DistArray:
 
 
 def _with_lengths(layout: Layout, axis: int, lengths: list[int]) -> Layout:
-    """The layout with other lengths of the blocks along an axis."""
+    """Return the layout with other lengths of the blocks along an axis."""
     cut = layout.cuts[axis]
     new = recounted_cut(cut, lengths) if cut.mesh_dims else Cut.whole(lengths[0])
     return layout.replace(axis, new)
@@ -169,7 +170,7 @@ def _chosen(obj: ArrayLike | slice, extent: int, axis: int) -> _Chosen:
 
 
 def _listed(numbers: Array, extent: int) -> _Chosen:
-    """Indices given one by one; a single one as a slice, as NumPy stores the rest in that case."""
+    """Return individual indices; a single one as a slice, as NumPy stores the result then."""
     if numbers.size == 1:
         return _Stride(slice(int(numbers[0]), int(numbers[0]) + 1), extent)
     return _Listed(np.unique(numbers))
@@ -186,7 +187,7 @@ def _counted_from_front(numbers: Array, extent: int, axis: int) -> Array:
 
 
 def _as_mask(obj: DistArray, arr: DistArray, axis: int) -> DistArray:
-    """The mask of the indices to delete; for integers one is made, cut as the dimension is."""
+    """Return the mask of the indices to delete; integers become a mask cut as the dimension."""
     extent = arr.shape[axis]
     if obj.dtype == bool:
         if obj.shape != (extent,):
@@ -216,7 +217,7 @@ def _deleted_by_mask(arr: DistArray, mask: DistArray, axis: int) -> DistArray:
 def insert(
     arr: ArrayLike, obj: ArrayLike | slice, values: ArrayLike, axis: int | None = None
 ) -> DistArray:
-    """The array with values before some indices of a dimension.
+    """Insert values before some indices of a dimension.
 
     Parameters
     ----------
@@ -233,18 +234,18 @@ def insert(
     -------
     DistArray
         The elements of `arr` stay on their ranks and the values join them, so blocks may differ in
-        length. If one is more than twice as long as in an even cut, the result is cut evenly. An
-        array in Fortran order keeps it.
+        length. If a block is more than twice as long as in an even cut, the result is cut evenly.
+        An array in Fortran order keeps this order.
 
     Cost
     ----
-    None for values that all ranks know. Sharded values are sent to where they are inserted. If the
-    blocks do not show the order of elements in memory, two allreduces of an integer.
+    None for values that all ranks have. Sharded values are sent to the ranks that insert them. If
+    the blocks do not show the order of elements in memory, two allreduces of an integer.
 
     Raises
     ------
     IndexError
-        If an index is out of bounds; on all ranks.
+        If an index is out of bounds, on all ranks.
     """
     x, axis = _flattened(arr, axis, obj, values)
     result = _inserted(x, obj, values, axis)
@@ -252,14 +253,14 @@ def insert(
 
 
 def _inserted(x: DistArray, obj: ArrayLike | slice, values: ArrayLike, axis: int) -> DistArray:
-    """The array with values before some indices, in any order in memory."""
+    """Insert values before some indices; the order in memory is arbitrary."""
     extent = x.shape[axis]
     numbers, printed = _insertion_points(obj, extent)
     if numbers.size == 1:
         return _insert_run(x, numbers, values, axis, printed)
     if not numbers.size and not isinstance(obj, np.ndarray):
         numbers = numbers.astype(np.intp)
-    np.empty(0, bool)[numbers[:0]]  # raises what NumPy raises for types that are not integers
+    np.empty(0, bool)[numbers[:0]]  # raises NumPy's exception for types that are not integers
     numbers = np.where(numbers < 0, numbers + extent, numbers)
     wrong = (numbers < 0) | (numbers > extent)
     if wrong.any():
@@ -270,7 +271,7 @@ def _inserted(x: DistArray, obj: ArrayLike | slice, values: ArrayLike, axis: int
 
 
 def _insertion_points(obj: ArrayLike | slice, extent: int) -> tuple[Array, Any]:
-    """The indices as NumPy reads them, and as its error messages print them."""
+    """Return the indices as NumPy reads them, and as its error messages print them."""
     if isinstance(obj, slice):
         return np.arange(*obj.indices(extent), dtype=np.intp), obj
     if isinstance(obj, DistArray):
@@ -288,7 +289,7 @@ def _insertion_points(obj: ArrayLike | slice, extent: int) -> tuple[Array, Any]:
 def _insert_run(
     arr: DistArray, numbers: Array, values: ArrayLike, axis: int, obj: ArrayLike | slice
 ) -> DistArray:
-    """All the values before a single index."""
+    """Insert all the values before a single index."""
     extent = arr.shape[axis]
     number = numbers.item()
     if not -extent <= number <= extent:
@@ -296,7 +297,7 @@ def _insert_run(
     number = number + extent if number < 0 else number
     new: DistArray = as_distarray(as_values(values, arr.dtype), arr.mesh)
     if type(number) is not int:
-        [][:number]  # raises what NumPy raises
+        [][:number]  # raises NumPy's exception
     new = new.sliced((None,) * (arr.ndim - new.ndim) + _ends(new.shape))
     if numbers.ndim == 0:
         new = moveaxis(new, 0, axis)
@@ -319,20 +320,20 @@ def _insert_run(
 
 
 def _ends(shape: Shape) -> tuple[tuple[int, int, int], ...]:
-    """The entries of :meth:`DistArray.sliced` that keep every dimension whole."""
+    """Return the entries of :meth:`DistArray.sliced` that keep every dimension whole."""
     return tuple([(0, 1, extent) for extent in shape])
 
 
 def _grown(cut: Cut, numbers: Array) -> list[int]:
-    """Lengths of the blocks after insertion before these (sorted) indices."""
+    """Return the block lengths after insertion before these (sorted) indices."""
     return [stop - start + high - low for (start, stop), (low, high) in _shares(cut, numbers)]
 
 
 def _shares(cut: Cut, numbers: Array) -> list[tuple[Interval, Interval]]:
-    """Each block's interval, and the interval of the sorted insertions into it.
+    """Return each block's interval, and the interval of the sorted insertions into it.
 
-    An insertion goes to the block that holds the index it comes before; at the very end, to the
-    last block.
+    An insertion belongs to the block that holds the index after it; at the very end, to the last
+    block.
     """
     shares = []
     closed = False
@@ -347,16 +348,16 @@ def _shares(cut: Cut, numbers: Array) -> list[tuple[Interval, Interval]]:
 
 
 def _insert_each(arr: DistArray, numbers: Array, values: DistArray, axis: int) -> DistArray:
-    """One value before each of several indices."""
+    """Insert one value before each of several indices."""
     order = numbers.argsort(kind="stable")
     shape = arr.shape[:axis] + (len(numbers),) + arr.shape[axis + 1 :]
-    np.broadcast_to(hollow(values.shape, values.dtype), shape)  # raises if they do not fit
+    np.broadcast_to(hollow(values.shape, values.dtype), shape)  # raises for wrong shapes
     cut, coords = arr.layout.cuts[axis], arr.mesh.coords
     shares = _shares(cut, numbers[order])
     lengths = [stop - start + high - low for (start, stop), (low, high) in shares]
     there = Cut.whole(len(numbers))
     along = axis - arr.ndim + values.ndim
-    several = along >= 0 and values.shape[along] != 1  # else all ranks need them whole
+    several = along >= 0 and values.shape[along] != 1  # else all ranks need the whole values
     if several and cut.mesh_dims:
         there = recounted_cut(cut, [high - low for _, (low, high) in shares])
     if several and (np.diff(order) < 0).any():
@@ -380,7 +381,7 @@ def _local(arr: DistArray, axis: int, count: int) -> Shape:
 
 @implements(np.trim_zeros, at=True, computes=False)
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes = None) -> DistArray:
-    """The array without the zeros at its ends; a view. See :func:`numpy.trim_zeros`.
+    """Return the array without the zeros at its ends, as a view; see :func:`numpy.trim_zeros`.
 
     Parameters
     ----------
@@ -415,7 +416,7 @@ def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axes = None) -> DistArra
 
 
 def _bounds_of_nonzero(x: DistArray) -> tuple[list[int], list[int]]:
-    """The smallest box that holds all nonzero elements; an empty one if there are none."""
+    """Return the smallest box around all nonzero elements; an empty box if there are none."""
     section = x.layout.section(x.mesh.coords)
     found = np.array([[*x.shape], [0] * x.ndim]) if x.ndim else np.zeros((2, 0), int)
     block = x.mesh.to_host(x.to_local())

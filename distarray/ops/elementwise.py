@@ -1,6 +1,6 @@
 """NumPy's elementwise functions that are not ufuncs.
 
-Each calls NumPy's own function on each rank's blocks; answers about whole arrays (`allclose`,
+Each calls NumPy's own function on each rank's blocks. Comparisons of whole arrays (`allclose`,
 `array_equal`) take one more small reduction.
 """
 
@@ -51,14 +51,14 @@ def _blockwise(
     where: ArrayLike | bool = True,
     **keywords: Any,
 ) -> Any:
-    """`function` block by block, into `out` if there is one."""
+    """Apply `function` to the blocks, into `out` if it is given."""
     if out is None:
         return apply_blockwise(function, inputs, where=where, **keywords)
     into: Any = out
     if isinstance(out, tuple):
         (into,) = out
     refuse_read_only(into, "output array is read-only")
-    result_types(function, inputs, [into], keywords)  # raises what NumPy raises, before any message
+    result_types(function, inputs, [into], keywords)  # raises NumPy's exception, before any message
     if isinstance(into, DistArray):
         return apply_blockwise(function, inputs, (into,), where, **keywords)
     where = condition(where)
@@ -82,7 +82,7 @@ def clip(
     max: ArrayLike = _NO_VALUE,
     **kwargs: Any,
 ) -> Any:
-    """The elements limited to an interval; see :func:`numpy.clip`.
+    """Limit the elements to an interval; see :func:`numpy.clip`.
 
     Limits broadcast against `a`; keywords of ufuncs (`where`, `dtype`, `casting`) are passed on.
 
@@ -105,7 +105,7 @@ def clip(
 
 
 def _within(low: int | ArrayLike, high: int | ArrayLike, info: np.iinfo[Any]) -> tuple[Any, Any]:
-    """The limits of integers; None for a Python integer that excludes no value of their type."""
+    """Return integer limits; None for a Python integer that excludes no value of the data type."""
     return (
         None if type(low) is int and low <= info.min else low,
         None if type(high) is int and high >= info.max else high,
@@ -113,7 +113,7 @@ def _within(low: int | ArrayLike, high: int | ArrayLike, info: np.iinfo[Any]) ->
 
 
 def _limits(a_min: ArrayLike, a_max: ArrayLike, low: ArrayLike, high: ArrayLike) -> tuple[Any, Any]:
-    """The two limits, which have two names each; None if there is none."""
+    """Return the two limits, each of which has two names; None for a missing limit."""
     if a_min is _NO_VALUE and a_max is _NO_VALUE:
         return None if low is _NO_VALUE else low, None if high is _NO_VALUE else high
     for name, value in (("a_min", a_min), ("a_max", a_max)):
@@ -129,7 +129,7 @@ def _limits(a_min: ArrayLike, a_max: ArrayLike, low: ArrayLike, high: ArrayLike)
 
 @implements(np.round, np.around, at=True)
 def round(a: ArrayLike, decimals: int = 0, out: UfuncOut = None) -> Any:
-    """The elements rounded to a number of decimals; see :func:`numpy.round`.
+    """Round the elements to a number of decimals; see :func:`numpy.round`.
 
     Cost
     ----
@@ -149,7 +149,7 @@ def round(a: ArrayLike, decimals: int = 0, out: UfuncOut = None) -> Any:
 
 @implements(np.fix, at=True)
 def fix(x: ArrayLike, out: UfuncOut = None) -> Any:
-    """The elements rounded towards zero; see :func:`numpy.fix`.
+    """Round the elements towards zero; see :func:`numpy.fix`.
 
     Cost
     ----
@@ -167,14 +167,14 @@ def nan_to_num(
     posinf: ArrayLike | None = None,
     neginf: ArrayLike | None = None,
 ) -> Any:
-    """NaN and infinities replaced by numbers; see :func:`numpy.nan_to_num`.
+    """Replace NaN and infinities by numbers; see :func:`numpy.nan_to_num`.
 
     Cost
     ----
     No message, unless replacements are arrays that are distributed differently from `x`.
     """
     if not copy and isinstance(x, DistArray) and x.dtype.kind not in "fc":
-        return x if x.ndim else x[()]  # nothing to replace, and nothing is written
+        return x if x.ndim else x[()]  # no element to replace, so nothing is written
     given = {"nan": nan, "posinf": posinf, "neginf": neginf}
     numbers = {name: value for name, value in given.items() if value is not None}
 
@@ -194,7 +194,7 @@ def nan_to_num(
 
 @implements(np.real, at=True, computes=False)
 def real(val: DistArray) -> Any:
-    """The real part, a view; see :func:`numpy.real`.
+    """Return the real part, a view; see :func:`numpy.real`.
 
     Cost
     ----
@@ -205,20 +205,20 @@ def real(val: DistArray) -> Any:
 
 @implements(np.imag, at=True, computes=False)
 def imag(val: DistArray) -> Any:
-    """The imaginary part, a view of a complex array; see :func:`numpy.imag`.
+    """Return the imaginary part, a view of a complex array; see :func:`numpy.imag`.
 
     Cost
     ----
     No message.
     """
     if val.dtype.kind != "c" and val.dtype != object:
-        return val.like(val.block.imag)  # zeros of their own
+        return val.like(val.block.imag)  # zeros in new memory
     return derived(val, lambda x: x.like(x.block.imag))
 
 
 @implements(np.angle, at=True)
 def angle(z: ArrayLike, deg: bool = False) -> Any:
-    """The angles of complex numbers; see :func:`numpy.angle`.
+    """Compute the angles of complex numbers; see :func:`numpy.angle`.
 
     Cost
     ----
@@ -229,7 +229,7 @@ def angle(z: ArrayLike, deg: bool = False) -> Any:
 
 @implements(np.real_if_close, at=True)
 def real_if_close(a: DistArray, tol: float = 100) -> Any:
-    """The real part, if all imaginary parts are close to zero; see :func:`numpy.real_if_close`.
+    """Return the real part if all imaginary parts are near zero; see :func:`numpy.real_if_close`.
 
     Cost
     ----
@@ -243,7 +243,7 @@ def real_if_close(a: DistArray, tol: float = 100) -> Any:
 
 @implements(np.iscomplex, at=True)
 def iscomplex(x: ArrayLike) -> Any:
-    """Where the imaginary part is not zero; see :func:`numpy.iscomplex`.
+    """Return True where the imaginary part is not zero; see :func:`numpy.iscomplex`.
 
     Cost
     ----
@@ -254,7 +254,7 @@ def iscomplex(x: ArrayLike) -> Any:
 
 @implements(np.isreal, at=True)
 def isreal(x: ArrayLike) -> Any:
-    """Where the imaginary part is zero; see :func:`numpy.isreal`.
+    """Return True where the imaginary part is zero; see :func:`numpy.isreal`.
 
     Cost
     ----
@@ -268,7 +268,7 @@ def isreal(x: ArrayLike) -> Any:
 
 @implements(np.isneginf, at=True)
 def isneginf(x: ArrayLike, out: UfuncOut = None) -> Any:
-    """Where an element is minus infinity; see :func:`numpy.isneginf`.
+    """Return True where an element is minus infinity; see :func:`numpy.isneginf`.
 
     Cost
     ----
@@ -280,7 +280,7 @@ def isneginf(x: ArrayLike, out: UfuncOut = None) -> Any:
 
 @implements(np.isposinf, at=True)
 def isposinf(x: ArrayLike, out: UfuncOut = None) -> Any:
-    """Where an element is plus infinity; see :func:`numpy.isposinf`.
+    """Return True where an element is plus infinity; see :func:`numpy.isposinf`.
 
     Cost
     ----
@@ -291,14 +291,14 @@ def isposinf(x: ArrayLike, out: UfuncOut = None) -> Any:
 
 
 def _check_signs(x: ArrayLike, out: UfuncOut) -> None:
-    """Raise what NumPy raises for an `out` of another shape: it combines two conditions on `x`."""
+    """Raise NumPy's exception for an `out` of another shape: it combines two conditions on `x`."""
     if out is not None:
         check_shapes([x, x], out if isinstance(out, tuple) else (out,))
 
 
 @implements(np.sinc, at=True)
 def sinc(x: ArrayLike) -> Any:
-    """``sin(pi x) / (pi x)``; see :func:`numpy.sinc`.
+    """Compute ``sin(pi x) / (pi x)``; see :func:`numpy.sinc`.
 
     Cost
     ----
@@ -309,16 +309,16 @@ def sinc(x: ArrayLike) -> Any:
 
 @implements(np.i0, at=True)
 def i0(x: DistArray) -> Any:
-    """The modified Bessel function of order 0; see :func:`numpy.i0`.
+    """Compute the modified Bessel function of order 0; see :func:`numpy.i0`.
 
     Cost
     ----
     No message.
     """
     if x.dtype.kind not in "fc":
-        x = x.astype(float)  # which reads text as numbers, and so may fail on one rank
+        x = x.astype(float)  # reads text as numbers, so it may fail on one rank only
     result = apply_blockwise(np.i0, [x])
-    # NumPy's function gives a 0-d array where a ufunc gives a scalar.
+    # NumPy's function returns a 0-d array where a ufunc returns a scalar.
     return result if x.ndim else result.like(result.mesh.asarray(result.block))
 
 
@@ -326,7 +326,7 @@ def i0(x: DistArray) -> Any:
 def astype(
     x: DistArray, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None
 ) -> Any:
-    """The elements cast to a data type; see :func:`numpy.astype`.
+    """Cast the elements to a data type; see :func:`numpy.astype`.
 
     Cost
     ----
@@ -350,7 +350,7 @@ def isclose(
     atol: ArrayLike = 1.0e-8,
     equal_nan: bool = False,
 ) -> Any:
-    """Where two arrays agree within a tolerance; see :func:`numpy.isclose`.
+    """Return True where two arrays agree within a tolerance; see :func:`numpy.isclose`.
 
     Cost
     ----
@@ -367,7 +367,7 @@ def allclose(
     atol: ArrayLike = 1.0e-8,
     equal_nan: bool = False,
 ) -> bool:
-    """Whether two arrays agree within a tolerance; see :func:`numpy.allclose`.
+    """Check whether two arrays agree within a tolerance; see :func:`numpy.allclose`.
 
     Cost
     ----
@@ -378,7 +378,7 @@ def allclose(
 
 @implements(np.array_equal)
 def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> bool:
-    """Whether two arrays have the same shape and elements; see :func:`numpy.array_equal`.
+    """Check whether two arrays have the same shape and elements; see :func:`numpy.array_equal`.
 
     Cost
     ----
@@ -398,7 +398,7 @@ def array_equal(a1: ArrayLike, a2: ArrayLike, equal_nan: bool = False) -> bool:
 
 @implements(np.array_equiv)
 def array_equiv(a1: ArrayLike, a2: ArrayLike) -> bool:
-    """Whether two arrays are equal where they are broadcast; see :func:`numpy.array_equiv`.
+    """Check whether two arrays are equal after broadcasting; see :func:`numpy.array_equiv`.
 
     Cost
     ----
@@ -406,16 +406,16 @@ def array_equiv(a1: ArrayLike, a2: ArrayLike) -> bool:
     """
     try:
         shape = np.broadcast_shapes(np.shape(a1), np.shape(a2))
-    except Exception:  # of any kind: NumPy then calls the two different
+    except Exception:  # of any kind: NumPy then returns False, too
         return False
     operands = _operands(a1, a2)
-    if operands is None:  # a device has no text, say, which equals no number
+    if operands is None:  # for example text on a device, which equals no number
         return 0 in shape
     return bool(np.all(operands[0] == operands[1]))
 
 
 def _operands(a1: ArrayLike, a2: ArrayLike) -> tuple[DistArray, DistArray] | None:
-    """Both as arrays on one mesh; None if NumPy cannot make an array of one."""
+    """Return both as arrays on one mesh; None if NumPy cannot make an array of one of them."""
     mesh = common_mesh(a1, a2)
     try:
         return as_distarray(a1, mesh), as_distarray(a2, mesh)

@@ -1,4 +1,4 @@
-"""Which functions can be explained before they are called, and what decides about the others."""
+"""Functions that can be explained before a call, and data that decide the messages of others."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from distarray.plan.explaining import Explanation
 
 __all__ = ["EXPLAINED", "check", "close", "name_of"]
 
-#: NumPy's functions whose rehearsals have been compared with what is sent, by submodule.
+#: NumPy's functions by submodule; tests compare their rehearsals with the messages of real calls.
 EXPLAINED: dict[str, str] = {
     "fft": """
         fft ifft rfft irfft hfft ihfft fft2 ifft2 fftn ifftn rfft2 irfft2 rfftn irfftn fftshift
@@ -38,7 +38,7 @@ _METHODS = ("reduce", "accumulate", "outer")
 _SELECTS = "how many elements each rank has that are selected"
 _ASKS = "the indices, that is which rank asks which for elements"
 _HALVES = "the values, in rounds of counting that end where few elements are left"
-#: What decides, where not a rehearsal but this says it best.
+#: Data that decide the messages, for functions where this text is clearer than a rehearsal's.
 _DECIDES = {
     "unique": "how often values repeat on each rank",
     "intersect1d": "how often values repeat on each rank",
@@ -65,14 +65,14 @@ _DECIDES = {
     "lstsq": "the rank of the matrix",
 }
 _IN_ORDER = "the order of sums under config.reproducible, in which ranks wait for one another"
-#: Functions that send nothing more once they read a value: it is their result.
+#: Functions that send nothing after they read a value, since that value is their result.
 _ENDS = {"array_equal", "allclose", "cond"}
-#: Sorts: bytes that go with each element.
+#: Sorting functions, with the additional bytes sent with each element.
 _RIDERS = {"sort": 0, "argsort": 8}
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """How a function is called; a method of a ufunc with the ufunc's name."""
+    """Return the name of a function; for a method of a ufunc also the ufunc's name."""
     name = getattr(function, "__name__", str(function))
     owner = getattr(function, "__self__", None)
     return f"{owner.__name__}.{name}" if isinstance(owner, np.ufunc) else name
@@ -97,7 +97,7 @@ def check(function: Callable[..., Any], name: str) -> None:
 
 
 def known_method(function: Callable[..., Any]) -> bool:
-    """Whether a ufunc's method is among those that can be explained."""
+    """Return True if a ufunc's method can be explained."""
     return function.__name__ in _METHODS
 
 
@@ -106,7 +106,7 @@ def _names(module: str) -> list[str]:
 
 
 def _is(function: Any, module: str, name: str) -> bool:
-    """Whether a function is NumPy's of this name, or ours for it."""
+    """Return True for NumPy's function of this name, and for functions of `distarray.ops`."""
     theirs = getattr(getattr(np, module) if module else np, name, None)
     ours = str(getattr(function, "__module__", "")).startswith("distarray.ops.")
     return function is theirs or ours
@@ -117,7 +117,7 @@ def _numpys(function: Any) -> bool:
 
 
 def close(plan: Explanation, name: str, arrays: Sequence[DistArray]) -> None:
-    """Say in an explanation that ends where values decide what comes then; or refuse it."""
+    """Complete an explanation that ends where values decide the messages, or raise ValueError."""
     if name in _ENDS or arrays[0].mesh.size() == 1:
         plan.then, plan.open_result = "", name not in _ENDS
         return

@@ -1,4 +1,4 @@
-"""What an operation will send, before it is done."""
+"""Explanation of an operation's messages before it runs."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ from distarray.plan.explaining import (
 
 __all__ = ["explain"]
 
-#: Functions that reduce a block on each rank, and fold the results.
+#: Functions that reduce the block on each rank, and fold the results.
 _FOLDED: dict[Any, np.ufunc] = {
     np.sum: np.add,
     np.prod: np.multiply,
@@ -41,34 +41,35 @@ _AXES = {"axis", "keepdims"}
 
 
 def explain(function: Callable[..., Any], *operands: Any, **keywords: Any) -> Explanation:
-    """What a call would send, how much memory it would take, from whom to whom; nothing is sent.
+    """Explain the messages of a call (bytes, senders, receivers) and its memory; nothing is sent.
 
     Parameters
     ----------
     function : callable
-        NumPy's, of those that `distarray.ops.explained` lists: ufuncs and their methods, products,
-        reductions, scans, Fourier transforms, linear algebra, and what rearranges, joins or
-        selects; or ``DistArray.redistribute``. Products of operators are ``np.matmul``, sums
-        ``np.add``.
+        A function of NumPy's that `distarray.ops.explained` lists: ufuncs and their methods,
+        products, reductions, scans, Fourier transforms, linear algebra, and functions that
+        rearrange, join or select; or ``DistArray.redistribute``. For the operator ``@`` pass
+        ``np.matmul``, for ``+`` ``np.add``.
     *operands, **keywords
-        As for the call: at least one distributed array, all of them on one mesh.
+        Arguments of the call: at least one distributed array; all distributed arrays on one mesh.
 
     Returns
     -------
     Explanation
-        To be printed, or looked at in a notebook.
+        The explanation; print it, or show it in a notebook.
 
     Raises
     ------
     ValueError
-        Where values decide what is sent, as for `unique`, with the reason; and for what is no
-        function of NumPy's. :func:`distarray.trace` around a small run, or
-        :func:`distarray.profile`, shows what is sent then.
+        If values decide the messages, as for `unique`; the text names these values. Also if
+        `function` is no function of NumPy's. In both cases :func:`distarray.trace` around a small
+        run, or :func:`distarray.profile`, shows the messages.
 
     Notes
     -----
-    Values are taken to be ordinary: no NaN, no error. Of sorts along a dimension that is cut the
-    steps up to the samples are exact; `then` and `at_most` say what is sent at most afterwards.
+    Values are assumed to be ordinary: no NaN, no error. For sorts along a dimension that is cut,
+    the steps up to the exchange of samples are exact. `then` and `at_most` describe the maximum of
+    the later messages.
 
     Examples
     --------
@@ -100,10 +101,10 @@ def _planned(
     arrays: Sequence[DistArray],
     keywords: dict[str, Any],
 ) -> Explanation | None:
-    """What a plan alone tells; None where the call has to be rehearsed."""
+    """Return an explanation from a plan alone; None if the call has to be rehearsed."""
     if not keywords and _is_elementwise(function, operands):
         return _elementwise(title, function, operands)
-    if config.settings.reproducible:  # in order sums go from rank to rank
+    if config.settings.reproducible:  # ordered sums go from rank to rank
         return None
     if function in _FOLDED and len(operands) == 1 and not keywords.keys() - _AXES:
         return _reduction(title, _FOLDED[function], arrays[0], **keywords)
@@ -113,7 +114,7 @@ def _planned(
 
 
 def _shown(operands: Sequence[Any]) -> list[str]:
-    """The shapes of operands, also of those in a list; not of parameters."""
+    """Return the shapes of operands as text, also in lists; leave out other arguments."""
     found = []
     for x in operands:
         if isinstance(x, (list, tuple)) and any(isinstance(item, DistArray) for item in x):
@@ -124,7 +125,7 @@ def _shown(operands: Sequence[Any]) -> list[str]:
 
 
 def _on_one_mesh(operands: Sequence[Any]) -> list[DistArray]:
-    """The distributed arrays among operands and in lists of them."""
+    """Return the distributed arrays among operands and in their lists; raise if meshes differ."""
     arrays: list[Any] = list(operands_in(operands))
     if not arrays or any(x.mesh is not arrays[0].mesh for x in arrays):
         raise ValueError("explain(function, *operands) takes distributed arrays, all on one mesh")
@@ -132,13 +133,13 @@ def _on_one_mesh(operands: Sequence[Any]) -> list[DistArray]:
 
 
 def _is_elementwise(function: Any, operands: Sequence[Any]) -> bool:
-    """Whether it is a ufunc without core dimensions, with all of its operands."""
+    """Return True for a ufunc without core dimensions that is called with all its inputs."""
     plain = isinstance(function, np.ufunc) and function.signature is None
     return plain and len(operands) == function.nin
 
 
 def _settled(arrays: Sequence[DistArray]) -> tuple[list[Step], list[Layout]]:
-    """How pending folds of operands are carried out first, and their layouts afterwards."""
+    """Return the steps that carry out the operands' pending folds, and the layouts afterwards."""
     steps: list[Step] = []
     layouts = []
     for x in arrays:
@@ -149,7 +150,7 @@ def _settled(arrays: Sequence[DistArray]) -> tuple[list[Step], list[Layout]]:
 
 
 def _elementwise(title: str, ufunc: Any, operands: Sequence[Any]) -> Explanation:
-    """An operation element by element: operands are brought to the layout of one of them."""
+    """Explain an elementwise operation: operands are redistributed to a common layout."""
     arrays = [x for x in operands if isinstance(x, DistArray)]
     mesh_shape = arrays[0].mesh.shape
     steps, layouts = _settled(arrays)
@@ -171,14 +172,14 @@ def _elementwise(title: str, ufunc: Any, operands: Sequence[Any]) -> Explanation
 
 
 def _product(title: str, ufunc: Any, a: DistArray, b: DistArray) -> Explanation:
-    """A product: operands are brought where they meet, and contributions are summed."""
+    """Explain a product: operands are redistributed, and contributions are summed."""
     steps, layouts = _settled([a, b])
     program = program_of(ufunc, a, b)
     plan = program.plan
     for number, (x, have, want) in enumerate(zip((a, b), layouts, plan.operands, strict=True), 1):
         step = explain_move(have, want, x.dtype.itemsize, f"operand {number}")
         if step.total:
-            step.memory = largest(want) * x.dtype.itemsize  # a block that is put together
+            step.memory = largest(want) * x.dtype.itemsize  # a block assembled from received data
         if step.total and program.panels is not None:
             panels = len(program.panels.stretches)
             step.what += f", in {panels} panels one after the other"
@@ -192,7 +193,7 @@ def _product(title: str, ufunc: Any, a: DistArray, b: DistArray) -> Explanation:
 def _reduction(
     title: str, ufunc: Any, x: DistArray, axis: Any = None, keepdims: bool = False
 ) -> Explanation:
-    """A reduction: of each block, and then of the results."""
+    """Explain a reduction: each rank reduces its block, and the results are folded."""
     steps, (layout,) = _settled([x])
     made = ufunc.reduce(tiny(x.shape, x.dtype), axis=axis, keepdims=keepdims)
     plan = plan_reduction(layout, axis, keepdims, made.dtype)

@@ -1,7 +1,7 @@
 """Indices of the largest and smallest elements: argmax, argmin, nanargmax, nanargmin.
 
-Each rank sends only one pair (value, index), that of its own best element. Among equal best values
-the lowest index is taken, since NumPy takes the first occurrence in C order; NaN wins over all.
+Each rank sends only the pair (value, index) of its own best element. Among equal best values
+the lowest index wins, since NumPy returns the first occurrence in C order. NaN wins over all.
 """
 
 from __future__ import annotations
@@ -33,35 +33,36 @@ _NOWHERE = np.iinfo(_INDEX).max
 
 @implements(np.argmax, objects=Objects.GATHER, small=np.ndarray.argmax)
 def argmax(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool = NoValue) -> Any:
-    """Index of the first largest element, along an axis or in C order; see :func:`numpy.argmax`.
+    """Find the first largest element, along an axis or in C order; see :func:`numpy.argmax`.
 
     Returns
     -------
     DistArray
-        The other dimensions are cut as in `a`; for ``axis=None`` a scalar on every rank.
+        Other dimensions are cut as in `a`; for ``axis=None`` a scalar on every rank.
 
     Cost
     ----
-    Nothing if `axis` is not cut; else one pair (value, index) for each element of the result: in
-    an allgather if it is small, in an exchange of pieces and a gather of the winners if large.
+    Nothing if `axis` is not cut; else one pair (value, index) for each element of the result: an
+    allgather for a small result; an exchange of sections and a gather of the winners for a large
+    one.
     """
     return _search(np.argmax, a, axis, out, keepdims)
 
 
 @implements(np.argmin, objects=Objects.GATHER, small=np.ndarray.argmin)
 def argmin(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool = NoValue) -> Any:
-    """Index of the first smallest element; see :func:`numpy.argmin` and :func:`argmax`.
+    """Find the first smallest element; see :func:`numpy.argmin` and :func:`argmax`.
 
     Cost
     ----
-    As :func:`argmax`.
+    The cost of :func:`argmax`.
     """
     return _search(np.argmin, a, axis, out, keepdims)
 
 
 @implements(np.nanargmax, objects=Objects.GATHER)
 def nanargmax(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool = NoValue) -> Any:
-    """Index of the first largest element that is not NaN; see :func:`numpy.nanargmax`.
+    """Find the first largest element that is not NaN; see :func:`numpy.nanargmax`.
 
     Raises
     ------
@@ -70,7 +71,7 @@ def nanargmax(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: boo
 
     Cost
     ----
-    That of :func:`argmax` and of :func:`numpy.all` for the NaN.
+    The cost of :func:`argmax`, and of :func:`numpy.all` for the NaN.
     """
     x = _without_nan(a, -np.inf, axis)
     return _search(np.argmax, x, axis, out, keepdims)
@@ -78,11 +79,11 @@ def nanargmax(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: boo
 
 @implements(np.nanargmin, objects=Objects.GATHER)
 def nanargmin(a: ArrayLike, axis: Axis = None, out: Out = None, *, keepdims: bool = NoValue) -> Any:
-    """Index of the first smallest element that is not NaN; see :func:`nanargmax`.
+    """Find the first smallest element that is not NaN; see :func:`nanargmax`.
 
     Cost
     ----
-    As :func:`nanargmax`.
+    The cost of :func:`nanargmax`.
     """
     x = _without_nan(a, np.inf, axis)
     return _search(np.argmin, x, axis, out, keepdims)
@@ -121,7 +122,7 @@ def _search(
     return write(part if part.ndim else mesh.scalar(part), plan.layout, mesh, out)
 
 
-@lru_cache(maxsize=1024, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
+@lru_cache(maxsize=1024, typed=True)  # NumPy accepts neither a truth value nor 1.0 for 1
 def _planned(
     function: Callable[..., Any],
     layout: Layout,
@@ -129,14 +130,14 @@ def _planned(
     axis: int | None,
     keepdims: bool,
 ) -> tuple[int | None, ReductionPlan]:
-    """The axis counted from the front, and the plan of the result; raises NumPy's errors."""
+    """Return the axis counted from the front, and the plan of the result; raise NumPy's errors."""
     function(tiny(layout.shape, dtype), axis=axis)
     axis = None if axis is None or not layout.ndim else normalize_axis_index(axis, layout.ndim)
     return axis, plan_reduction(layout, axis, keepdims, _INDEX)
 
 
 def _check_out(function: Callable[..., Any], plan: ReductionPlan, out: DistArray) -> None:
-    """Raise what NumPy raises about an `out` of a wrong shape or kind."""
+    """Raise NumPy's exception for an `out` of a wrong shape or kind."""
     if tuple(out.shape) != plan.layout.shape:
         raise ValueError(f"output array does not match result of np.{function.__name__}.")
     function(np.zeros((1, 1)), axis=0, out=np.zeros(1, out.dtype))
@@ -145,7 +146,7 @@ def _check_out(function: Callable[..., Any], plan: ReductionPlan, out: DistArray
 def _local(
     function: Callable[..., Any], x: DistArray, plan: ReductionPlan, axis: int | None
 ) -> tuple[Array, Array]:
-    """The block's winners and their global indices, with all reduced dimensions kept."""
+    """Return the block's winners and their global indices, with all reduced dimensions kept."""
     block, layout, mesh = x.block, x.layout, x.mesh
     shape = [1 if dim in plan.axes else extent for dim, extent in enumerate(block.shape)]
     starts = movement.starts(layout, mesh)
@@ -166,7 +167,7 @@ def _local(
 def _first(
     function: Callable[..., Any], block: Array, axis: int | None = None, keepdims: bool = False
 ) -> Any:
-    """The function of a block; CuPy's would take any of several NaN, and NumPy's the first."""
+    """Apply the function to a block; of several NaN, CuPy's takes any, NumPy's the first."""
     found = function(block, axis, keepdims=keepdims)
     if not devices.on_device(block) or block.dtype.kind not in "fc":
         return found
@@ -176,7 +177,7 @@ def _first(
 
 
 def _records(value: Array, index: Array) -> Array:
-    """Pairs (value, index) as rows of bytes, one row per element."""
+    """Pack pairs (value, index) as rows of bytes, one row per element."""
     count, width = index.size, value.dtype.itemsize
     rows = np.empty((count, width + _INDEX.itemsize), np.uint8, like=index)
     rows[:, :width] = contiguous(value).reshape(count, 1).view(np.uint8)
@@ -185,14 +186,14 @@ def _records(value: Array, index: Array) -> Array:
 
 
 def _pick(function: Callable[..., Any], dtype: np.dtype[Any], rows: Array) -> Array:
-    """The index of the best value among the ranks' records; of equal values, the lowest index."""
+    """Return the index of the best of the ranks' records; of equal values, the lowest index."""
     width = dtype.itemsize
     value = contiguous(rows[..., :width]).view(dtype)[..., 0]
     index = contiguous(rows[..., width:]).view(_INDEX)[..., 0]
     order = np.argsort(index, axis=0, kind="stable")
     columns = np.arange(index.shape[1], like=index)
     index, value = index[order, columns], value[order, columns]
-    # A rank without elements sorts last. It gets the value of the first one, which wins a tie.
+    # A rank without elements sorts last. It gets the value of the first record, which wins a tie.
     value = np.where(index == _NOWHERE, value[:1], value)
     best = _first(function, value, 0)
     picked: Array = index[best, columns]

@@ -25,14 +25,14 @@ from distarray.typing import Array, ArrayLike, DTypeLike, Key, Shape
 __all__ = ["FlatIterator", "flat"]
 
 
-#: Types of entries that need no conversion.
+#: Types of key entries that need no conversion.
 _PLAIN = (DistArray, np.ndarray, slice, EllipsisType)
-#: The most dimensions that NumPy's flat iterators support.
+#: Maximum number of dimensions that NumPy's flat iterators support.
 _MOST = 32
 
 
 def _elements(base: DistArray) -> Iterator[Any]:
-    """The elements in C order, each read when it is asked for."""
+    """Iterate over the elements in C order; each is read on demand."""
     if base.mesh.coords is None or not base.layout.is_whole or base.mesh.device_type != "cpu":
         return fetched(lambda: ravel(base), base.size)
     block: Any = base.block
@@ -40,10 +40,10 @@ def _elements(base: DistArray) -> Iterator[Any]:
 
 
 class FlatIterator(NDArrayOperatorsMixin):
-    """The counterpart of :attr:`numpy.ndarray.flat`, with the same rules.
+    """Counterpart of :attr:`numpy.ndarray.flat`, with the same rules.
 
-    Indexing gives copies; assignment changes the array, and repeats values if there are too few.
-    NumPy functions treat it as the flattened array.
+    Indexing returns copies; assignment changes the array, and repeats values if there are too
+    few. NumPy functions treat the iterator as the flattened array.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ class FlatIterator(NDArrayOperatorsMixin):
     Notes
     -----
     If the flattened array is a view (see :func:`~distarray.ops.reshape.ravel`), the view is
-    read and written. Otherwise reading redistributes the array once, and writing redistributes it
-    a second time, back.
+    read and written. Otherwise reading redistributes the array once. Writing redistributes it a
+    second time, back.
     """
 
     __slots__ = ("_index", "_values", "base")
@@ -71,16 +71,16 @@ class FlatIterator(NDArrayOperatorsMixin):
 
     @property
     def index(self) -> int:
-        """The number of elements that iteration has passed."""
+        """Number of elements that iteration has passed."""
         return self._index
 
     @property
     def coords(self) -> Shape:
-        """The index of the next element in the array."""
+        """Index of the next element in the array."""
         return tuple([int(n) for n in np.unravel_index(self.index, self.base.shape)])
 
     def copy(self) -> DistArray:
-        """The flattened array, with memory of its own."""
+        """Return the flattened array, with memory of its own."""
         return reshaped(self.base, (self.base.size,), copy=True)
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ class FlatIterator(NDArrayOperatorsMixin):
         entry = _single(_positions(key), base.size)
         if base.dtype.kind == "O" and as_index(entry) is not None:
             value = _one_object(value)
-        value = np.asarray(value) if isinstance(value, np.generic) else value  # cast as arrays are
+        value = np.asarray(value) if isinstance(value, np.generic) else value  # cast like an array
         values = as_distarray(as_values(value, base.dtype), base.mesh).plain()
         number = as_index(entry)
         if number is not None:
@@ -139,8 +139,8 @@ class FlatIterator(NDArrayOperatorsMixin):
         elif values.size and getattr(entry, "dtype", np.dtype(bool)).kind != "b":
             if base.layout.partials:
                 base.settle()
-            # Not NumPy's own put on one rank: for an array with gaps it writes to a copy, which is
-            # lost if it raises.
+            # On one rank NumPy's own put is not used: for an array with gaps it writes to a copy,
+            # which is lost if it raises.
             with writing(base):
                 watched(np.put, (base, entry, values), {}, put, (base, entry, values))
         elif values.size:
@@ -171,14 +171,14 @@ def _flattened(x: ArrayLike) -> Any:
 
 
 def _one_object(value: Any) -> Any:
-    """An object, which may be a list, as the single element of an array."""
+    """Return an object, which may be a list, as the single element of an array."""
     one = np.empty((), object)
     one.flat[0] = value
     return one
 
 
 def _single(key: Key, size: int) -> Any:
-    """The one entry of a key; a list becomes the array of positions that it stands for."""
+    """Return the only entry of a key; a list becomes the array of its positions."""
     entry: Any = key
     if isinstance(key, tuple):
         if len(key) > 1:
@@ -201,7 +201,7 @@ def _single(key: Key, size: int) -> Any:
 
 
 def _positions(key: Key) -> Key:
-    """A list of integers as an array, so that positions before one out of bounds are written."""
+    """Return a list of integers as an array, so that positions before an error are written."""
     found = np.asarray(key) if isinstance(key, list) else np.empty(0)
     return found if found.dtype.kind in "iu" else key
 
@@ -217,7 +217,7 @@ def _check_number(number: int | None, size: int) -> None:
 
 
 def _converted(key: Any, entry: Any, size: int) -> Any:
-    """The positions that a list, a truth value or another number names; or NumPy's error."""
+    """Return the positions in a list, a truth value or a number; or raise NumPy's error."""
     _ask(key, size)
     if isinstance(entry, list):
         return np.asarray(entry).astype(np.intp)
@@ -227,7 +227,7 @@ def _converted(key: Any, entry: Any, size: int) -> Any:
 
 
 def _selected(entry: slice | EllipsisType | Array, size: int) -> Shape:
-    """The shape of what an entry selects."""
+    """Return the shape of the elements that an entry selects."""
     if entry is Ellipsis:
         return (size,)
     if isinstance(entry, slice):
@@ -243,5 +243,5 @@ def _repeated(values: DistArray, shape: Shape) -> DistArray:
 
 @implements(np.flatiter, at=True, computes=False, objects=Objects.ENGINE)
 def flat(x: DistArray) -> FlatIterator:
-    """The flat iterator of an array."""
+    """Return the flat iterator of an array."""
     return FlatIterator(x)

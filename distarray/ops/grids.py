@@ -1,4 +1,4 @@
-"""Coordinates of the points of a grid, and functions of them; each rank makes its own part."""
+"""Coordinates of the points of a grid, and functions of them; each rank makes its own block."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def indices(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> Any:
-    """The indices of every point of a grid; see :func:`numpy.indices`.
+    """Return the indices of every point of a grid; see :func:`numpy.indices`.
 
     Parameters
     ----------
     placements : sequence of Placement, optional
-        Of the result, whose first dimension numbers the grid's dimensions. With `sparse`, of the
-        grid; each array of the tuple extends along one of its dimensions.
+        Placements of the result, whose first dimension numbers the grid's dimensions. With
+        `sparse`, placements of the grid; each array of the tuple extends along one grid dimension.
 
     Cost
     ----
@@ -81,7 +81,7 @@ def indices(
 
 
 def _check_ranges(shape: Sequence[int], dtype: DType) -> None:
-    """Raise what NumPy raises for a data type without ranges."""
+    """Raise NumPy's exception for a data type without ranges."""
     if dtype.kind not in "iufcm":
         for extent in shape:
             np.arange(min(extent, 3), dtype=dtype)
@@ -97,14 +97,14 @@ def _index_block(section: Sequence[slice], mesh: DeviceMesh, dtype: DTypeLike) -
 
 
 def _axis_array(dim: int, grid: Layout, mesh: DeviceMesh, dtype: DTypeLike) -> DistArray:
-    """The indices along one dimension of a grid, of extent 1 in the others."""
+    """Return the indices along one dimension of a grid, of extent 1 in the others."""
     shape = tuple([extent if d == dim else 1 for d, extent in enumerate(grid.shape)])
     layout = restrict(grid, shape)
 
     def block(section: Sequence[slice]) -> Any:
         values = mesh.asarray(positions(section[dim].start, section[dim].stop, dtype))
         values = values.reshape([-1 if d == dim else 1 for d in range(len(section))])
-        # A dimension of extent 1 may be cut, too, with its only index on another rank.
+        # A dimension of extent 1 may be cut, too; its only index is then on another rank.
         return values[tuple([slice(part.stop - part.start) for part in section])]
 
     return from_section(block, layout, mesh)
@@ -121,13 +121,13 @@ def fromfunction(
     placements: Placements | None = None,
     **kwargs: Any,
 ) -> Any:
-    """A function of the indices of each point; see :func:`numpy.fromfunction`.
+    """Call a function of the indices of each point; see :func:`numpy.fromfunction`.
 
-    The function is called once on every rank, with one distributed array per dimension.
+    Every rank calls the function once, with one distributed array per dimension.
 
     Cost
     ----
-    No message besides those of `function`; the memory of one block for each dimension.
+    The messages of `function`; the memory of one block for each dimension.
     """
     shape, dtype = as_shape(shape), np.dtype(dtype)
     _check_ranges(shape, dtype)
@@ -137,7 +137,7 @@ def fromfunction(
 
 
 def _spread(x: DistArray, grid: Layout, copy: bool) -> DistArray:
-    """An array broadcast to a grid, in the grid's layout."""
+    """Broadcast an array to a grid, in the grid's layout."""
     mesh = x.mesh
     part = movement.moved(x.block, x.layout, restrict(grid, x.shape), mesh)
     block = mesh.xp.broadcast_to(part, grid.local_shape(mesh.coords))
@@ -153,16 +153,16 @@ def meshgrid(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> tuple[DistArray, ...]:
-    """Coordinates of a grid from coordinates along its axes; see :func:`numpy.meshgrid`.
+    """Return coordinates of a grid from coordinates along its axes; see :func:`numpy.meshgrid`.
 
     Parameters
     ----------
     placements : sequence of Placement, optional
-        Of the grid. By default it follows the arguments that are distributed.
+        Placements of the grid. By default they follow the distributed arguments.
 
     Cost
     ----
-    No message if `xi` are replicated; else those that bring each to the layout of the grid.
+    No message if `xi` are replicated; else the messages that bring each to the grid's layout.
     """
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
@@ -184,7 +184,7 @@ def meshgrid(
 
 
 def _as_line(x: ArrayLike, mesh: DeviceMesh) -> DistArray:
-    """An argument of meshgrid as a 1-d array, flattened as NumPy flattens it."""
+    """Return an argument of meshgrid as a 1-d array, flattened as NumPy flattens it."""
     line = as_distarray(x if isinstance(x, DistArray) else np.asanyarray(x), mesh)
     if line.mesh is not mesh:
         line = distribute(line, mesh)
@@ -209,7 +209,7 @@ def _grid_layout(
 
 
 def _cut_line(x: DistArray, grid: Layout, copy: bool) -> DistArray:
-    """A line of an open grid, cut as the grid is if that takes no message."""
+    """Cut a line of an open grid as the grid is, if this takes no message."""
     if x.layout.is_replicated:
         layout = restrict(grid, x.shape)
         x = wrap(movement.moved(x.block, x.layout, layout, x.mesh), layout, x.mesh)
@@ -225,9 +225,9 @@ def vander(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """A Vandermonde matrix, with its rows where the elements of `x` are; see :func:`numpy.vander`.
+    """Create a Vandermonde matrix with rows placed as `x` is; see :func:`numpy.vander`.
 
-    A large one of a replicated `x` has its rows sharded.
+    A large matrix of a replicated `x` has its rows sharded.
 
     Cost
     ----
@@ -254,7 +254,7 @@ def vander(
 
 
 class _Grid:
-    """The type of :data:`mgrid` and :data:`ogrid`, which are indexed with the slices of a grid."""
+    """Type of :data:`mgrid` and :data:`ogrid`, which are indexed with the slices of a grid."""
 
     def __init__(self, sparse: bool) -> None:
         self.sparse = sparse
@@ -292,7 +292,7 @@ def _plain_step(part: slice) -> Any:
 
 
 def _limits(part: slice) -> tuple[Any, Any, int]:
-    """Start, step and number of points of one slice; an imaginary step counts points."""
+    """Return start, step and number of points of one slice; an imaginary step counts points."""
     start = 0 if part.start is None else plain(part.start)
     stop, step = plain(part.stop), 1 if part.step is None else plain(part.step)
     if not isinstance(step, (complex, np.complexfloating)):
@@ -316,39 +316,39 @@ mgrid = _Grid(sparse=False)
 ogrid = _Grid(sparse=True)
 
 
-# -- indices of parts of a matrix ----------------------------------------------------------------
+# -- indices of triangles and diagonals ----------------------------------------------------------
 
 
 def diag_indices(n: int, ndim: int = 2) -> tuple[DistArray, ...]:
-    """The indices of the main diagonal; see :func:`numpy.diag_indices`."""
+    """Return the indices of the main diagonal; see :func:`numpy.diag_indices`."""
     return (arange(n),) * ndim
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> Any:
-    """The indices of the elements at and below a diagonal; see :func:`numpy.tril_indices`.
+    """Return the indices of elements at and below a diagonal; see :func:`numpy.tril_indices`.
 
     Cost
     ----
-    As :func:`numpy.nonzero` of a matrix of truth values.
+    The cost of :func:`numpy.nonzero` of a matrix of truth values.
     """
     return np.nonzero(tri(n, m, k, bool))
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> Any:
-    """The indices of the elements at and above a diagonal; see :func:`numpy.triu_indices`.
+    """Return the indices of elements at and above a diagonal; see :func:`numpy.triu_indices`.
 
     Cost
     ----
-    As :func:`numpy.nonzero` of a matrix of truth values.
+    The cost of :func:`numpy.nonzero` of a matrix of truth values.
     """
     return np.nonzero(~tri(n, m, k - 1, bool))
 
 
 def mask_indices(n: int, mask_func: Callable[..., Any], k: int = 0) -> Any:
-    """The indices where a function like `numpy.triu` is nonzero; see :func:`numpy.mask_indices`.
+    """Return indices where a function like `numpy.triu` is nonzero; see :func:`numpy.mask_indices`.
 
     Cost
     ----
-    As `mask_func` and :func:`numpy.nonzero`.
+    The cost of `mask_func` and :func:`numpy.nonzero`.
     """
     return np.nonzero(mask_func(ones((n, n), int), k) != 0)

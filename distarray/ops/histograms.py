@@ -19,16 +19,16 @@ from distarray.engines.folds import identity
 from distarray.layout import Cut, Fold, Layout, Partial, Shard
 from distarray.typing import Array, ArrayLike
 
-#: The outer edges of a row of bins.
+#: Outer edges of a row of bins.
 _Range: TypeAlias = tuple[float, float]
-#: A number of bins, a rule that chooses it, or edges.
+#: Number of bins, name of a rule that chooses it, or edges.
 _Bins: TypeAlias = "int | str | ArrayLike"
 
 __all__ = ["bincount", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd"]
 
 
 def _added(counts: Array, layout: Layout, mesh: DeviceMesh) -> DistArray:
-    """The sum of the ranks' counts of their blocks of a layout; pending if it is large."""
+    """Sum the ranks' counts of their blocks of a layout; a large result is a pending sum."""
     apart = [*layout.ats, *[m for dim in layout.cuts for m in dim.mesh_dims]]
     placed = Layout.from_cuts(
         [Cut.whole(extent) for extent in counts.shape], mesh.shape, {m: Partial() for m in apart}
@@ -39,7 +39,7 @@ def _added(counts: Array, layout: Layout, mesh: DeviceMesh) -> DistArray:
 
 
 def _limits(a: DistArray, limits: _Range | None) -> tuple[Any, Any]:
-    """The outer edges: as asked, or the least and the greatest element."""
+    """Return the outer edges: `limits`, or the least and the greatest element."""
     if limits is not None:
         return limits
     if not a.size:
@@ -56,8 +56,8 @@ def _countable(a: ArrayLike, mesh: DeviceMesh) -> DistArray:
 
 
 def _extremes(a: DistArray) -> tuple[Any, Any]:
-    """The least and the greatest element, as NumPy's scalars, by one small allgather."""
-    a = a.plain()  # a column of points may be on one rank
+    """Return the least and the greatest element, as NumPy scalars, by one small allgather."""
+    a = a.plain()  # a column of points may be on one rank only
     block, mesh = a.block, a.mesh
     if mesh.coords is None:
         return a.dtype.type(0), a.dtype.type(0)
@@ -71,7 +71,7 @@ def _extremes(a: DistArray) -> tuple[Any, Any]:
 
 
 def _operands(a: DistArray, weights: ArrayLike | None) -> tuple[list[Any], Layout, DeviceMesh]:
-    """Blocks of the array and of its weights, side by side."""
+    """Return the blocks of the array and of its weights, in one layout."""
     if weights is None:
         return [a.block], a.layout, a.mesh
     if np.shape(weights) != a.shape:
@@ -87,7 +87,7 @@ def histogram(
     density: bool | None = None,
     weights: ArrayLike | None = None,
 ) -> Any:
-    """The number of elements in each of a row of bins; see :func:`numpy.histogram`.
+    """Count the elements in each of a row of bins; see :func:`numpy.histogram`.
 
     Returns
     -------
@@ -97,15 +97,15 @@ def histogram(
     Cost
     ----
     One allgather of two numbers if no `range` is given, and one allreduce of the counts, when they
-    are read; with a rule that chooses the number of bins, that of the statistics that it needs.
+    are read. A rule that chooses the number of bins adds the cost of the statistics that it needs.
     """
     x = _countable(a, common_mesh(a, weights))
     wanted, limits = _settings(x, bins, range, weights)
     edges = _listed_edges(x, wanted, limits)
     found, layout, mesh = _operands(x, weights)
-    # NumPy is given the number of bins, not the edges: it then finds the bin by a division. Blocks
-    # on GPUs are counted on the host: CuPy finds the bin in another way, and counts elements on
-    # edges in other bins.
+    # NumPy gets the number of bins, not the edges: it then finds the bin by a division. Blocks on
+    # GPUs are counted on the host: CuPy finds the bin by another computation, and counts elements
+    # on edges in other bins.
     counts, _ = on_host(np.histogram, found[0], wanted, limits, weights=_rest(found))
     total = _added(counts, layout, mesh)
     if not density:
@@ -122,11 +122,11 @@ def _rest(found: Sequence[Any]) -> Any:
 def histogram_bin_edges(
     a: ArrayLike, bins: _Bins = 10, range: _Range | None = None, weights: ArrayLike | None = None
 ) -> Any:
-    """The edges of the bins of a histogram; see :func:`numpy.histogram_bin_edges`.
+    """Return the edges of the bins of a histogram; see :func:`numpy.histogram_bin_edges`.
 
     Cost
     ----
-    One allgather of two numbers if no `range` is given; and that of a rule, as for
+    One allgather of two numbers if no `range` is given, and the cost of a rule, as for
     :func:`histogram`.
     """
     x = _countable(a, common_mesh(a, bins, weights))
@@ -138,7 +138,7 @@ def histogram_bin_edges(
 def _settings(
     a: DistArray, bins: _Bins, limits: _Range | None, weights: ArrayLike | None
 ) -> tuple[Any, Any]:
-    """Edges, or a number of bins and the outer edges; a rule for the number is evaluated."""
+    """Return edges, or a number of bins and the outer edges; a rule for the number is evaluated."""
     given: Any = bins
     if np.ndim(given):
         return np.asarray(given), limits
@@ -169,24 +169,24 @@ def histogramdd(
     density: bool | None = None,
     weights: ArrayLike | None = None,
 ) -> Any:
-    """The number of points in each cell of a grid; see :func:`numpy.histogramdd`.
+    """Count the points in each cell of a grid; see :func:`numpy.histogramdd`.
 
     Returns
     -------
     counts : DistArray
-        With a dimension for each coordinate of the points; pending if it is large.
+        With a dimension for each coordinate of the points; pending if large.
     edges : list of DistArray
 
     Cost
     ----
     One allgather of two numbers for each coordinate without a `range`, and one allreduce of the
-    counts, when they are read. Points whose coordinates are on several ranks are brought together
-    first, in one exchange.
+    counts, when they are read. One exchange comes first if the coordinates of a point are on
+    several ranks.
     """
     coordinates = _coordinates(sample)
     mesh = common_mesh(*coordinates, weights)
     coordinates = [as_distarray(x, mesh) for x in coordinates]
-    if coordinates:  # NumPy makes one array of them
+    if coordinates:  # NumPy makes one array of the coordinates
         kind = np.result_type(*[x.dtype for x in coordinates])
         coordinates = [as_distarray(x, mesh, kind) for x in coordinates]
     listed = _edges(coordinates, bins, range)
@@ -210,19 +210,19 @@ def histogramdd(
 
 
 def _coordinates(sample: ArrayLike | Sequence[ArrayLike]) -> list[Any]:
-    """One array per coordinate: the columns of an array, or a sequence of arrays."""
+    """Return one array per coordinate: the columns of an array, or a sequence of arrays."""
     given: Any = sample
     if hasattr(given, "ndim"):
         columns = given if given.ndim == 2 else np.atleast_2d(given).T
         if isinstance(columns, DistArray) and columns.layout.cuts[1].parts > 1:
             placed = [Shard(0) if isinstance(p, Shard) else p for p in columns.placements]
-            columns = columns.redistribute(placements=placed)  # a rank counts whole points
+            columns = columns.redistribute(placements=placed)  # every rank counts whole points
         return [columns[:, number] for number in np.arange(columns.shape[1]).tolist()]
     return list(given)
 
 
 def _length(bins: int | Sequence[Any]) -> int | None:
-    """Number of entries of `bins`, None for a number."""
+    """Return the number of entries of `bins`, None for a number."""
     return len(bins) if hasattr(bins, "__len__") and getattr(bins, "shape", None) != () else None
 
 
@@ -231,7 +231,7 @@ def _edges(
     bins: int | Sequence[_Bins],
     limits: Sequence[_Range | None] | None,
 ) -> list[Any]:
-    """The edges along each coordinate."""
+    """Return the edges along each coordinate."""
     count = len(coordinates)
     wanted: Any = [bins] * count if _length(bins) is None else bins
     if len(wanted) != count:
@@ -273,15 +273,15 @@ def histogram2d(
     density: bool | None = None,
     weights: ArrayLike | None = None,
 ) -> Any:
-    """The number of points in each cell of a plane; see :func:`numpy.histogram2d`.
+    """Count the points in each cell of a plane; see :func:`numpy.histogram2d`.
 
     Cost
     ----
-    As :func:`histogramdd`.
+    The cost of :func:`histogramdd`.
     """
     if np.shape(x) != np.shape(y):
         raise ValueError("x and y must have the same length.")
-    # A sequence gives edges for both axes, unless its one or two entries are one for each axis.
+    # A sequence lists edges for both axes, unless its one or two entries are one for each axis.
     wanted: Any = bins if _length(bins) in (None, 1, 2) else [bins, bins]
     counts, edges = histogramdd([x, y], wanted, range, density, weights)
     return counts, *edges
@@ -289,12 +289,12 @@ def histogram2d(
 
 @implements(np.bincount)
 def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0) -> Any:
-    """How often each number occurs; see :func:`numpy.bincount`.
+    """Count how often each number occurs; see :func:`numpy.bincount`.
 
     Returns
     -------
     DistArray
-        Pending if it is large, and then reduced and scattered when it is read.
+        Pending if large; reading it then takes a reduce-scatter.
 
     Cost
     ----
@@ -309,12 +309,12 @@ def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int =
     error = None
     try:
         counts = np.bincount(found[0], _rest(found), minlength)
-    except (ValueError, MemoryError) as caught:  # for negative elements, and for very large ones
+    except (ValueError, MemoryError) as caught:  # for negative and for very large elements
         error = caught
     agree(mesh.group, error)
     length = int(mesh.group.allreduce(np.array(len(counts)), Fold.MAX))
     if len(counts) < length:
         counts = np.concatenate([counts, np.zeros(length - len(counts), counts.dtype, like=counts)])
     if array.size and weights is not None:
-        counts = counts.astype(np.float64)  # NumPy gives integers if a rank has no element
+        counts = counts.astype(np.float64)  # NumPy returns integers on a rank without elements
     return _added(counts, layout, mesh)

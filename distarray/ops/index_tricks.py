@@ -15,15 +15,15 @@ from distarray.typing import ArrayLike
 __all__ = ["c_", "r_"]
 
 
-#: An item between the brackets: an interval, values, or the directive, which comes first.
+#: Item between the brackets: an interval, values, or the directive, which comes first.
 _Item: TypeAlias = "slice | str | ArrayLike"
 
 
 class _Concatenator:
-    """Joins the items between the brackets; see :class:`numpy.lib.index_tricks.AxisConcatenator`.
+    """Joiner of the items in brackets; see :class:`numpy.lib.index_tricks.AxisConcatenator`.
 
-    A first item like ``"0,2,1"`` sets the axis, the minimum number of dimensions, and where the
-    dimensions of items with fewer go.
+    A first item like ``"0,2,1"`` sets the axis, the minimum number of dimensions, and the place of
+    the dimensions of items that have fewer.
     """
 
     def __init__(self, axis: int, ndmin: int = 1, trans1d: int = -1) -> None:
@@ -64,7 +64,7 @@ def _directive(text: str, axis: int, ndmin: int, trans1d: int) -> tuple[int, int
 
 
 def _part(item: _Item, ndmin: int, trans1d: int) -> Any:
-    """One item as an array; NumPy's and Python's scalars stay, for the promotion of types."""
+    """Return one item as an array; NumPy's and Python's scalars stay, for type promotion."""
     if isinstance(item, slice):
         values = _interval(item)
         if ndmin > 1:
@@ -93,6 +93,6 @@ def _interval(part: slice) -> Any:
     return arange(start, part.stop, step)
 
 
-#: Joined along the first axis, and along the last; see :data:`numpy.r_` and :data:`numpy.c_`.
+#: Join along the first axis, and along the last; see :data:`numpy.r_` and :data:`numpy.c_`.
 r_ = _Concatenator(0)
 c_ = _Concatenator(-1, ndmin=2, trans1d=0)

@@ -1,4 +1,4 @@
-"""interp: values between sample points, which every rank has or which are cut."""
+"""interp: values between sample points, which are replicated or cut."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def interp(
     right: float | None = None,
     period: float | None = None,
 ) -> Any:
-    """Values between sample points, linearly interpolated; see :func:`numpy.interp`.
+    """Interpolate linearly between sample points; see :func:`numpy.interp`.
 
     Parameters
     ----------
@@ -45,13 +45,13 @@ def interp(
     Returns
     -------
     DistArray
-        Laid out as `x`.
+        In the layout of `x`.
 
     Cost
     ----
-    Few sample points, or a `period`, which mixes them: that of gathering `xp` and `fp`, within
-    `config.gather_limit`; `x` stays in place. Many: they stay in place, and each element of `x` is
-    sent to the rank with the points around it, and its value back, in two exchanges.
+    Few sample points, or a `period`, which mixes the points: the cost of gathering `xp` and `fp`,
+    within `config.gather_limit`; `x` stays in place. Many sample points stay in place. Each element
+    of `x` is then sent to the rank with the points around it, and its value back, in two exchanges.
     """
     mesh = common_mesh(x, xp, fp)
     x = as_distarray(x, mesh)
@@ -62,7 +62,7 @@ def interp(
         kind = np.interp(np.zeros(1), np.zeros(1), np.zeros(1, heights.dtype), left, right).dtype
         return _sent_around(x, xp, heights, (left, right), kind)
     points, values = np.asarray(xp), np.asarray(fp)
-    if mesh.coords is None and not (points.size and values.size):  # ranks outside the mesh get none
+    if mesh.coords is None and not (points.size and values.size):  # ranks outside the mesh
         points, values = np.zeros(1), np.zeros(1, values.dtype)
     np.interp(np.empty(0), points, values, left, right, period)  # NumPy's errors, on every rank
 
@@ -80,7 +80,7 @@ def _are_many(xp: DistArray) -> bool:
 def _sent_around(
     x: DistArray, xp: DistArray, fp: DistArray, ends: tuple[Any, Any], kind: np.dtype[Any]
 ) -> DistArray:
-    """Values at `x`, from sample points that are cut."""
+    """Interpolate at `x` between sample points that are cut."""
     layout = Layout.chunked(xp.shape, xp.layout.mesh_shape, xp.layout.placements)
     cut, mesh = layout.cuts[0], x.mesh
     points, values = (to_layout(line, layout) for line in (xp.astype(float, copy=False), fp))
@@ -95,7 +95,7 @@ def _sent_around(
     arrived = group.alltoall_varied(np.split(asked[order], np.cumsum(counts)[:-1]))
     positions = np.concatenate(arrived)
     found = np.interp(positions, segment, heights, *ends) if positions.size else np.empty(0, kind)
-    if xp.size > 1:  # with a single point NumPy gives no NaN
+    if xp.size > 1:  # with a single point NumPy returns no NaN
         np.copyto(found, positions, where=np.isnan(positions))
     lengths = np.cumsum([len(part) for part in arrived])[:-1]
     returned = group.alltoall_varied(np.split(found.astype(kind, copy=False), lengths))
@@ -106,7 +106,7 @@ def _sent_around(
 
 
 def _with_next(line: DistArray, cut: Cut) -> Array:
-    """The block and the first point of the next one, at which its interval ends."""
+    """Return the block and the first point of the next block, at which the last interval ends."""
 
     def needs(part: int) -> Interval:
         start, stop = cut.interval(part)
@@ -119,10 +119,10 @@ def _with_next(line: DistArray, cut: Cut) -> Array:
 
 
 def _by_owner(asked: Array, points: Array, group: Group) -> tuple[Array, Array]:
-    """The order that sorts positions by their owners, and how many each owner has.
+    """Return the order that sorts positions by their owners, and how many each owner has.
 
-    The owner of a position has the last block that begins at or before it, or the first block if
-    none does.
+    The owner of a position has the last block that begins at or before the position. If no block
+    does, the owner has the first block.
     """
     firsts = group.allgather_varied(points[:1])
     holders = np.array([rank for rank, first in enumerate(firsts) if first.size])

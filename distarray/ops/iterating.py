@@ -1,8 +1,8 @@
-"""nditer and ndenumerate: NumPy's iterators over elements, of cut arrays as well.
+"""nditer and ndenumerate: NumPy's iterators over elements, for cut arrays as well.
 
-Every rank of nditer takes the same steps over a copy of the whole array. The copy is one more place
-of the array's memory: what the program writes to an element is there for whatever reads the array
-or its views next.
+Every rank of nditer takes the same steps over a copy of the whole array. The copy is linked to the
+array's memory: values that the program writes to the copy are seen by the next read of the array
+or its views.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WRITES = frozenset({"readwrite", "writeonly"})
 
 
 class _Gathered:
-    """Copies between a cut array and the copy that every rank has of it."""
+    """Link that copies between a cut array and the copy of it on every rank."""
 
     overlaps = False
 
@@ -43,7 +43,7 @@ def _like(x: Any) -> Any:
 
 
 class _Written:
-    """A cut array that an iterator writes to, and the copy that it walks over."""
+    """Cut array that an iterator writes to, and the copy that the iterator runs over."""
 
     def __init__(self, x: DistArray) -> None:
         if x.layout.partials:
@@ -57,15 +57,15 @@ class _Written:
         self._source.memory.give_out(self._source)
 
     def close(self) -> None:
-        """Bring what has been written to the array."""
+        """Copy the written elements to the array."""
         memory = self._source.memory
         if memory.uses.pinned is self._source:
             memory.take_back(self._source)
-            self.array.block  # noqa: B018 (which reads it)
+            self.array.block  # noqa: B018 (reading copies the elements back)
 
 
 class _Nditer:
-    """NumPy's iterator over copies of cut arrays, which are written to through it."""
+    """NumPy's iterator over copies of cut arrays; the program writes to the arrays through it."""
 
     def __init__(self, inner: Any, written: dict[int, _Written], given: Sequence[Any]) -> None:
         self._inner, self._written, self._given = inner, written, given
@@ -81,7 +81,7 @@ class _Nditer:
 
     @property
     def operands(self) -> tuple[Any, ...]:
-        """The arrays that are iterated over."""
+        """Arrays that are iterated over."""
         arrays = {id(w.copy): w.array for w in self._written.values()}
         return tuple([arrays.get(id(x), x) for x in self._inner.operands])
 
@@ -97,7 +97,7 @@ class _Nditer:
             raise
 
     def iternext(self) -> bool:
-        """Take a step; False at the end."""
+        """Take a step; return False at the end."""
         more: bool = self._inner.iternext()
         if not more:
             self._bring()
@@ -121,12 +121,12 @@ class _Nditer:
         self._bring()
 
     def close(self) -> None:
-        """Write back, and end the iteration."""
+        """Write the elements back, and end the iteration."""
         self._inner.close()
         self._bring()
 
     def copy(self) -> _Nditer:
-        """Another iterator at the same place."""
+        """Return another iterator at the same place."""
         return _Nditer(self._inner.copy(), self._written, self._given)
 
     def _bring(self) -> None:
@@ -135,15 +135,15 @@ class _Nditer:
 
 
 class nditer:
-    """As :class:`numpy.nditer`; all ranks take the same steps.
+    """Iterator over elements, as :class:`numpy.nditer`; all ranks take the same steps.
 
     Cost
     ----
-    A gather of each cut array. None more for what is written: each rank takes its own elements.
+    A gather of each cut array. Writing sends nothing more: each rank keeps its own elements.
     """
 
     def __new__(cls, op: Any, flags: Any = None, op_flags: Any = None, **named: Any) -> Any:
-        """NumPy's iterator, or one that writes to cut arrays through it."""
+        """Return NumPy's iterator, or one that also writes to cut arrays."""
         several = isinstance(op, (tuple, list))
         given = list(op) if several else [op]
         written: dict[int, _Written] = {}
@@ -160,7 +160,7 @@ class nditer:
 
 
 def _flags_of(op_flags: Any, given: Sequence[Any]) -> Sequence[Any]:
-    """The flags of each operand; one list may stand for all."""
+    """Return the flags of each operand; a single list applies to all operands."""
     if not op_flags:
         return []
     if all(isinstance(flag, str) for flag in op_flags):
@@ -178,15 +178,15 @@ def _refuse_aliases(x: DistArray, given: Sequence[Any]) -> None:
 
 
 class ndenumerate:
-    """As :class:`numpy.ndenumerate`; each element is read when it is asked for.
+    """Iterator over indices and elements, as :class:`numpy.ndenumerate`, which reads on demand.
 
     Cost
     ----
-    Of a cut array a gather of some elements at a time.
+    For a cut array, a gather of some elements at a time.
     """
 
     def __new__(cls, arr: Any) -> Any:
-        """NumPy's iterator, or one that reads a distributed array."""
+        """Return NumPy's iterator, or one that reads a distributed array."""
         return _Enumerated(arr) if isinstance(arr, DistArray) else np.ndenumerate(arr)
 
 

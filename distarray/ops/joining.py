@@ -1,6 +1,6 @@
 """concatenate, stack and their relatives.
 
-The layout of the result is the one for which the least data has to move
+The result gets the layout for which the least data has to move
 (:func:`~distarray.plan.joining.joined_layout`). Each operand is assigned to its box of the result,
 so only elements that change rank are sent.
 """
@@ -36,7 +36,7 @@ from distarray.typing import Array, ArrayLike, Casting, DType, DTypeLike, Out, S
 __all__ = ["append", "concatenate", "stack"]
 
 
-# -- along an axis that exists -------------------------------------------------------------------
+# -- along an existing axis ----------------------------------------------------------------------
 
 
 @implements(
@@ -53,7 +53,7 @@ def concatenate(
     dtype: DTypeLike = None,
     casting: Casting = "same_kind",
 ) -> DistArray:
-    """The arrays one after another along a dimension.
+    """Join the arrays one after another along a dimension.
 
     Parameters
     ----------
@@ -69,14 +69,14 @@ def concatenate(
     Returns
     -------
     DistArray
-        If the arrays are not cut along `axis`, it has the layout of the operand for which the least
-        data has to move. Otherwise it gets the canonical cut along `axis`.
+        If the arrays are not cut along `axis`, it has the layout of the operand for which the
+        least data has to move. Otherwise it gets the canonical cut along `axis`.
 
     Cost
     ----
     Nothing for arrays with equal layouts that are whole along `axis`. Otherwise, for each array,
-    one message per pair of ranks, with one's part of the other's new block; and one allreduce for
-    the order in memory, unless an array is known to be in C order.
+    one message per pair of ranks with the sender's elements of the receiver's new block; and one
+    allreduce for the order in memory, unless an array is known to be in C order.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def concatenate(
 
 def _operands(arrays: Sequence[ArrayLike] | DistArray, out: Out = None) -> list[DistArray]:
     if not hasattr(type(arrays), "__getitem__"):
-        np.concatenate(arrays)  # raises: a generator has been read to its end by now
+        np.concatenate(arrays)  # raises; a generator is already exhausted here
     mesh = common_mesh(*arrays, out) if not isinstance(arrays, DistArray) else arrays.mesh
     return [as_distarray(x, mesh) for x in arrays]
 
@@ -102,7 +102,7 @@ def _operands(arrays: Sequence[ArrayLike] | DistArray, out: Out = None) -> list[
 def _promoted(
     arrays: Sequence[ArrayLike] | DistArray, operands: list[DistArray]
 ) -> list[DistArray]:
-    """The operands, with Python's numbers in the data type that all of them promote to."""
+    """Return the operands; Python numbers are cast to the data type that all of them promote to."""
     weak = [type(x) in (int, float, complex) for x in arrays]
     if not any(weak):
         return operands
@@ -112,7 +112,7 @@ def _promoted(
 
 
 def _merged(x: DistArray, axis: int, dtype: DTypeLike, casting: Casting) -> DistArray:
-    """The subarrays of `x` one after another: a reshape, for any number of them."""
+    """Join the subarrays of `x` one after another: a reshape, for any number of them."""
     axis = normalize_axis_index(axis, x.ndim - 1)
     probe = np.concatenate([np.empty((0,), x.dtype)], dtype=dtype, casting=casting)
     shape = list(x.shape[1:])
@@ -145,9 +145,9 @@ def _joined(
 
 
 def _joint_order(operands: Sequence[DistArray]) -> tuple[int, ...]:
-    """The order of the dimensions in memory in which NumPy stores the arrays one after another.
+    """Return the dimension order in memory in which NumPy stores the joined arrays.
 
-    A dimension in which all arrays have the extent 1 does not say where it belongs, and NumPy then
+    A dimension in which all arrays have the extent 1 does not determine its own place. NumPy then
     sorts by insertion (PyArray_CreateMultiSortedStridePerm in its sources).
     """
     order = common_order(operands)
@@ -167,7 +167,7 @@ def _joint_order(operands: Sequence[DistArray]) -> tuple[int, ...]:
 
 
 def _read(operands: Sequence[DistArray], dtype: DType) -> Sequence[DistArray]:
-    """The operands; text is converted to numbers if the result is numeric.
+    """Return the operands; text is converted to numbers if the result is numeric.
 
     If one rank's text cannot be converted, all ranks raise.
     """
@@ -177,7 +177,7 @@ def _read(operands: Sequence[DistArray], dtype: DType) -> Sequence[DistArray]:
 
 
 def _in_a_row(operands: Sequence[DistArray], axis: int) -> tuple[Shape, list[Part]]:
-    """The shape of the operands one after another, and the parts that they become."""
+    """Return the shape of the operands one after another, and the parts of the result."""
     shape = list(operands[0].shape)
     parts, position = [], 0
     for x in operands:
@@ -189,7 +189,7 @@ def _in_a_row(operands: Sequence[DistArray], axis: int) -> tuple[Shape, list[Par
     return tuple(shape), parts
 
 
-@lru_cache(maxsize=2048, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
+@lru_cache(maxsize=2048, typed=True)  # NumPy accepts neither a truth value nor 1.0 for 1
 def _fit(
     layouts: tuple[Layout, ...],
     dtypes: tuple[DType, ...],
@@ -198,7 +198,7 @@ def _fit(
     casting: Casting,
     limit: int,
 ) -> tuple[int, DType, Layout | None]:
-    """Axis and data type of the result, and its layout if only blocks have to be joined.
+    """Return axis and data type of the result, and its layout if joining blocks suffices.
 
     `limit` is `config.replicate_below`, on which the layout depends.
     """
@@ -208,7 +208,7 @@ def _fit(
 
 
 def _probes(layouts: Sequence[Layout], dtypes: Sequence[DType], axis: int) -> list[Array]:
-    """NumPy arrays like the operands, but of length 0 along the axis, to raise NumPy's errors."""
+    """Return arrays like the operands, of length 0 along the axis, to raise NumPy's errors."""
     probes = []
     for layout, dtype in zip(layouts, dtypes, strict=True):
         shape = list(layout.shape)
@@ -225,7 +225,7 @@ def _layout_if_alike(
     dtype: DType,
     limit: int,
 ) -> Layout | None:
-    """The result's layout if the operands are laid out alike and whole along the axis.
+    """Return the result's layout if the operands have equal layouts and are whole along the axis.
 
     Replicated operands are left to :func:`assemble` if only their result is large enough to cut.
     """
@@ -271,7 +271,7 @@ def _into(out: DistArray | Array, shape: Shape, parts: Sequence[Part], mesh: Dev
         np.copyto(out, assemble(shape, out.dtype, parts, mesh).full())
         return out
     if any(np.may_share_memory(out.block, x.block) for _, x in parts):
-        # Each rank may decide this by itself: the messages are the same either way.
+        # Each rank may decide this by itself: the messages are the same in both branches.
         out.block[...] = assemble(shape, out.dtype, parts, mesh, out.layout).block
     else:
         fill_parts(out, parts)
@@ -290,9 +290,9 @@ def stack(
     dtype: DTypeLike = None,
     casting: Casting = "same_kind",
 ) -> DistArray:
-    """The arrays side by side along a new dimension. See :func:`numpy.stack`.
+    """Join the arrays along a new dimension; see :func:`numpy.stack`.
 
-    Parameters and cost are those of :func:`concatenate`; if the arrays are laid out alike,
+    Parameters and cost are those of :func:`concatenate`; if the arrays have the same layout,
     nothing is sent.
     """
     operands = _operands(arrays, out)
@@ -308,7 +308,7 @@ def stack(
 def vstack(
     tup: Sequence[ArrayLike], *, dtype: DTypeLike = None, casting: Casting = "same_kind"
 ) -> DistArray:
-    """The arrays below one another. See :func:`numpy.vstack`; costs as :func:`concatenate`."""
+    """Stack the arrays along rows, as :func:`numpy.vstack`; costs as :func:`concatenate`."""
     operands = [atleast_2d(x) for x in _operands(tup)]
     return _joined(operands, 0, None, dtype, casting)
 
@@ -317,7 +317,7 @@ def vstack(
 def hstack(
     tup: Sequence[ArrayLike], *, dtype: DTypeLike = None, casting: Casting = "same_kind"
 ) -> DistArray:
-    """The arrays side by side. See :func:`numpy.hstack`; costs as :func:`concatenate`."""
+    """Stack the arrays along columns, as :func:`numpy.hstack`; costs as :func:`concatenate`."""
     operands = [atleast_1d(x) for x in _operands(tup)]
     axis = 0 if operands and operands[0].ndim == 1 else 1
     return _joined(operands, axis, None, dtype, casting)
@@ -325,20 +325,20 @@ def hstack(
 
 @implements(np.dstack, at=True)
 def dstack(tup: Sequence[ArrayLike]) -> DistArray:
-    """The arrays behind one another. See :func:`numpy.dstack`; costs as :func:`concatenate`."""
+    """Stack arrays along the third axis, as :func:`numpy.dstack`; costs as :func:`concatenate`."""
     return _joined([atleast_3d(x) for x in _operands(tup)], 2)
 
 
 @implements(np.column_stack, at=True)
 def column_stack(tup: Sequence[ArrayLike]) -> DistArray:
-    """The arrays as columns. See :func:`numpy.column_stack`; costs as :func:`concatenate`."""
+    """Stack the arrays as columns, as :func:`numpy.column_stack`; costs as :func:`concatenate`."""
     operands = [x if x.ndim > 1 else atleast_2d(x).transpose() for x in _operands(tup)]
     return _joined(operands, 1)
 
 
 @implements(np.append, at=True)
 def append(arr: ArrayLike, values: ArrayLike, axis: int | None = None) -> DistArray:
-    """The array with values after it. See :func:`numpy.append`; costs as :func:`concatenate`."""
+    """Append values to the array, as :func:`numpy.append`; costs as :func:`concatenate`."""
     operands = _operands([arr, values])
     if axis is None:
         return _joined([in_line(x) for x in operands], 0)

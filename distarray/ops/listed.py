@@ -1,4 +1,4 @@
-"""Nested lists with distributed arrays in them."""
+"""Nested lists that contain distributed arrays."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,12 +14,12 @@ from distarray.typing import ArrayLike, DTypeLike
 
 __all__ = ["joined", "of_lists"]
 
-#: What NumPy says where a class gives it a distributed array.
+#: NumPy's error text if ``__array__`` of a class returns a distributed array.
 _NO_ARRAY = "object __array__ method not producing an array"
 
 
 def joined(value: ArrayLike, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
-    """Nested lists that contain DistArrays, stacked; as objects their shapes may differ."""
+    """Stack nested lists that contain DistArrays; as objects their shapes may differ."""
     if dtype is not None and np.dtype(dtype).names is not None:
         return _gathered(value)  # a tuple is a record
     objects = dtype is not None and np.dtype(dtype) == object
@@ -34,7 +34,7 @@ def joined(value: ArrayLike, dtype: DTypeLike, keywords: dict[str, Any]) -> Any:
 
 
 def _by_numpy(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> tuple[Any, Any]:
-    """NumPy's array of nested lists, or None; and the lists, with the DistArrays that they mean."""
+    """Return NumPy's array of nested lists, or None; and the lists with their DistArrays."""
     try:
         return converted(source, np.array, dtype, **keywords), source
     except ValueError as error:
@@ -44,9 +44,9 @@ def _by_numpy(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> tuple[
 
 
 def of_lists(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> tuple[Any, Any]:
-    """NumPy's array of lists, and the lists; None and an array if they hold distributed ones."""
+    """Return NumPy's array of lists, and the lists; None and an array if they hold DistArrays."""
     kind = None if dtype is None else np.dtype(dtype)
-    if type(source) is tuple and kind is not None and kind.names:  # fields, as NumPy's
+    if type(source) is tuple and kind is not None and kind.names:  # fields, as in NumPy
         source = tuple([x.full() if isinstance(x, DistArray) and not x.ndim else x for x in source])
     values, source = _by_numpy(source, dtype, keywords)
     if values is not None:
@@ -58,7 +58,7 @@ def of_lists(source: Any, dtype: DTypeLike, keywords: dict[str, Any]) -> tuple[A
 
 
 def _answered(value: Any) -> Any:
-    """Nested lists with the DistArrays that objects in them give by their ``__array__``."""
+    """Return nested lists with the DistArrays that ``__array__`` of the objects in them returns."""
     if isinstance(value, (list, tuple)):
         return [_answered(item) for item in value]
     given = given_by(value)
@@ -72,7 +72,7 @@ def _gathered(value: Any) -> Any:
 
 
 def _of_objects(value: Any, keywords: dict[str, Any]) -> Any:
-    """The array of objects that NumPy makes from ragged lists with DistArrays in them."""
+    """Return the array of objects that NumPy makes from ragged lists that contain DistArrays."""
     limit = {name: value for name, value in keywords.items() if name == "ndmax"}
     shape = np.array(_hollow(value), object, **limit).shape
     found = np.empty(shape, object)
@@ -85,16 +85,16 @@ def _of_objects(value: Any, keywords: dict[str, Any]) -> Any:
 
 
 def _hollow(value: Any) -> Any:
-    """Nested lists in which arrays without memory stand for DistArrays."""
+    """Return nested lists with arrays without memory in place of DistArrays."""
     if isinstance(value, DistArray):
         return np.broadcast_to(np.zeros(()), value.shape)
     return [_hollow(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _stacked(value: ArrayLike) -> Any:
-    """Nested lists that contain DistArrays, stacked; other input unchanged.
+    """Stack nested lists that contain DistArrays; return other input unchanged.
 
-    Lists of 0-d arrays (results of reductions) become lists of NumPy's scalars.
+    Lists of 0-d arrays (results of reductions) become lists of NumPy scalars.
     """
     if isinstance(value, DistArray):
         return plain(value.plain())
@@ -108,7 +108,7 @@ def _stacked(value: ArrayLike) -> Any:
 
 
 def _mentions(value: Sequence[Any]) -> bool:
-    """Whether there is a DistArray in nested lists."""
+    """Return True if there is a DistArray in nested lists."""
     kinds = set(map(type, value))
     if DistArray in kinds:
         return True

@@ -1,7 +1,7 @@
-"""Functions that look each element up in a small table, which every rank has.
+"""Functions that look each element up in a small table that every rank has.
 
 A distributed table (bins, coefficients) is gathered on every rank, within `config.gather_limit`,
-since each element may need any entry of it.
+since each element may need any entry of the table.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["digitize", "piecewise", "polyval"]
 
 @implements(np.digitize)
 def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Any:
-    """The bin that each element belongs to; see :func:`numpy.digitize`.
+    """Find the bin that each element belongs to; see :func:`numpy.digitize`.
 
     Cost
     ----
-    That of gathering `bins` if they are distributed; `x` stays in place.
+    The cost of gathering `bins` if they are distributed; `x` stays in place.
     """
     edges = np.asarray(bins)
     x = as_distarray(x, common_mesh(x))
@@ -37,11 +37,11 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Any:
 
 @implements(np.polyval)
 def polyval(p: ArrayLike, x: ArrayLike) -> Any:
-    """The values of a polynomial; see :func:`numpy.polyval`.
+    """Evaluate a polynomial; see :func:`numpy.polyval`.
 
     Cost
     ----
-    That of gathering the coefficients `p` if they are distributed; `x` stays in place.
+    The cost of gathering the coefficients `p` if they are distributed; `x` stays in place.
     """
     mesh = common_mesh(p, x)
     coefficients = np.asarray(p)
@@ -60,11 +60,11 @@ def piecewise(
     *args: Any,
     **kw: Any,
 ) -> Any:
-    """Different functions where different conditions hold; see :func:`numpy.piecewise`.
+    """Apply different functions where different conditions hold; see :func:`numpy.piecewise`.
 
     Cost
     ----
-    As indexing `x` with each condition, getting and setting.
+    The cost of indexing `x` with each condition, for reading and for assignment.
     """
     mesh = common_mesh(x, *condlist) if isinstance(condlist, (list, tuple)) else common_mesh(x)
     x = as_distarray(x, mesh)
@@ -89,7 +89,7 @@ def piecewise(
 
 
 def _conditions(x: DistArray, condlist: ArrayLike | Sequence[ArrayLike]) -> list[Any]:
-    """The conditions as arrays; a single one need not be in a list."""
+    """Return the conditions as arrays; a single condition need not be in a list."""
     given: Any = condlist
     several = isinstance(given, (list, tuple)) or np.ndim(given) > 0
     if several and x.ndim:

@@ -1,4 +1,4 @@
-"""Questions about arrays that are answered from data types and memory, not from elements."""
+"""Functions of arrays whose result depends on data types and memory, not on elements."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ _ANY_FOLD = tuple(Fold)
 
 
 def _typed(value: ArrayLike | DTypeLike) -> Any:
-    """The data type of a distributed operand; another operand unchanged, for NumPy to read."""
+    """Return the data type of a distributed operand; other operands unchanged, for NumPy."""
     return value.dtype if isinstance(value, DistArray) else value
 
 
 @implements(np.result_type, through=_ANY_FOLD, at=True, computes=False)
 def result_type(*arrays_and_dtypes: ArrayLike | DTypeLike) -> np.dtype[Any]:
-    """The data type that operands promote to; see :func:`numpy.result_type`."""
+    """Return the data type that operands promote to; see :func:`numpy.result_type`."""
     return np.result_type(*[_typed(value) for value in arrays_and_dtypes])
 
 
 @implements(np.can_cast, through=_ANY_FOLD, at=True, computes=False)
 def can_cast(from_: ArrayLike | DTypeLike, to: DTypeLike, casting: Casting = "safe") -> bool:
-    """Whether a cast between data types is allowed; see :func:`numpy.can_cast`."""
+    """Check whether a cast between data types is allowed; see :func:`numpy.can_cast`."""
     target: Any = to
     return np.can_cast(_typed(from_), target, casting)
 
 
 @implements(np.min_scalar_type, computes=False)
 def min_scalar_type(a: DistArray, /) -> np.dtype[Any]:
-    """The data type of an array, or the smallest for a scalar; see :func:`numpy.min_scalar_type`.
+    """Return an array's data type, or a scalar's smallest one; see :func:`numpy.min_scalar_type`.
 
     Cost
     ----
@@ -61,37 +61,38 @@ def min_scalar_type(a: DistArray, /) -> np.dtype[Any]:
 
 @implements(np.common_type, through=_ANY_FOLD, at=True, computes=False)
 def common_type(*arrays: DistArray | Array) -> Any:
-    """The inexact scalar type common to arrays; see :func:`numpy.common_type`."""
+    """Return the inexact scalar type common to arrays; see :func:`numpy.common_type`."""
     return np.common_type(*[np.empty((0,), x.dtype) for x in arrays])
 
 
 @implements(np.iscomplexobj, through=_ANY_FOLD, at=True, computes=False)
 def iscomplexobj(x: DistArray) -> bool:
-    """Whether the data type is complex; see :func:`numpy.iscomplexobj`."""
+    """Check whether the data type is complex; see :func:`numpy.iscomplexobj`."""
     return np.iscomplexobj(x.dtype.type())
 
 
 @implements(np.isrealobj, through=_ANY_FOLD, at=True, computes=False)
 def isrealobj(x: DistArray) -> bool:
-    """Whether the data type is not complex; see :func:`numpy.isrealobj`."""
+    """Check whether the data type is not complex; see :func:`numpy.isrealobj`."""
     return not iscomplexobj(x)
 
 
 def isscalar(element: ArrayLike) -> bool:
-    """Whether something is a scalar, results of reductions included; see :func:`numpy.isscalar`."""
+    """Return True for a scalar, results of reductions included; see :func:`numpy.isscalar`."""
     return is_number(element) or np.isscalar(element)
 
 
 @implements(np.may_share_memory, at=True, computes=False)
 def may_share_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = 0) -> bool:
-    """Whether the bounds of two arrays' memory overlap; see :func:`numpy.may_share_memory`.
+    """Check whether the bounds of two arrays' memory overlap; see :func:`numpy.may_share_memory`.
 
     A read-only NumPy array may be the copy of a cut array that its `__array__` returned. Libraries
-    ask this function whether they must copy before they write, so it says yes for such a pair.
+    call this function to decide whether they must copy before they write, so it returns True for
+    such a pair.
 
     Cost
     ----
-    As :func:`shares_memory`.
+    The cost of :func:`shares_memory`.
     """
     function: Any = np.may_share_memory
     known = _in_one_memory(function, a, b, max_work)
@@ -103,12 +104,12 @@ def may_share_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = 0) -> bool:
 
 @implements(np.shares_memory, at=True, computes=False)
 def shares_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = -1) -> bool:
-    """Whether two arrays share memory; see :func:`numpy.shares_memory`.
+    """Check whether two arrays share memory; see :func:`numpy.shares_memory`.
 
     Cost
     ----
-    None if they are known to be views of one memory; else one allreduce of a truth value, since the
-    blocks may overlap on some ranks only.
+    None if both are known to be views of one memory; else one allreduce of a truth value, since
+    the blocks may overlap on some ranks only.
     """
     function: Any = np.shares_memory
     known = _in_one_memory(function, a, b, max_work)
@@ -120,7 +121,7 @@ def shares_memory(a: ArrayLike, b: ArrayLike, /, max_work: int = -1) -> bool:
 def _in_one_memory(
     function: Callable[..., Any], a: ArrayLike, b: ArrayLike, max_work: int
 ) -> bool | None:
-    """What NumPy says of two arrays that are views of one memory; None of others."""
+    """Return NumPy's result for two arrays that are views of one memory; None for other arrays."""
     if not (isinstance(a, DistArray) and isinstance(b, DistArray)):
         return None
     if a.layout.is_whole or b.layout.is_whole or not (is_view(a) or is_view(b) or a is b):
@@ -134,7 +135,7 @@ def _in_one_memory(
 
 
 def _may_be_lent(whole: ArrayLike, x: ArrayLike) -> bool:
-    """Whether `whole` can be the read-only NumPy array that `__array__` of a cut `x` returned."""
+    """Return True if `whole` can be the read-only array that `__array__` of a cut `x` returned."""
     if not (isinstance(whole, np.ndarray) and isinstance(x, DistArray)):
         return False
     return not (whole.flags.writeable or x.layout.is_replicated) and whole.nbytes == x.nbytes

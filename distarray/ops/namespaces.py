@@ -1,9 +1,9 @@
-"""The namespace of an array: NumPy's names, for programs or for libraries that use the standard.
+"""Namespace of an array: NumPy's names, for programs or for libraries that use the standard.
 
-A program gets :mod:`distarray.numpy`, in which 0-d results are NumPy's scalars. Libraries that are
-written to the array API standard pass such results on to other functions, and `array_api_compat`
-counts NumPy's scalars as NumPy's arrays. So installed libraries get the same functions with 0-d
-results as distributed arrays; what is computed from these alone is distributed again.
+A program gets :mod:`distarray.numpy`, in which 0-d results are NumPy scalars. Libraries that are
+written for the array API standard pass such results on to other functions, and `array_api_compat`
+treats NumPy scalars as NumPy arrays. So installed libraries get the same functions with distributed
+arrays as 0-d results; results computed from these alone are distributed again.
 """
 
 import sys
@@ -36,7 +36,7 @@ def _array_namespace(api_version: str | None = None) -> Any:
 
 
 class Standard(ModuleType):
-    """A module's names; functions give 0-d arrays where the module's give scalars."""
+    """Module with another module's names; its functions return 0-d arrays instead of scalars."""
 
     def __init__(self, module: ModuleType) -> None:
         super().__init__(module.__name__, module.__doc__)
@@ -70,7 +70,7 @@ def _keeping_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _as_arrays(result: Any, values: list[Any]) -> Any:
-    """A result of a function of NumPy's, with its scalars as 0-d arrays."""
+    """Return a result of a NumPy function with 0-d arrays in place of its scalars."""
     if isinstance(result, np.generic):
         mesh: DeviceMesh = next((x.mesh for x in operands_in(values)), None) or default_mesh()
         return wrap(result, Layout.replicated((), mesh.shape), mesh)

@@ -31,7 +31,7 @@ def nansum(
 
     Cost
     ----
-    As :func:`distarray.ops.reductions.sum`, and one copy of the block.
+    The cost of :func:`distarray.ops.reductions.sum`, and one copy of the block.
     """
     return reduce(np.add, without_nan(a, 0)[0], axis, dtype, out, keepdims, initial, where)
 
@@ -46,11 +46,11 @@ def nanprod(
     initial: ArrayLike = NoValue,
     where: ArrayLike = NoValue,
 ) -> Any:
-    """Product with NaN as one; see :func:`numpy.nanprod`.
+    """Multiply with NaN as one; see :func:`numpy.nanprod`.
 
     Cost
     ----
-    As :func:`nansum`.
+    The cost of :func:`nansum`.
     """
     return reduce(np.multiply, without_nan(a, 1)[0], axis, dtype, out, keepdims, initial, where)
 
@@ -64,13 +64,13 @@ def nanmax(
     initial: ArrayLike = NoValue,
     where: ArrayLike = NoValue,
 ) -> Any:
-    """Largest element that is not NaN; see :func:`numpy.nanmax`.
+    """Return the largest element that is not NaN; see :func:`numpy.nanmax`.
 
     An all-NaN slice gives NaN, with a RuntimeWarning on the ranks that hold its result.
 
     Cost
     ----
-    As :func:`distarray.engines.reducing.reduce` with ``fmax``, which MPI does not have.
+    The cost of :func:`distarray.engines.reducing.reduce` with ``fmax``, which MPI does not have.
     """
     return _extreme(np.fmax, a, axis, out, keepdims, initial, where)
 
@@ -84,11 +84,11 @@ def nanmin(
     initial: ArrayLike = NoValue,
     where: ArrayLike = NoValue,
 ) -> Any:
-    """Smallest element that is not NaN; see :func:`numpy.nanmin` and :func:`nanmax`.
+    """Return the smallest element that is not NaN; see :func:`numpy.nanmin` and :func:`nanmax`.
 
     Cost
     ----
-    As :func:`nanmax`.
+    The cost of :func:`nanmax`.
     """
     return _extreme(np.fmin, a, axis, out, keepdims, initial, where)
 
@@ -120,7 +120,7 @@ def nanmean(
     *,
     where: ArrayLike = NoValue,
 ) -> Any:
-    """Mean of the elements that are not NaN; see :func:`numpy.nanmean`.
+    """Compute the mean of the elements that are not NaN; see :func:`numpy.nanmean`.
 
     Cost
     ----
@@ -155,7 +155,7 @@ def nanvar(
     mean: ArrayLike = NoValue,
     correction: float = NoValue,
 ) -> Any:
-    """Variance of the elements that are not NaN; see :func:`numpy.nanvar`.
+    """Compute the variance of the elements that are not NaN; see :func:`numpy.nanvar`.
 
     Cost
     ----
@@ -179,11 +179,11 @@ def nanstd(
     mean: ArrayLike = NoValue,
     correction: float = NoValue,
 ) -> Any:
-    """Standard deviation of the elements that are not NaN; see :func:`numpy.nanstd`.
+    """Compute the standard deviation of elements that are not NaN; see :func:`numpy.nanstd`.
 
     Cost
     ----
-    As :func:`nanvar`.
+    The cost of :func:`nanvar`.
     """
     result = _variance(np.nanstd, a, axis, dtype, out, ddof, keepdims, where, mean, correction)
     return statistics.root(result, out)
@@ -197,13 +197,13 @@ def _check_inexact(dtype: DTypeLike | None, out: DistArray | None) -> None:
 
 
 def _count(x: DistArray, mask: Array, axis: Axes, keepdims: bool, where: ArrayLike) -> DistArray:
-    """How many elements that are not NaN go into each result."""
+    """Count the elements that are not NaN and that contribute to each result."""
     counts: DistArray = reduce(np.add, x.like(~mask), axis, np.intp, None, keepdims, where=where)
     return counts.plain()
 
 
 def _divided(total: DistArray, count: DistArray | Array) -> DistArray:
-    """Sums divided by counts, which may be zero; only of other errors NumPy says something."""
+    """Divide sums by counts, which may be zero; NumPy warns only of other errors."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return statistics.divided(total, count)
 

@@ -18,9 +18,9 @@ __all__ = ["ndarray"]
 
 
 class _EitherArray(type):
-    """Distributed arrays and NumPy's are instances; attributes are those of DistArray.
+    """Metaclass whose instances are distributed and NumPy arrays; attributes are DistArray's.
 
-    A class that a program derives from it becomes a subclass of distributed arrays.
+    A class that a program derives from `ndarray` becomes a subclass of distributed arrays.
     """
 
     def __new__(
@@ -39,12 +39,12 @@ class _EitherArray(type):
         return issubclass(subclass, (DistArray, np.ndarray)) or super().__subclasscheck__(subclass)
 
     def __eq__(cls, other: object) -> bool:
-        """For programs that ask ``type(x) == np.ndarray``; ``is`` holds for one class only."""
+        """Compare for ``type(x) == np.ndarray``; ``is`` holds for one class only."""
         ours = cls.__name__ == "ndarray" and (other == DistArray or other is np.ndarray)
         return ours or cls is other
 
     def __hash__(cls) -> int:
-        """The hash of the arrays' class, so that a table keyed by types finds them."""
+        """Return the hash of the arrays' class, so that a table keyed by types finds them."""
         return hash(DistArray) if cls.__name__ == "ndarray" else super().__hash__()
 
     def __getattr__(cls, name: str) -> Any:
@@ -52,7 +52,7 @@ class _EitherArray(type):
 
 
 class ndarray(metaclass=_EitherArray):
-    """An array, distributed or NumPy's; a call makes one as :class:`numpy.ndarray` does.
+    """Array, distributed or NumPy's; a call creates an array as :class:`numpy.ndarray` does.
 
     Use :func:`distarray.numpy.zeros` or :func:`~distarray.numpy.array` instead, as in NumPy.
     """
@@ -66,7 +66,7 @@ class ndarray(metaclass=_EitherArray):
         strides: Sequence[int] | None = None,
         order: Literal["C", "F"] | None = None,
     ) -> Any:
-        """An uninitialized array, or an array of a buffer's elements."""
+        """Create an uninitialized array, or an array of a buffer's elements."""
         if cls is not ndarray and issubclass(cls, Subclass):
             return dressed(ndarray(shape, dtype, buffer, offset, strides, order), cls, None)
         if buffer is None and strides is None and np.dtype(dtype).itemsize:
@@ -79,7 +79,7 @@ class ndarray(metaclass=_EitherArray):
         return array(values, copy=None)
 
     def __class_getitem__(cls, item: Any) -> Any:
-        """NumPy's generic alias, for annotations: ``np.ndarray[shape, dtype]``."""
+        """Return NumPy's generic alias, for annotations: ``np.ndarray[shape, dtype]``."""
         return np.ndarray[item]
 
 

@@ -1,4 +1,4 @@
-"""block: an array put together from nested lists."""
+"""block: an array assembled from nested lists."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from distarray.typing import ArrayLike, Shape
 
 __all__ = ["block"]
 
-#: An array, or lists of arrays nested to some depth.
+#: Array, or lists of arrays nested to some depth.
 Nested: TypeAlias = "ArrayLike | list[Nested] | tuple[Nested, ...]"
 
 
 @implements(np.block, at=True, computes=False)
 def block(arrays: Nested) -> DistArray:
-    """An array put together from nested lists of blocks. See :func:`numpy.block`.
+    """Assemble an array from nested lists of blocks. See :func:`numpy.block`.
 
     Cost
     ----
-    As :func:`concatenate`, in one step for all blocks: each is written to its place once.
+    The cost of :func:`concatenate`, in one step for all blocks: each block is written once.
     """
     depth = _depth(arrays, "arrays")
     leaves = list(_leaves(arrays))
@@ -39,7 +39,7 @@ def block(arrays: Nested) -> DistArray:
 
 
 def _depth(arrays: Nested, name: str) -> int:
-    """How deep the lists are nested; the depth must be the same everywhere."""
+    """Return the depth of the nested lists; it must be the same everywhere."""
     if type(arrays) is tuple:
         raise TypeError(
             f"{name} is a tuple. Only lists can be used to arrange blocks, and np.block does not "
@@ -70,7 +70,7 @@ def _leaves(arrays: Nested) -> Iterator[Any]:
 def _arranged(
     arrays: Nested, axis: int, ndim: int, leaves: Iterator[DistArray]
 ) -> tuple[Shape, list[Part]]:
-    """The shape of a nested list, and where each leaf goes in it; this level goes along `axis`."""
+    """Return the shape of a nested list, and the origin of each leaf; this level extends `axis`."""
     if type(arrays) is not list:
         leaf = next(leaves)
         return leaf.shape, [((0,) * ndim, leaf)]

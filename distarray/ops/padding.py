@@ -1,8 +1,8 @@
-"""pad: the array in the middle of a larger one, whose edges are filled from views of it.
+"""pad: an array in the middle of a larger one, whose edges are filled from views of the larger one.
 
 As in NumPy, the edges are filled axis by axis, by assignments between views of the padded array.
-The layout of the result leaves the middle in place, so a pad is as local as the edge that it is
-made from.
+The layout of the result leaves the middle in place, so a pad needs messages only if its source
+elements are on another rank.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from distarray.typing import Array, ArrayLike
 
 __all__ = ["pad"]
 
-#: The widths, or values, before and after one dimension.
+#: Widths, or values, before and after one dimension.
 Pair = Sequence[Any]
 
 _KEYWORDS: dict[str, tuple[str, ...]] = {
@@ -57,34 +57,34 @@ def pad(
     mode: str | Callable[..., Any] = "constant",
     **kwargs: Any,
 ) -> DistArray:
-    """The array with elements added at both ends of its dimensions.
+    """Pad the array with elements at both ends of its dimensions.
 
     Parameters
     ----------
     array : DistArray
         Any placement.
     pad_width : int, sequence or dict
-        How many elements before and after, as in :func:`numpy.pad`.
+        Numbers of elements before and after, as in :func:`numpy.pad`.
     mode : str or callable
-        Any of NumPy's. A function gets each padded vector, a NumPy array, and changes it in place.
+        Any mode of NumPy. A function changes each padded vector, a NumPy array, in place.
     **kwargs
-        `constant_values`, `end_values`, `stat_length` or `reflect_type`, or what the function
-        takes.
+        `constant_values`, `end_values`, `stat_length` or `reflect_type`, or keywords of the
+        function.
 
     Returns
     -------
     DistArray
         The elements of `array` stay on their ranks, and the first and last block of a dimension
-        grow by the pads; if one becomes more than twice as long as in an even cut, the dimension
-        is cut evenly.
+        grow by the pads. If a block becomes more than twice as long as in an even cut, the
+        dimension is cut evenly.
 
     Cost
     ----
     Along a dimension that is not sharded, and for "constant" and "edge", none. "reflect",
-    "symmetric" and "wrap" send as many rows as the pads have if these come from another rank;
-    "linear_ramp" and odd reflections send the edge to all ranks along the dimension, statistics
+    "symmetric" and "wrap" send as many rows as the pads have if these come from another rank.
+    "linear_ramp" and odd reflections send the edge to all ranks along the dimension; statistics
     cost a reduction. A function gets whole vectors: the array is redistributed once per dimension.
-    An array in Fortran order keeps it: if the blocks do not show the order, the ranks agree on it
+    An array in Fortran order keeps this order: if the blocks do not show it, the ranks agree on it
     by two allreduces of an integer.
 
     Raises
@@ -140,7 +140,7 @@ def _given_widths(pad_width: ArrayLike | dict[int, Any], ndim: int) -> Array:
 
 
 def _as_pairs(x: ArrayLike | None, ndim: int, as_index: bool = False) -> Sequence[Pair]:
-    """One pair (before, after) for each dimension, from any form that NumPy takes."""
+    """Return one pair (before, after) for each dimension, from any form that NumPy accepts."""
     if x is None:
         return ((None, None),) * ndim
     values = np.array(x)
@@ -149,13 +149,13 @@ def _as_pairs(x: ArrayLike | None, ndim: int, as_index: bool = False) -> Sequenc
         if values.size and values.min() < 0:
             raise ValueError("index can't contain negative values")
     if values.ndim < 3 and (values.size == 1 or (values.size == 2 and values.shape != (2, 1))):
-        flat = values.ravel()  # of NumPy's scalars, which unlike Python's are cast without a check
+        flat = values.ravel()  # NumPy's scalars, unlike Python's, are cast without a check
         return ((flat[0], flat[-1]),) * ndim
     return np.broadcast_to(values, (ndim, 2)).tolist()  # type: ignore[no-any-return]
 
 
 def _grown(array: DistArray, widths: Sequence[Pair]) -> DistArray:
-    """An array of the padded shape, laid out so that the middle need not move."""
+    """Return an array of the padded shape, in a layout that leaves the middle in place."""
     cuts = []
     for cut, (before, after) in zip(array.layout.cuts, widths, strict=True):
         extent = cut.extent + int(before) + int(after)
@@ -179,10 +179,10 @@ def _place(padded: DistArray, array: DistArray, widths: Sequence[Pair]) -> None:
 
 
 def _regions(padded: DistArray, array: DistArray, widths: Sequence[Pair]) -> Any:
-    """Each axis, with the part of the padded array in which its pads are set.
+    """Yield each axis, with the section of the padded array in which its pads are set.
 
-    The part is whole along earlier axes, which are padded already, and has only the middle along
-    later ones.
+    The section is whole along earlier axes, which are padded already, and has only the middle
+    along later ones.
     """
     for axis in range(padded.ndim):
         if not any(widths[axis]):
@@ -216,7 +216,7 @@ def _edge(
 def _set_edges(region: DistArray, axis: int, widths: Pair) -> None:
     """Fill the pads with the outermost rows, doubling the filled part at each step.
 
-    Assigning one row to many would send it to every rank along the axis.
+    Assigning one row to many rows would send it to every rank along the axis.
     """
     before, after = (int(width) for width in widths)
     extent = region.shape[axis]
@@ -251,17 +251,17 @@ def _linear_ramp(
 
 
 def _ramp(end: ArrayLike, edge: DistArray, width: int, axis: int) -> DistArray:
-    """From an end value towards the edge; each rank makes the part next to its part of the edge."""
+    """Ramp from an end value to the edge; each rank computes the ramp beside its edge elements."""
     row = to_layout(edge, edge.layout.without_cut((axis,)))
     block = _linspace(end, row, int(width), axis)
     return wrap(block, row.layout.replace(axis, Cut.whole(int(width))), edge.mesh)
 
 
 def _linspace(end: ArrayLike, row: DistArray, width: int, axis: int) -> Any:
-    """NumPy's linspace, bit for bit.
+    """Compute NumPy's linspace, bit for bit.
 
-    NumPy uses another formula for all elements if one step is zero. If another rank has such a
-    step, a rank without one adds one and drops it afterwards.
+    NumPy uses another formula for all elements if one step is zero. If only another rank has such
+    a step, this rank adds a zero step and drops it afterwards.
     """
     if row.mesh.coords is None:
         return row.block
@@ -313,7 +313,7 @@ def _reflect(
             _set_edges(padded, axis, widths[axis])
             continue
         while left or right:
-            # Several times, if the pad is longer than the part that can be reflected.
+            # Several rounds, if the pad is longer than the section that can be reflected.
             known = region.shape[axis] - left - right
             if include_edge:
                 known = known // period * period
@@ -326,7 +326,7 @@ def _reflect(
 def _reflect_left(
     region: DistArray, axis: int, width: int, known: int, odd: bool, include_edge: bool
 ) -> int:
-    """Reflect at the left edge as much as is known; returns how much remains to be filled."""
+    """Reflect as many elements as are known at the left edge; return the number still missing."""
     count = min(known, width)
     if count:
         first = width if include_edge else width + 1
@@ -339,7 +339,7 @@ def _reflect_left(
 def _reflect_right(
     region: DistArray, axis: int, width: int, known: int, odd: bool, include_edge: bool
 ) -> int:
-    """The same at the right edge."""
+    """Reflect as many elements as are known at the right edge; return the number still missing."""
     count = min(known, width)
     if count:
         end = region.shape[axis] - width
@@ -413,7 +413,7 @@ def _by_function(
 def _divided_by_function(
     array: DistArray, function: Callable[..., Any], widths: Sequence[Pair], kwargs: dict[str, Any]
 ) -> DistArray:
-    """The same by the ranks that have a vector as a whole."""
+    """Let the ranks that have a vector as a whole call the function on it."""
     padded = _grown(array, widths)
     padded.block[...] = 0
     _place(padded, array, widths)
@@ -432,7 +432,7 @@ def _divided_by_function(
 
 
 def _whole_along(layout: Layout, axis: int) -> Layout:
-    """The layout with the cut of an axis moved to the longest uncut one, if there is one."""
+    """Return the layout with the cut of an axis moved to the longest uncut one, if any."""
     cut = layout.cuts[axis]
     if not cut.mesh_dims:
         return layout

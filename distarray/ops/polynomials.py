@@ -1,7 +1,7 @@
 """Polynomials by their coefficients, the highest power first: polyadd, polymul, polyfit, roots.
 
 Arithmetic works on distributed coefficients. `polydiv`, `roots` and `poly`, which NumPy computes
-coefficient by coefficient in a fixed order, are computed on every rank, from coefficients that are
+coefficient by coefficient in a fixed order, are computed on every rank. Their coefficients are
 gathered within `config.gather_limit`.
 """
 
@@ -40,14 +40,14 @@ def _coefficients(p: ArrayLike, mesh: DeviceMesh) -> DistArray:
 
 
 def _result(value: DistArray, *operands: ArrayLike) -> Any:
-    """The coefficients; a polynomial if an operand is one."""
+    """Return the coefficients; a polynomial if an operand is a polynomial."""
     if any(isinstance(operand, np.poly1d) for operand in operands):
         return np.poly1d(value)
     return value
 
 
 def _padded(p: DistArray, length: int) -> DistArray:
-    """The coefficients, with zeros for higher powers."""
+    """Return the coefficients, with zeros for higher powers."""
     missing = length - len(p)
     if missing <= 0:
         return p
@@ -63,33 +63,33 @@ def _combined(operation: np.ufunc, a1: ArrayLike, a2: ArrayLike) -> Any:
 
 @implements(np.polyadd)
 def polyadd(a1: ArrayLike, a2: ArrayLike) -> Any:
-    """Sum of two polynomials; see :func:`numpy.polyadd`.
+    """Add two polynomials; see :func:`numpy.polyadd`.
 
     Cost
     ----
-    That of aligning the coefficients of the polynomial of lower degree with the other's.
+    The cost of aligning the coefficients of the polynomial of lower degree with the other's.
     """
     return _combined(np.add, a1, a2)
 
 
 @implements(np.polysub)
 def polysub(a1: ArrayLike, a2: ArrayLike) -> Any:
-    """Difference of two polynomials; see :func:`numpy.polysub`.
+    """Subtract two polynomials; see :func:`numpy.polysub`.
 
     Cost
     ----
-    As :func:`polyadd`.
+    The cost of :func:`polyadd`.
     """
     return _combined(np.subtract, a1, a2)
 
 
 @implements(np.polymul)
 def polymul(a1: ArrayLike, a2: ArrayLike) -> Any:
-    """Product of two polynomials; see :func:`numpy.polymul`.
+    """Multiply two polynomials; see :func:`numpy.polymul`.
 
     Cost
     ----
-    That of :func:`numpy.convolve`, and of finding the leading zeros.
+    The cost of :func:`numpy.convolve`, and of finding the leading zeros.
     """
     mesh = common_mesh(a1, a2)
     factors = [_trimmed(_coefficients(p, mesh)) for p in (a1, a2)]
@@ -97,7 +97,7 @@ def polymul(a1: ArrayLike, a2: ArrayLike) -> Any:
 
 
 def _trimmed(p: DistArray) -> DistArray:
-    """The coefficients without leading zeros; one zero if there is no other."""
+    """Return the coefficients without leading zeros; one zero if there is no other."""
     if p.ndim > 1:
         raise ValueError("Polynomial must be 1d only.")
     first = int(np.argmax(p != 0)) if len(p) else 0
@@ -108,7 +108,7 @@ def _trimmed(p: DistArray) -> DistArray:
 
 @implements(np.polyder, at=True)
 def polyder(p: ArrayLike, m: int = 1) -> Any:
-    """Derivative of a polynomial; see :func:`numpy.polyder`.
+    """Differentiate a polynomial; see :func:`numpy.polyder`.
 
     Cost
     ----
@@ -125,11 +125,11 @@ def polyder(p: ArrayLike, m: int = 1) -> Any:
 
 @implements(np.polyint, at=True)
 def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Any:
-    """Antiderivative of a polynomial; see :func:`numpy.polyint`.
+    """Integrate a polynomial; see :func:`numpy.polyint`.
 
     Cost
     ----
-    For each order, that of appending a coefficient.
+    For each order, the cost of appending a coefficient.
     """
     order = int(m)
     if order < 0:
@@ -147,13 +147,13 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Any:
 
 @implements(np.polydiv)
 def polydiv(u: ArrayLike, v: ArrayLike) -> Any:
-    """Quotient and remainder of two polynomials; see :func:`numpy.polydiv`.
+    """Divide two polynomials into quotient and remainder; see :func:`numpy.polydiv`.
 
-    Each coefficient of the quotient needs the one before it.
+    Each coefficient of the quotient needs the preceding one.
 
     Cost
     ----
-    That of gathering both polynomials, within `config.gather_limit`.
+    The cost of gathering both polynomials, within `config.gather_limit`.
     """
     mesh = common_mesh(u, v)
     operands = [p if isinstance(p, np.poly1d) else np.asarray(p) for p in (u, v)]
@@ -161,38 +161,38 @@ def polydiv(u: ArrayLike, v: ArrayLike) -> Any:
 
 
 def _replicated(value: Any, mesh: DeviceMesh) -> Any:
-    """NumPy's results, which every rank has computed, as replicated arrays."""
+    """Return NumPy's results, which every rank has computed, as replicated arrays."""
     if isinstance(value, tuple):
         return tuple([_replicated(part, mesh) for part in value])
     known = isinstance(value, (np.ndarray, np.generic))
     return as_distarray(value, mesh) if known else value
 
 
-# To find overrides of these two, NumPy looks at the elements of the argument, not at the argument,
-# and finds only numbers. So programs get the functions below.
+# To find overrides of these two functions, NumPy checks the elements of the argument, not the
+# argument, and finds only numbers. So programs get the functions below.
 
 
 def roots(p: ArrayLike) -> Any:
-    """Roots of a polynomial; see :func:`numpy.roots`.
+    """Find the roots of a polynomial; see :func:`numpy.roots`.
 
     They are the eigenvalues of a matrix with a row for each coefficient, which fits on every rank.
 
     Cost
     ----
-    That of gathering the coefficients, within `config.gather_limit`.
+    The cost of gathering the coefficients, within `config.gather_limit`.
     """
     return call(np.roots, p) if isinstance(p, DistArray) else np.roots(cast("Any", p))
 
 
 def poly(seq_of_zeros: ArrayLike) -> Any:
-    """Coefficients of the polynomial with given roots; see :func:`numpy.poly`.
+    """Compute the coefficients of the polynomial with given roots; see :func:`numpy.poly`.
 
-    Each root multiplies the product of those before it.
+    Each root multiplies the product of the preceding ones.
 
     Cost
     ----
-    That of gathering the roots, within `config.gather_limit`; for a matrix, that of
-    :func:`numpy.linalg.eigvals` as well.
+    The cost of gathering the roots, within `config.gather_limit`; for a matrix, also the cost of
+    :func:`numpy.linalg.eigvals`.
     """
     zeros: Any = seq_of_zeros
     return call(np.poly, zeros) if isinstance(zeros, DistArray) else np.poly(zeros)
@@ -227,7 +227,7 @@ def polyfit(
     w: ArrayLike | None = None,
     cov: bool | str = False,
 ) -> Any:
-    """Least squares fit of a polynomial; see :func:`numpy.polyfit`.
+    """Fit a polynomial by least squares; see :func:`numpy.polyfit`.
 
     Parameters
     ----------
@@ -243,8 +243,8 @@ def polyfit(
 
     Cost
     ----
-    That of :func:`numpy.linalg.lstsq` for a tall matrix with ``deg + 1`` columns, one small
-    allreduce, and an exchange of `y` and `w` if they are not laid out as `x`.
+    The cost of :func:`numpy.linalg.lstsq` for a tall matrix with ``deg + 1`` columns, one small
+    allreduce, and an exchange of `y` and `w` if their layouts differ from that of `x`.
     """
     mesh = common_mesh(x, y, w)
     points, fitted = as_distarray(x, mesh) + 0.0, as_distarray(y, mesh) + 0.0
@@ -268,7 +268,7 @@ def polyfit(
 
 
 def _check_points(x: DistArray, y: DistArray, deg: int) -> None:
-    """Raise what NumPy raises, in its order."""
+    """Raise NumPy's exceptions, in NumPy's order."""
     if deg < 0:
         raise ValueError("expected deg >= 0")
     if x.ndim != 1:
@@ -282,7 +282,7 @@ def _check_points(x: DistArray, y: DistArray, deg: int) -> None:
 
 
 def _weighted(left: DistArray, y: DistArray, weights: DistArray) -> tuple[Any, Any]:
-    """Both sides of the equations, times the weights of their rows."""
+    """Multiply both sides of the equations by the weights of their rows."""
     if weights.ndim != 1:
         raise TypeError("expected a 1-d array for weights")
     if weights.shape[0] != y.shape[0]:
@@ -294,7 +294,7 @@ def _weighted(left: DistArray, y: DistArray, weights: DistArray) -> tuple[Any, A
 def _covariance(
     left: DistArray, scale: DistArray, residuals: DistArray, y: DistArray, cov: bool | str
 ) -> Any:
-    """The covariance matrix of the coefficients, one for each fit."""
+    """Return the covariance matrix of the coefficients, one matrix for each fit."""
     points, order = left.shape
     base = np.linalg.inv(np.dot(left.T, left)) / np.outer(scale, scale)
     factor: Any = 1

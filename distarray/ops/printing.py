@@ -32,7 +32,7 @@ def array2string(
     suffix: str = "",
     legacy: str | bool | None = None,
 ) -> str:
-    """The elements as text; of a sharded array, the layout and this rank's block.
+    """Format the elements as text; for a sharded array, the layout and this rank's block.
 
     See :func:`numpy.array2string`.
     """
@@ -55,7 +55,7 @@ def array_repr(
     precision: int | None = None,
     suppress_small: bool | None = None,
 ) -> str:
-    """As ``repr``, with other settings; see :func:`numpy.array_repr`."""
+    """Format like ``repr``, with other settings; see :func:`numpy.array_repr`."""
     return _printed(arr, lambda x: np.array_repr(x, max_line_width, precision, suppress_small))
 
 
@@ -66,11 +66,11 @@ def array_str(
     precision: int | None = None,
     suppress_small: bool | None = None,
 ) -> str:
-    """As ``str``, with other settings; see :func:`numpy.array_str`."""
+    """Format like ``str``, with other settings; see :func:`numpy.array_str`."""
     return _printed(a, lambda x: np.array_str(x, max_line_width, precision, suppress_small))
 
 
 def _printed(x: DistArray, text: Callable[[Array], str]) -> str:
-    """The text of the whole array, or of this rank's block together with its place."""
+    """Return the text of the whole array, or of this rank's block with its place in the array."""
     whole = printing.whole(x)
     return printing.local_form(x, printing.local_text(x, text)) if whole is None else text(whole)

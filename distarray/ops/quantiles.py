@@ -20,21 +20,21 @@ __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", 
 
 
 class _Median(NamedTuple):
-    """The middle element of a line, or the mean of the two in the middle, as NumPy computes it."""
+    """Middle element of a line, or the mean of the two in the middle, as NumPy computes it."""
 
     function: Callable[..., Any]
     dtype: DType
 
     def wanted(self, n: int) -> list[int]:
-        """The positions needed from a line of n elements."""
+        """Return the positions needed from a line of n elements."""
         return sorted({(n - 1) // 2, n // 2})
 
     def value(self, n: int, found: dict[int, Any]) -> Any:
-        """The statistic of the elements at these positions."""
+        """Compute the statistic from the elements at these positions."""
         return self._of([found[position] for position in self.wanted(n)])
 
     def unknown(self, nan: float) -> Any:
-        """The statistic of a line with NaN, or of an all-NaN line if NaN is ignored."""
+        """Return the statistic of a line with NaN, or of an all-NaN line if NaN is ignored."""
         return self._of([nan])
 
     def _of(self, middle: list[Any]) -> Any:
@@ -42,7 +42,7 @@ class _Median(NamedTuple):
 
 
 class _Quantiles(NamedTuple):
-    """The quantiles of a line at the fractions `q`."""
+    """Quantiles of a line at the fractions `q`."""
 
     function: Callable[..., Any]
     method: str
@@ -50,11 +50,11 @@ class _Quantiles(NamedTuple):
     weak: bool
 
     def wanted(self, n: int) -> list[int]:
-        """The positions needed from a line of n elements."""
+        """Return the positions needed from a line of n elements."""
         return self._places(n).wanted
 
     def value(self, n: int, found: dict[int, Any]) -> Any:
-        """The statistic of the elements at these positions."""
+        """Compute the statistic from the elements at these positions."""
         at = self._places(n)
         previous, following = (_taken(found, index) for index in (at.previous, at.following))
         if at.gamma is None:
@@ -62,7 +62,7 @@ class _Quantiles(NamedTuple):
         return interpolated(previous, following, at.gamma)
 
     def unknown(self, nan: float) -> Any:
-        """The statistic of a line with NaN, or of an all-NaN line if NaN is ignored."""
+        """Return the statistic of a line with NaN, or of an all-NaN line if NaN is ignored."""
         if self.function in (np.nanquantile, np.nanpercentile):
             self.function(np.array([nan]), 0)  # warns
         return np.full(self.q.shape, nan)
@@ -72,7 +72,7 @@ class _Quantiles(NamedTuple):
 
 
 def _taken(found: dict[int, Any], index: Array) -> Any:
-    """The elements at positions, in their shape; a scalar for a single one."""
+    """Return the elements at positions, in the positions' shape; a scalar for a single one."""
     values = np.array([found[position] for position in index.ravel().tolist()])
     return values.reshape(index.shape)[()]
 
@@ -85,26 +85,26 @@ def median(
     overwrite_input: bool = False,
     keepdims: bool = False,
 ) -> Any:
-    """Median over axes; see :func:`numpy.median`.
+    """Compute the median over axes; see :func:`numpy.median`.
 
     Parameters
     ----------
     a : DistArray
-        In any layout; it is never overwritten.
+        Any layout; it is never overwritten.
     axis, out, overwrite_input, keepdims
         As in :func:`numpy.median`.
 
     Returns
     -------
     DistArray
-        The remaining dimensions are cut as in `a`; where lines were brought to one rank each, the
-        ranks along `axis` cut another dimension. A scalar on every rank for ``axis=None``.
+        The remaining dimensions are cut as in `a`. If each line was sent to one rank, the ranks
+        along `axis` cut another dimension. A scalar on every rank for ``axis=None``.
 
     Cost
     ----
     Nothing if `axis` is not cut. Long lines, and the whole array: rounds of small allgathers
     (usually two), then one of a few thousand candidates, and about two passes over the block. Many
-    short lines: one exchange of `a` that brings each to one rank. Arrays of a few thousand
+    short lines: one exchange of `a` that sends each line to one rank. Arrays of a few thousand
     elements are gathered.
     """
     return _median(np.median, a, axis, out, keepdims)
@@ -118,11 +118,11 @@ def nanmedian(
     overwrite_input: bool = False,
     keepdims: bool = NoValue,
 ) -> Any:
-    """Median over axes, ignoring NaN; see :func:`numpy.nanmedian` and :func:`median`.
+    """Compute the median over axes, ignoring NaN; see :func:`numpy.nanmedian` and :func:`median`.
 
     Cost
     ----
-    As :func:`median`.
+    The cost of :func:`median`.
     """
     return _median(np.nanmedian, a, axis, out, keepdims)
 
@@ -156,19 +156,19 @@ def quantile(
     *,
     weights: ArrayLike | None = None,
 ) -> Any:
-    """Quantiles over axes; see :func:`numpy.quantile`.
+    """Compute quantiles over axes; see :func:`numpy.quantile`.
 
     Parameters
     ----------
     a : DistArray
-        In any layout; it is never overwritten.
+        Any layout; it is never overwritten.
     q : array_like of float
-        Every rank gets all of them.
+        Every rank gets all quantiles.
     axis, out, overwrite_input, method, keepdims
         As in :func:`numpy.quantile`.
     weights : array_like, optional
-        Best laid out as `a`. They are summed exactly; NumPy rounds its sums, and may take the next
-        element where a sum meets a quantile.
+        Best in the layout of `a`. They are summed exactly; NumPy rounds its sums, and may take the
+        next element where a sum equals a quantile.
 
     Returns
     -------
@@ -177,7 +177,7 @@ def quantile(
 
     Cost
     ----
-    As :func:`median`; all quantiles are found together.
+    The cost of :func:`median`; all quantiles are found together.
     """
     arguments = {"method": method, "weights": weights}
     return _quantiles(np.quantile, a, q, axis, out, keepdims, arguments)
@@ -195,11 +195,11 @@ def percentile(
     *,
     weights: ArrayLike | None = None,
 ) -> Any:
-    """Percentiles over axes; see :func:`numpy.percentile` and :func:`quantile`.
+    """Compute percentiles over axes; see :func:`numpy.percentile` and :func:`quantile`.
 
     Cost
     ----
-    As :func:`quantile`.
+    The cost of :func:`quantile`.
     """
     arguments = {"method": method, "weights": weights}
     return _quantiles(np.percentile, a, q, axis, out, keepdims, arguments)
@@ -217,11 +217,11 @@ def nanquantile(
     *,
     weights: ArrayLike | None = None,
 ) -> Any:
-    """Quantiles over axes, ignoring NaN; see :func:`numpy.nanquantile` and :func:`quantile`.
+    """Compute quantiles over axes, ignoring NaN; see :func:`numpy.nanquantile`.
 
     Cost
     ----
-    As :func:`quantile`.
+    The cost of :func:`quantile`.
     """
     arguments = {"method": method, "weights": weights}
     return _quantiles(np.nanquantile, a, q, axis, out, keepdims, arguments)
@@ -239,11 +239,11 @@ def nanpercentile(
     *,
     weights: ArrayLike | None = None,
 ) -> Any:
-    """Percentiles over axes, ignoring NaN; see :func:`numpy.nanpercentile`.
+    """Compute percentiles over axes, ignoring NaN; see :func:`numpy.nanpercentile`.
 
     Cost
     ----
-    As :func:`quantile`.
+    The cost of :func:`quantile`.
     """
     arguments = {"method": method, "weights": weights}
     return _quantiles(np.nanpercentile, a, q, axis, out, keepdims, arguments)
@@ -258,7 +258,7 @@ def _quantiles(
     keepdims: bool,
     arguments: dict[str, Any],
 ) -> Any:
-    """What the four functions of quantiles share; `arguments` are the method and the weights."""
+    """Compute any of the four kinds of quantiles; `arguments` holds the method and the weights."""
     x = as_distarray(a, common_mesh(a, q, out, arguments["weights"]))
     keepdims = keepdims is not NoValue and bool(keepdims)
     q = np.asarray(q) if isinstance(q, DistArray) else q
@@ -294,7 +294,7 @@ def _shape_of(x: DistArray, q: ArrayLike, axis: Axes, keepdims: bool) -> Shape:
 
 
 def _is_spread(shape: Shape, target: Shape) -> bool:
-    """Whether a result has to be broadcast to fit the shape of an `out`, as by a ufunc."""
+    """Return True if a result must be broadcast to the shape of an `out`, as by a ufunc."""
     try:
         return shape != target and np.broadcast_shapes(shape, target) == target
     except ValueError:
@@ -302,7 +302,7 @@ def _is_spread(shape: Shape, target: Shape) -> bool:
 
 
 def _fractions(function: Callable[..., Any], q: ArrayLike) -> tuple[Array, bool]:
-    """The quantiles as fractions from 0 to 1, and whether they are one of Python's numbers."""
+    """Return the quantiles as fractions from 0 to 1, and whether they are a Python number."""
     weak = type(q) in (int, float)
     if function in (np.percentile, np.nanpercentile):
         return np.true_divide(q, 100, out=...), weak
@@ -318,8 +318,8 @@ def _probed(
     keepdims: bool,
     **arguments: ArrayLike | None,
 ) -> DType:
-    """The data type of the result; raises what NumPy raises about any of the arguments."""
-    probe = np.zeros((1,) * x.ndim, x.dtype)  # NumPy warns twice about an empty one
+    """Return the data type of the result; raise NumPy's exceptions about any argument."""
+    probe = np.zeros((1,) * x.ndim, x.dtype)  # NumPy warns twice about an empty array
     value = np.asarray(function(probe, *given, axis=axis, keepdims=keepdims, **arguments))
     if out is not None:
         lead = value.shape[: np.ndim(given[0])] if given else ()
@@ -332,7 +332,7 @@ def _probed(
 
 
 def _into(function: Callable[..., Any], dtype: DType, kind: DType) -> Any:
-    """The function with an `out` of a data type, in which NumPy then computes."""
+    """Return the function with an `out` of a data type, in which NumPy then computes."""
 
     def whole(block: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
         kept = [1 if dim in axis else extent for dim, extent in enumerate(block.shape)]
@@ -345,7 +345,7 @@ def _into(function: Callable[..., Any], dtype: DType, kind: DType) -> Any:
 def _finished(
     statistic: Statistic, x: DistArray, axis: Axes, out: DistArray | None, keepdims: bool
 ) -> Any:
-    """The statistic as an array, or written to `out`."""
+    """Return the statistic as an array, or write it to `out`."""
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     if not x.size:
         whole = statistic.function(np.empty(x.shape, x.dtype), axis=axes, keepdims=keepdims)

@@ -1,4 +1,4 @@
-"""Evenly spaced samples, bit for bit NumPy's; each rank makes its own part."""
+"""Evenly spaced samples, bit for bit NumPy's; each rank makes its own block."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _linspace: Any = np.linspace
 _moveaxis: Any = np.moveaxis
 
 _NUMBERS = frozenset({int, float})
-#: More elements than any array has.
+#: Limit of a range's elements: more than any array has.
 _COUNTABLE = 1 << 62
 
 # -- arange --------------------------------------------------------------------------------------
 
 
 def _of_range(*limits: Any, **named: object) -> int:
-    """The most elements that a range of plain numbers has; -1 for anything else."""
+    """Bound the number of elements of a range of plain numbers; -1 for anything else."""
     if not _NUMBERS.issuperset(map(type, limits)) or len(limits) > 3 or named.keys() - {"dtype"}:
         return -1
     start, stop = limits[:2] if len(limits) > 1 else (0, limits[0])
@@ -53,13 +53,13 @@ def arange(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """Evenly spaced values in an interval; see :func:`numpy.arange`.
+    """Create evenly spaced values in an interval; see :func:`numpy.arange`.
 
     ``arange(stop)``, ``arange(start, stop)`` and ``arange(start, stop, step)``.
 
     Cost
     ----
-    No message; the memory of this rank's block, or for dates of the whole array.
+    No message; memory of this rank's block, or for dates of the whole array.
     """
     is_length = stop is None
     if stop is None:
@@ -76,7 +76,7 @@ def arange(
         return distribute(values, mesh, placements, src=None)
     extent = _arange_length(first, last, by, found.kind == "c")
     if found.kind == "b" and extent > 2:
-        np.arange(3, dtype=bool)  # raises what NumPy raises: there is no such range
+        np.arange(3, dtype=bool)  # raises NumPy's exception: there is no such range
     ends = np.full(2, first, found)
     if extent > 1:
         ends[1] = first + by
@@ -93,14 +93,14 @@ def arange(
 
 
 def _as_given(first: Any, last: Any, step: Any, is_length: bool) -> tuple[Any, ...]:
-    """The arguments of a range as the program gave them: a range of dates needs a start."""
+    """Return the arguments of a range as the program passed them; dates need a start."""
     if step is not None:
         return first, last, plain(step)
     return (last,) if is_length else (first, last)
 
 
 def _arange_dtype(*values: ArrayLike) -> DType:
-    """The data type of a range with these limits: at least the default integer."""
+    """Return the data type of a range with these limits: at least the default integer."""
     dtype: DType = np.dtype(np.intp)
     for value in values:
         found = np.asarray(value).dtype
@@ -111,7 +111,7 @@ def _arange_dtype(*values: ArrayLike) -> DType:
 
 
 def _arange_length(start: complex, stop: complex, step: complex, is_complex: bool) -> int:
-    """Number of elements, rounded as NumPy's arithmetic on Python objects rounds it."""
+    """Return the number of elements, rounded as by NumPy's arithmetic on Python objects."""
     span = stop - start
     ratio: Any = span / step
     if is_complex and isinstance(ratio, complex):
@@ -130,7 +130,7 @@ def _ceiling(value: float) -> int:
 
 
 def _arange_block(ends: Array, low: int, high: int) -> Any:
-    """Elements `low` to `high` of the range whose first two elements are `ends`."""
+    """Return elements `low` to `high` of the range whose first two elements are `ends`."""
     kind = ends.dtype.kind
     if kind == "b":
         return ends[low:high]
@@ -140,7 +140,7 @@ def _arange_block(ends: Array, low: int, high: int) -> Any:
         info = np.iinfo(ends.dtype)
         if delta and all(info.min <= end <= info.max for end in span):
             return np.arange(*span, delta, dtype=ends.dtype)
-        # It wraps around, as NumPy's does: count in the widest integer and keep the low bits.
+        # Integers wrap around, as in NumPy: count in the widest integer and keep the low bits.
         wide = np.arange(low, high).astype(np.uint64)
         return (wide * np.uint64(delta % 2**64) + np.uint64(start % 2**64)).astype(ends.dtype)
     if kind == "c":
@@ -149,13 +149,13 @@ def _arange_block(ends: Array, low: int, high: int) -> Any:
         block.imag = _float_range(ends.imag, low, high)
     else:
         block = _float_range(ends, low, high).astype(ends.dtype, copy=False)
-    # The first two are NumPy's own: start + 1 * delta may differ in the last bit.
+    # The first two elements are NumPy's own: start + 1 * delta may differ in the last bit.
     block[: max(0, 2 - low)] = ends[low:high]
     return block
 
 
 def _float_range(ends: Array, low: int, high: int) -> Any:
-    """``start + i * delta``, in the precision that NumPy computes in."""
+    """Compute ``start + i * delta``, in the precision that NumPy computes in."""
     working = np.float32 if ends.dtype == np.float16 else ends.dtype
     start, following = ends.astype(working)
     values = positions(low, high, working)
@@ -165,7 +165,7 @@ def _float_range(ends: Array, low: int, high: int) -> Any:
 
 
 def positions(low: int, high: int, dtype: DTypeLike) -> Any:
-    """``numpy.arange(n, dtype=dtype)[low:high]``, without making the rest."""
+    """Return ``numpy.arange(n, dtype=dtype)[low:high]``, without making the rest."""
     dtype = np.dtype(dtype)
     exact = high <= 1 << 53 and dtype.kind != "O"  # in float64, so that casting rounds only once
     values = np.arange(float(low), float(high)) if exact else np.arange(low, high)
@@ -176,7 +176,7 @@ def positions(low: int, high: int, dtype: DTypeLike) -> Any:
 
 
 def _of_samples(start: Any, stop: Any = None, num: Any = 50, *_: object, **__: object) -> int:
-    """The number of samples between plain numbers; -1 for anything else."""
+    """Return the number of samples between plain numbers; -1 for anything else."""
     plain_numbers = type(start) in _NUMBERS and type(stop) in _NUMBERS and type(num) is int
     return num if plain_numbers else -1
 
@@ -223,13 +223,13 @@ def linspace(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> Any:
-    """Evenly spaced numbers over an interval; see :func:`numpy.linspace`.
+    """Create evenly spaced numbers over an interval; see :func:`numpy.linspace`.
 
     Parameters
     ----------
     start, stop : array_like
-        DistArrays of one dimension or more keep their layout; each rank then has all samples of
-        its part.
+        DistArrays of one dimension or more keep their layout; each rank then has all samples
+        between its limits.
 
     Cost
     ----
@@ -255,13 +255,13 @@ def _limit(value: ArrayLike) -> Any:
 
 
 def _has_own_kind(limits: list[Any]) -> bool:
-    """Whether a limit is of a program's own subclass of arrays, which every rank has whole."""
+    """Return True if a limit is of a program's own array subclass, which every rank has whole."""
     kinds: list[Any] = list(map(type, limits))
     return any(map(is_subclass, kinds))
 
 
 def _probe(limit: Array) -> Any:
-    """A limit's data type without its elements, to ask NumPy about the type of the result."""
+    """Return an empty array of a limit's data type, to get the result's type from NumPy."""
     return limit if not np.ndim(limit) else np.empty((0,), limit.dtype)
 
 
@@ -284,13 +284,13 @@ class _Line:
         divisor = num - 1 if endpoint else num
         self.divisor = divisor
         self.step: Any = self.delta / divisor if divisor > 0 else np.nan
-        # If one step underflows, NumPy takes another order of operations for all elements.
+        # If one step underflows, NumPy uses another order of operations for all elements.
         self.underflows = divisor > 0 and bool(np.any(self.step == 0))
 
     def sampled(
         self, dtype: DType, axis: int, device: str | None, placements: Placements | None
     ) -> DistArray:
-        """All samples, with the samples along `axis`."""
+        """Return all samples, with the samples along `axis`."""
         if not self.distributed:
             shape = (*self.shape[:axis], self.num, *self.shape[axis:])
             layout, mesh = place(shape, dtype, self.mesh, placements, device)
@@ -327,7 +327,7 @@ class _Line:
 
 
 def _part(x: Any, shape: tuple[int, ...], section: list[tuple[int, int]]) -> Any:
-    """The elements of an array, which broadcasts to `shape`, for a section of that shape."""
+    """Return the elements of an array that broadcasts to `shape`, for a section of this shape."""
     if not np.ndim(x):
         return x
     key = []
@@ -350,7 +350,7 @@ def logspace(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """Numbers spaced evenly on a log scale; see :func:`numpy.logspace`.
+    """Create numbers spaced evenly on a log scale; see :func:`numpy.logspace`.
 
     Cost
     ----
@@ -367,7 +367,7 @@ def logspace(
 
 
 def _deepened(value: ArrayLike, ndim: int) -> Any:
-    """The value as an array with `ndim` dimensions, new ones first."""
+    """Return the value as an array with `ndim` dimensions, new ones first."""
     x = value if isinstance(value, DistArray) else np.asanyarray(value)
     return x[(None,) * (ndim - x.ndim) + (...,)]
 
@@ -384,7 +384,7 @@ def geomspace(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> Any:
-    """Numbers in geometric progression; see :func:`numpy.geomspace`.
+    """Create numbers in geometric progression; see :func:`numpy.geomspace`.
 
     Cost
     ----
@@ -402,11 +402,12 @@ def geomspace(
     working = np.result_type(*probes, float(num), np.zeros((), dtype))
     wanted = working if dtype is None else np.dtype(dtype)
     first, last = (limit.astype(working) for limit in limits)
-    # Rotated to the positive real axis, where negative and complex limits have logarithms.
+    # Limits are rotated to the positive real axis, so that negative and complex ones have
+    # logarithms.
     sign = np.sign(first)
     first, last = first / sign, last / sign
     result = logspace(np.log10(first), np.log10(last), num, endpoint, 10.0, working, mesh=mesh)
-    if num > 0:  # the power of a logarithm need not be the number itself
+    if num > 0:  # the power of a logarithm need not equal the number
         result[0] = first
         if num > 1 and endpoint:
             result[-1] = last

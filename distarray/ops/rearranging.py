@@ -1,4 +1,4 @@
-"""roll, tile, repeat, resize and copy: the same elements in other places, or more than once."""
+"""roll, tile, repeat, resize and copy: the same elements in other places, or several times."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -36,21 +36,21 @@ __all__ = ["balanced", "copy", "is_balanced", "repeat", "resize", "roll", "tile"
 
 @implements(np.roll, at=True, computes=False, alone=Alone())
 def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> DistArray:
-    """The array with its elements shifted along some dimensions, wrapping round the end.
+    """Shift the elements along some dimensions, wrapping around at the end.
 
     Parameters
     ----------
     a : DistArray
         Any placement.
     shift : int or tuple of int
-        By how many indices.
+        Number of indices to shift by.
     axis : int or tuple of int, optional
-        Along which dimensions. None shifts the flattened array.
+        Dimensions to shift along. None shifts the flattened array.
 
     Returns
     -------
     DistArray
-        Laid out as `a`.
+        In the layout of `a`.
 
     Cost
     ----
@@ -65,7 +65,7 @@ def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> DistArr
         return _assembled(a, _flat_runs(a.shape, total % (a.size or 1)), ordered=False)
     axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
     if not a.ndim:
-        np.roll(np.empty((), bool), shift, axes)  # raises what NumPy raises
+        np.roll(np.empty((), bool), shift, axes)  # raises NumPy's exception
     pairs = np.broadcast(shift, axes)
     if pairs.ndim > 1:
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
@@ -76,7 +76,7 @@ def roll(a: ArrayLike, shift: int | Sequence[int], axis: Axes = None) -> DistArr
 
 
 def _shifted_runs(extent: int, shift: int) -> list[tuple[int, int, int, int]]:
-    """One dimension's two parts: (origin in the result, start, length, times round the end)."""
+    """Return one dimension's two runs: (origin in the result, start, length, 1 if wrapped)."""
     parts = [(shift, 0, extent - shift, 0), (0, extent - shift, shift, 1)]
     return [part for part in parts if part[2]] or parts[:1]
 
@@ -87,7 +87,7 @@ def _rolled(a: DistArray, shifts: dict[int, int]) -> DistArray:
 
 
 def _flat_runs(shape: tuple[int, ...], shift: int) -> list[Any]:
-    """The boxes that a shift of the flattened array moves in one piece."""
+    """Return the boxes that a shift of the flattened array moves in one piece."""
     found: list[Any] = [((), (), (), 0)]
     row = 1
     for extent in reversed(shape):
@@ -102,7 +102,7 @@ def _flat_runs(shape: tuple[int, ...], shift: int) -> list[Any]:
 
 
 def _assembled(a: DistArray, runs: Sequence[Any], ordered: bool = True) -> DistArray:
-    """The array with its boxes moved; stored in the same order if `ordered`, else in C order."""
+    """Return the array with its boxes moved, in its memory order if `ordered`, else in C order."""
     parts: list[Part] = []
     for run in runs:
         origin, starts, lengths = run or ((), (), ())
@@ -113,20 +113,20 @@ def _assembled(a: DistArray, runs: Sequence[Any], ordered: bool = True) -> DistA
 
 
 def _times_all(x: ArrayLike, times: Any, *_: Any, **__: Any) -> int:
-    """The elements of an array times a number, or a large number if that is unknown."""
+    """Count an array's elements times a number; a large number if the number is unknown."""
     return np.size(x) * times if type(times) is int and isinstance(x, np.ndarray) else 1 << 62
 
 
 @implements(np.tile, at=True, computes=False, alone=Alone(), small=bounded(np.tile, _times_all))
 def tile(A: ArrayLike, reps: int | Sequence[int]) -> DistArray:
-    """The array repeated as a whole along each dimension.
+    """Repeat the whole array along each dimension.
 
     Parameters
     ----------
     A : DistArray
         Any placement.
     reps : int or sequence of int
-        How often along each dimension; fewer numbers apply to the last dimensions.
+        Repetitions along each dimension; fewer numbers apply to the last dimensions.
 
     Returns
     -------
@@ -136,8 +136,8 @@ def tile(A: ArrayLike, reps: int | Sequence[int]) -> DistArray:
 
     Cost
     ----
-    Nothing along dimensions that are not sharded. Along a sharded one, each rank receives what is
-    missing from its new block, but never more than the whole length of `A`.
+    Nothing along dimensions that are not sharded. Along a sharded one, each rank receives the
+    missing elements of its new block, but never more than the whole length of `A`.
     """
     a = as_distarray(A)
     times = _times(reps, a.shape)
@@ -150,7 +150,7 @@ def tile(A: ArrayLike, reps: int | Sequence[int]) -> DistArray:
     if not a.size:
         return reshaped(a, tuple([n * extent for n, extent in zip(times, a.shape, strict=True)]))
     a = _whole_where_often(a, times)
-    # Each dimension (n,) becomes (times, n), is stretched along the first and merged again.
+    # Each dimension (n,) becomes (times, n), is broadcast along the first one and merged again.
     pairs: list[Any] = []
     for extent in a.shape:
         pairs += [None, (0, 1, extent)]
@@ -162,7 +162,7 @@ def tile(A: ArrayLike, reps: int | Sequence[int]) -> DistArray:
 
 
 def _whole_where_often(a: DistArray, times: Sequence[int]) -> DistArray:
-    """The array, made whole along dimensions that are repeated more often than they have parts.
+    """Make the array whole along dimensions repeated more often than they have parts.
 
     Each rank then receives each element once, and not once for each repetition.
     """
@@ -178,14 +178,14 @@ def _whole_where_often(a: DistArray, times: Sequence[int]) -> DistArray:
 
 @implements(np.repeat, computes=False, alone=Alone(), small=bounded(np.repeat, _times_all))
 def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> DistArray:
-    """The array with each index along a dimension repeated.
+    """Repeat each index along a dimension.
 
     Parameters
     ----------
     a : DistArray
         Any placement.
     repeats : int or array of int
-        How often, for all indices or for each; a DistArray may be sharded.
+        Repetitions of all indices or of each; a DistArray may be sharded.
     axis : int, optional
         The dimension. None flattens first.
 
@@ -193,25 +193,25 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> DistArr
     -------
     DistArray
         Every element stays on its rank, with its repetitions; blocks differ in length if the
-        counts do. If one is more than twice as long as in an even cut, the result is cut evenly.
-        A large result of a replicated array is sharded, if there is one count for all.
+        counts do. If a block is more than twice as long as in an even cut, the result is cut
+        evenly. A large result of a replicated array is sharded, if there is one count for all.
 
     Cost
     ----
-    None if `repeats` is known on all ranks. A sharded `repeats` is sent to where the elements are,
-    the ranks agree that no count is negative, and one integer per rank is gathered along the mesh
-    dimensions that cut `axis`.
+    None if `repeats` is known on all ranks. A sharded `repeats` is sent to the ranks of the
+    elements, the ranks agree that no count is negative, and one integer per rank is gathered along
+    the mesh dimensions that cut `axis`.
 
     Raises
     ------
     ValueError
-        If a count is negative, or there are not as many counts as indices; on all ranks alike.
+        If a count is negative, or there are not as many counts as indices; on all ranks.
     """
     x = as_distarray(a)
     axis = axis if axis is None else as_axis(axis)
     counts = _as_counts(repeats)
     if axis is None:
-        x, axis = in_line(x).plain(), 0  # a short one may be on one rank
+        x, axis = in_line(x).plain(), 0  # a short line may be on one rank only
     elif not x.ndim:
         x = in_line(x)  # NumPy treats a number as a line of one
     axis = normalize_axis_index(axis, x.ndim)
@@ -235,7 +235,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: int | None = None) -> DistArr
 
 
 def _repeated_alike(x: DistArray, times: int, axis: int) -> DistArray:
-    """An array with all of its indices repeated as often."""
+    """Repeat all indices of an array equally often."""
     if x.layout.is_replicated and times > 1:
         return _spread_out(x, times, axis)
     cut = x.layout.cuts[axis]
@@ -246,7 +246,7 @@ def _repeated_alike(x: DistArray, times: int, axis: int) -> DistArray:
 
 
 def _spread_out(x: DistArray, times: int, axis: int) -> DistArray:
-    """The repetitions of a replicated array, of which each rank makes its part if they are many."""
+    """Repeat a replicated array; if the result is large, each rank makes only its block."""
     shape = (*x.shape[:axis], times * x.shape[axis], *x.shape[axis + 1 :])
     layout = grown_layout(shape, x.itemsize, x.mesh, [x])
     key = [slice(*interval) for interval in layout.section(x.mesh.coords)]
@@ -260,7 +260,7 @@ def _spread_out(x: DistArray, times: int, axis: int) -> DistArray:
 
 
 def _times(reps: int | Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """How often to repeat along each dimension; raises what :func:`numpy.tile` raises."""
+    """Return the repetitions along each dimension; raise the exceptions of :func:`numpy.tile`."""
     times = tuple(reps) if np.iterable(reps) else (reps,)
     if all(n == 1 for n in times):
         return (1,) * len(times)
@@ -270,7 +270,7 @@ def _times(reps: int | Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...]
 
 
 def _as_counts(repeats: ArrayLike) -> Any:
-    """Counts as integers, by the rules of :func:`numpy.repeat`; a DistArray stays distributed."""
+    """Return counts as integers, as :func:`numpy.repeat` does; DistArrays stay distributed."""
     if isinstance(repeats, DistArray):
         _check_depth(repeats)
         np.empty(0, repeats.dtype).astype(np.intp, casting="safe")
@@ -278,7 +278,7 @@ def _as_counts(repeats: ArrayLike) -> Any:
     if isinstance(repeats, np.ndarray):
         _check_depth(repeats)
         return repeats.astype(np.intp, casting="safe", copy=False)
-    counts = np.asarray(repeats, np.intp)  # Python's numbers, and lists of them, are truncated
+    counts = np.asarray(repeats, np.intp)  # Python numbers, and lists of them, are truncated
     _check_depth(counts)
     return counts
 
@@ -307,7 +307,7 @@ def _repeated_by_distributed(a: DistArray, repeats: DistArray, axis: int) -> Dis
 
 
 def shared_lengths(length: int, cut: Cut, mesh: DeviceMesh) -> list[int]:
-    """The lengths of all blocks of a dimension, gathered from ranks that know only their own."""
+    """Gather the lengths of all blocks along a dimension, from ranks that know only their own."""
     if not cut.mesh_dims:
         return [length]
     group = mesh.subgroup(cut.mesh_dims)
@@ -315,7 +315,7 @@ def shared_lengths(length: int, cut: Cut, mesh: DeviceMesh) -> list[int]:
 
 
 def balanced(x: DistArray, axis: int) -> DistArray:
-    """`x` itself, or `x` evenly cut if a block along `axis` is much longer than necessary.
+    """Return `x` itself, or `x` evenly cut if a block along `axis` is much longer than necessary.
 
     Ragged blocks cost nothing to keep, but later work takes as long as the longest of them.
     """
@@ -327,7 +327,7 @@ def balanced(x: DistArray, axis: int) -> DistArray:
 
 
 def is_balanced(cut: Cut) -> bool:
-    """Whether no part is more than twice as long as the parts of an even cut."""
+    """Return True if no part is more than twice as long as the parts of an even cut."""
     if cut.parts == 1:
         return True
     longest = max([stop - start for start, stop in map(cut.interval, range(cut.parts))])
@@ -336,12 +336,12 @@ def is_balanced(cut: Cut) -> bool:
 
 @implements(np.resize, at=True, computes=False, alone=Alone(), small=False)
 def resize(a: ArrayLike, new_shape: ShapeLike) -> DistArray:
-    """The array's elements in C order, repeated to fill a new shape. See :func:`numpy.resize`.
+    """Repeat the elements in C order to fill a new shape. See :func:`numpy.resize`.
 
     Cost
     ----
     One message per pair of ranks for elements that change rank, two if the array is repeated more
-    than twice, and what :func:`reshape` costs.
+    than twice, and the cost of :func:`reshape`.
     """
     shape = (new_shape,) if isinstance(new_shape, (int, np.integer)) else tuple(new_shape)
     if any(extent < 0 for extent in shape):
@@ -355,7 +355,7 @@ def resize(a: ArrayLike, new_shape: ShapeLike) -> DistArray:
         return wrap(block, layout, flat.mesh)
     if total <= flat.size:
         part = flat[:total]
-        # NumPy joins here, which drops the padding of records and another order of bytes.
+        # NumPy joins here, which drops the padding of records and a swapped byte order.
         joined = np.concatenate([np.empty(0, flat.dtype)]).dtype
         return reshaped(part if joined == flat.dtype else part.astype(joined), shape, copy=True)
     times, rest = divmod(total, flat.size)
@@ -365,14 +365,14 @@ def resize(a: ArrayLike, new_shape: ShapeLike) -> DistArray:
 
 @implements(np.copy, at=True, computes=False, alone=Alone())
 def copy(a: ArrayLike, order: Order = "K", subok: bool = False) -> DistArray:
-    """A copy with memory of its own and the canonical cut.
+    """Copy the array to memory of its own, with the canonical cut.
 
     Parameters
     ----------
     a : DistArray
-        Any placement; a pending fold is carried out first.
+        Any placement; a pending fold is completed first.
     order : {"C", "F", "A", "K"}
-        How the blocks are stored.
+        Order in which the blocks are stored.
     subok : bool
         Has no effect.
 
@@ -382,8 +382,8 @@ def copy(a: ArrayLike, order: Order = "K", subok: bool = False) -> DistArray:
 
     Cost
     ----
-    None for an array with the canonical cut. For a view, the elements that are missing from the
-    canonical blocks.
+    None for an array with the canonical cut. For a view, the missing elements of the canonical
+    blocks.
     """
     a = as_distarray(a)
     layout = a.layout.settled().canonical()
@@ -394,7 +394,7 @@ def copy(a: ArrayLike, order: Order = "K", subok: bool = False) -> DistArray:
 
 
 def _spread(a: DistArray) -> Layout:
-    """The layout for copying an array that one mesh coordinate holds: spread over all of them."""
+    """Return the layout for copying an array that one mesh coordinate holds: spread over all."""
     wanted = default_layout(a.shape, a.itemsize, a.mesh)
     settled = a.layout.settled().canonical()
     free = [d for d, cut in enumerate(settled.cuts) if not cut.mesh_dims]

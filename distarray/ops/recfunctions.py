@@ -1,8 +1,8 @@
 """Functions of numpy.lib.recfunctions that take a structured array or a sequence of arrays.
 
-They recognize a single array only if it is NumPy's own, and would take a distributed one for a
-sequence. It is put into a tuple here, where it is an operand like any other. Importing the module
-takes a while: what it defines is replaced when somebody imports it.
+They recognize a single array only if it is NumPy's own, and would take a distributed array for a
+sequence. Here it is put into a tuple, so that it is an operand like any other. Importing NumPy's
+module takes a while, so its functions are replaced only when a program imports it.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ __all__: list[str] = []
 
 
 def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of NumPy's, which also takes one distributed array."""
+    """Return a function of NumPy's that also takes one distributed array."""
 
     @wraps(function)
     def joined(arrays: ArrayLike, *args: object, **kwargs: object) -> Any:

@@ -12,7 +12,7 @@ __all__ = ["equal_records", "unequal_records"]
 
 @implements(operator.eq, objects=Objects.ENGINE)
 def equal_records(a: ArrayLike, b: ArrayLike) -> Any:
-    """Whether records are equal, field by field; operands broadcast.
+    """Compare records for equality, field by field; operands broadcast.
 
     Cost
     ----
@@ -24,5 +24,5 @@ def equal_records(a: ArrayLike, b: ArrayLike) -> Any:
 
 @implements(operator.ne, objects=Objects.ENGINE)
 def unequal_records(a: ArrayLike, b: ArrayLike) -> Any:
-    """Whether records differ in a field; as :func:`equal_records`."""
+    """Compare records for a difference in any field; see :func:`equal_records`."""
     return apply_blockwise(operator.ne, (a, b))

@@ -28,7 +28,7 @@ def sum(
     initial: ArrayLike = NoValue,
     where: ArrayLike = NoValue,
 ) -> Any:
-    """Sum of the elements over axes; see :func:`numpy.sum`.
+    """Sum the elements over axes; see :func:`numpy.sum`.
 
     Returns
     -------
@@ -37,8 +37,8 @@ def sum(
 
     Cost
     ----
-    One allreduce of the result if a summed dimension is cut; none yet if the result is large, which
-    stays pending. See :func:`distarray.engines.reducing.reduce`.
+    One allreduce of the result if a summed dimension is cut. A large result stays pending, without
+    a message yet. See :func:`distarray.engines.reducing.reduce`.
     """
     return reduce(np.add, a, axis, dtype, out, keepdims, initial, where)
 
@@ -53,11 +53,11 @@ def prod(
     initial: ArrayLike = NoValue,
     where: ArrayLike = NoValue,
 ) -> Any:
-    """Product of the elements over axes; see :func:`numpy.prod`.
+    """Multiply the elements over axes; see :func:`numpy.prod`.
 
     Cost
     ----
-    As :func:`sum`.
+    The cost of :func:`sum`.
     """
     return reduce(np.multiply, a, axis, dtype, out, keepdims, initial, where)
 
@@ -71,11 +71,11 @@ def max(
     initial: ArrayLike = NoValue,
     where: ArrayLike = NoValue,
 ) -> Any:
-    """Largest element over axes, NaN first; see :func:`numpy.max`.
+    """Return the largest element over axes, NaN first; see :func:`numpy.max`.
 
     Cost
     ----
-    As :func:`sum`.
+    The cost of :func:`sum`.
     """
     return reduce(np.maximum, a, axis, None, out, keepdims, initial, where)
 
@@ -89,7 +89,7 @@ def amax(
     initial: ArrayLike = NoValue,
     where: ArrayLike = NoValue,
 ) -> Any:
-    """:func:`max` under its other name."""
+    """Call :func:`max` under its other name."""
     return reduce(np.maximum, a, axis, None, out, keepdims, initial, where)
 
 
@@ -102,11 +102,11 @@ def min(
     initial: ArrayLike = NoValue,
     where: ArrayLike = NoValue,
 ) -> Any:
-    """Smallest element over axes, NaN first; see :func:`numpy.min`.
+    """Return the smallest element over axes, NaN first; see :func:`numpy.min`.
 
     Cost
     ----
-    As :func:`sum`.
+    The cost of :func:`sum`.
     """
     return reduce(np.minimum, a, axis, None, out, keepdims, initial, where)
 
@@ -120,7 +120,7 @@ def amin(
     initial: ArrayLike = NoValue,
     where: ArrayLike = NoValue,
 ) -> Any:
-    """:func:`min` under its other name."""
+    """Call :func:`min` under its other name."""
     return reduce(np.minimum, a, axis, None, out, keepdims, initial, where)
 
 
@@ -133,11 +133,11 @@ def any(
     *,
     where: ArrayLike = NoValue,
 ) -> Any:
-    """Whether any element is true, over axes; see :func:`numpy.any`.
+    """Check whether any element is true, over axes; see :func:`numpy.any`.
 
     Cost
     ----
-    As :func:`sum`.
+    The cost of :func:`sum`.
     """
     return reduce(np.logical_or, a, axis, bool, out, keepdims, NoValue, where)
 
@@ -151,30 +151,30 @@ def all(
     *,
     where: ArrayLike = NoValue,
 ) -> Any:
-    """Whether all elements are true, over axes; see :func:`numpy.all`.
+    """Check whether all elements are true, over axes; see :func:`numpy.all`.
 
     Cost
     ----
-    As :func:`sum`.
+    The cost of :func:`sum`.
     """
     return reduce(np.logical_and, a, axis, bool, out, keepdims, NoValue, where)
 
 
 @implements(np.count_nonzero, at=True)
 def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) -> Any:
-    """Number of elements that are not zero, over axes; see :func:`numpy.count_nonzero`.
+    """Count the elements that are not zero, over axes; see :func:`numpy.count_nonzero`.
 
     Cost
     ----
-    As :func:`sum`, with integers.
+    The cost of :func:`sum`, with integers.
     """
     x = as_distarray(a)
     if axis is not None:
-        np.zeros((), x.dtype).astype(bool)  # raises what NumPy raises about records
+        np.zeros((), x.dtype).astype(bool)  # raises NumPy's exception about records
     kept = keeps_dims(keepdims) if axis is not None or keepdims else False
     plan = _counting(x.layout, axis, kept)
     if x.block.size and x.layout.holds(x.mesh.coords):
-        # Over all axes NumPy counts much faster if they are not named.
+        # Over all axes NumPy counts much faster if no axes are passed.
         axes = None if len(plan.axes) == x.ndim else plan.axes
         part = x.mesh.asarray(np.count_nonzero(x.block, axis=axes))
         if plan.keepdims:
@@ -184,9 +184,9 @@ def count_nonzero(a: ArrayLike, axis: Axes = None, *, keepdims: bool = False) ->
     return finish(part, plan, np.add, x.mesh)
 
 
-@lru_cache(maxsize=1024, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
+@lru_cache(maxsize=1024, typed=True)  # NumPy accepts neither a truth value nor 1.0 for 1
 def _counting(layout: Layout, axis: Axes, keepdims: bool) -> ReductionPlan:
-    """The plan of a count; raises NumPy's errors about the axis."""
+    """Return the plan of a count; raise NumPy's errors about the axis."""
     np.count_nonzero(np.zeros([0] * layout.ndim), axis)
     return plan_reduction(layout, axis, keepdims, np.dtype(np.intp))
 
@@ -195,11 +195,11 @@ def _counting(layout: Layout, axis: Axes, keepdims: bool) -> ReductionPlan:
 def ptp(
     a: ArrayLike, axis: Axes = None, out: DistArray | None = None, keepdims: bool = NoValue
 ) -> Any:
-    """Largest minus smallest element over axes; see :func:`numpy.ptp`.
+    """Subtract the smallest from the largest element over axes; see :func:`numpy.ptp`.
 
     Cost
     ----
-    As :func:`max` and :func:`min`.
+    The cost of :func:`max` and :func:`min`.
     """
     largest = reduce(np.maximum, a, axis, None, out, keepdims)
     smallest = reduce(np.minimum, a, axis, None, None, keepdims)

@@ -1,4 +1,4 @@
-"""What an operation will send, by a rehearsal of each rank with blocks that have no values."""
+"""Messages that an operation will send, found by simulating each rank on blocks without values."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,9 +20,9 @@ from distarray.plan.explaining import MOST, Explanation, Step
 
 __all__ = ["rehearsal"]
 
-#: Ranks that are rehearsed where there are more than `MOST`.
+#: Number of ranks that are simulated if there are more than `MOST`.
 _SOME = 32
-#: What a conversation without a purpose of its own is for.
+#: Purposes of collectives that have no note of their own.
 _PURPOSES = {
     "allreduce": "the ranks' own results",
     "exscan": "the ranks' own results",
@@ -30,16 +30,16 @@ _PURPOSES = {
     "allgather": "a part from each rank",
     "broadcast": "what one rank has",
 }
-#: Bytes of an array that every rank has whole, up to which its values are looked at.
+#: Maximum bytes of a replicated array up to which the simulation uses its values.
 _KNOWN = 1 << 20
 
 
 def rehearsal(
     title: str, function: Callable[..., Any], args: Sequence[Any], keywords: dict[str, Any]
 ) -> Explanation:
-    """What a call would send, on a mesh of any number of ranks; nothing is sent.
+    """Explain the messages of a call, on a mesh of any number of ranks; nothing is sent.
 
-    Where values decide what comes next, it ends there, and `then` says what decides.
+    Where values decide how the call continues, the explanation ends, and `then` names the reason.
     """
     mesh = next(operands_in([*args, *keywords.values()])).mesh
     size = mesh.size()
@@ -64,14 +64,14 @@ def rehearsal(
 
 
 def _spread(size: int) -> list[int]:
-    """Some ranks, the first and the last among them."""
+    """Return some ranks, the first and the last among them."""
     return [number * (size - 1) // (_SOME - 1) for number in range(_SOME)]
 
 
 @contextmanager
 def _apart() -> Iterator[None]:
-    """Operations that other ranks do not count, and that are not put off."""
-    # What a rehearsal computes, such as 0 / 0, is nobody's error. What would be raised stays so.
+    """Run operations that are not deferred and not counted, since other ranks do not run them."""
+    # Floating-point warnings of the simulation (0 / 0) are suppressed; exceptions are not.
     quiet: Any = {kind: "ignore" for kind, act in np.geterr().items() if act != "raise"}
     before = passed.number, passed.harmless, passed.exports
     try:
@@ -82,7 +82,7 @@ def _apart() -> Iterator[None]:
 
 
 def _staged(value: Any, mesh: DeviceMesh) -> Any:
-    """An argument with its arrays on the rehearsal's mesh."""
+    """Return an argument with its arrays on the rehearsal's mesh."""
     if isinstance(value, Base):
         layout, dtype = value.layout, value.dtype
         if layout.is_replicated and value.nbytes <= _KNOWN and mesh.coords is not None:
@@ -100,7 +100,7 @@ def _staged(value: Any, mesh: DeviceMesh) -> Any:
 
 
 def _first(made: Any, mesh: DeviceMesh) -> tuple[Layout, int]:
-    """The layout of the first array of a result, and its bytes an element."""
+    """Return the layout of the first array of a result, and its bytes per element."""
     found = next(operands_in([made]), None)
     if found is None:
         scalar = isinstance(made, (Hollow, np.ndarray, np.generic))
@@ -109,7 +109,7 @@ def _first(made: Any, mesh: DeviceMesh) -> tuple[Layout, int]:
 
 
 def _enter(steps: dict[Any, Step], book: Sequence[Said], rank: int, size: int) -> None:
-    """Add what a rank has said to the steps."""
+    """Add the messages that a rank has recorded to the steps."""
     seen: dict[Any, int] = {}
     for said in book:
         words = _PURPOSES.get(said.kind, "values") if said.note is None else str(said.note)

@@ -21,41 +21,41 @@ _FLAG = np.empty((), np.bool_)
 def reshape(
     a: ArrayLike, /, shape: ShapeLike, order: Order = "C", *, copy: bool | None = None
 ) -> DistArray:
-    """The array's elements, in the same order, in another shape.
+    """Return the array's elements, in the same order, in another shape.
 
     Parameters
     ----------
     a : DistArray
         Any placement.
     shape : int or tuple of int
-        The new shape; one extent may be -1 and follows from the others.
+        The new shape; one extent may be -1 and is computed from the others.
     order : {"C", "F", "A"}
-        The order in which elements are read and placed. "A" is "F" if the blocks are stored in
+        Order in which elements are read and placed. "A" is "F" if the blocks are stored in
         Fortran order.
     copy : bool, optional
-        True copies always, False never. By default the result is a view if possible.
+        True always copies, False never. By default the result is a view if possible.
 
     Returns
     -------
     DistArray
-        A view where every element can stay on its rank and NumPy can view the blocks: dimensions
-        that are whole on every rank are split and merged freely; a sharded one together with those
-        after it, as long as the boundaries between blocks fall between indices of the new leading
-        dimension. Otherwise a copy; then the dimensions that could not keep their cut get the
-        canonical one, along the first that gives most ranks a part.
+        A view if every element can stay on its rank and NumPy can view the blocks. Dimensions that
+        are whole on every rank are split and merged freely. A sharded one is split or merged
+        together with the dimensions after it, as long as the boundaries between blocks fall between
+        indices of the new leading dimension. Otherwise a copy; the dimensions that could not keep
+        their cut then get the canonical one, along the first that gives most ranks a part.
 
     Cost
     ----
-    None for a view. For a copy that moves, each rank sends what it holds of another's new block
-    and nothing else, in up to 2 k - 1 messages per pair if k dimensions are merged; memory for
-    source and result. If some rank has a single index of a merged dimension, and for
-    ``order="A"``, the ranks agree by one allreduce of an integer on whether it is a view.
+    None for a view. For a copy that moves, each rank sends only its elements of another rank's new
+    block, in up to 2 k - 1 messages per pair if k dimensions are merged; memory for source and
+    result. If some rank has a single index of a merged dimension, and for ``order="A"``, the ranks
+    agree by one allreduce of an integer on whether it is a view.
 
     Raises
     ------
     ValueError
         If the number of elements differs, or under ``copy=False`` if a copy is needed; on all
-        ranks alike.
+        ranks.
     """
     a = as_distarray(a)
     wanted = _new_shape(a.size, shape, order)
@@ -69,7 +69,7 @@ def reshape(
 
 @implements(np.ravel, at=True, computes=False)
 def ravel(a: ArrayLike, order: Order = "C") -> DistArray:
-    """The array in one dimension; a view if it is contiguous and :func:`reshape` gives one.
+    """Flatten the array; a view if it is contiguous and :func:`reshape` returns one.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def ravel(a: ArrayLike, order: Order = "C") -> DistArray:
 
     Cost
     ----
-    As :func:`reshape`.
+    The cost of :func:`reshape`.
     """
     a = as_distarray(a)
     _FLAG.ravel(order)  # raises NumPy's error about the order
@@ -113,12 +113,12 @@ def _is_contiguous(x: DistArray, groups: Groups) -> bool:
 
 
 def _is_fortran(x: DistArray) -> bool:
-    """Whether an array is stored in Fortran order, and not in C order as well."""
+    """Return True if an array is stored in Fortran order, and not in C order as well."""
     return x.ndim > 1 and is_contiguous(x, "F") and not is_contiguous(x, "C")
 
 
 def _new_shape(size: int, shape: ShapeLike, order: Order) -> Shape:
-    """The new shape with -1 filled in; NumPy interprets all but the simplest."""
+    """Return the new shape with -1 filled in; NumPy interprets all but the simplest."""
     dims = (shape,) if type(shape) is int else shape
     found = None
     if type(dims) is tuple and size and order == "C":
@@ -130,7 +130,7 @@ def _new_shape(size: int, shape: ShapeLike, order: Order) -> Shape:
 
 
 def _filled_in(size: int, dims: tuple[int, ...]) -> Shape | None:
-    """The extents, all positive but for one -1 at most, if they fit the size; else None."""
+    """Return the extents, with at most one -1 filled in, if they fit the size; else None."""
     known = abs(prod(dims)) if all(type(n) is int and n for n in dims) else 0
     if not known or size % known:
         return None

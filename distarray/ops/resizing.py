@@ -21,7 +21,7 @@ from distarray.typing import Shape
 
 __all__ = ["resize_in_place"]
 
-#: A rank's vote on who else uses the memory of its block; the highest counts.
+#: A rank's vote on other users of its block's memory; the highest vote counts.
 _FREE, _SEEN, _BORROWED = range(3)
 
 
@@ -32,13 +32,13 @@ def resize_in_place(x: DistArray, shape: tuple[Any, ...], refcheck: bool = True)
     Parameters
     ----------
     x : DistArray
-        Contiguous, and not a view of memory that something else still refers to.
+        Contiguous, and not a view of memory that another object still refers to.
     shape : tuple
-        The method's arguments: extents, or one sequence of them. New elements are zero.
+        Arguments of the method: extents, or one sequence of them. New elements are zero.
     refcheck : bool
-        Whether to refuse if another array is a view of this one. Without the check such views keep
-        the old memory. Another name for the array itself is no reason to refuse: it still refers
-        to the same array.
+        True to raise if another array is a view of this one. Without the check such views keep the
+        old memory. Another name for the array itself is no reason to raise: it still refers to the
+        same array.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def resize_in_place(x: DistArray, shape: tuple[Any, ...], refcheck: bool = True)
 
     Cost
     ----
-    One allreduce of an integer; what :func:`numpy.concatenate` and :func:`numpy.reshape` cost.
+    One allreduce of an integer; the cost of :func:`numpy.concatenate` and :func:`numpy.reshape`.
     """
     np.empty(0).resize(0, refcheck=refcheck)  # NumPy's error
     if not shape or shape == (None,) or isinstance(x.block, np.generic):
@@ -69,12 +69,12 @@ def resize_in_place(x: DistArray, shape: tuple[Any, ...], refcheck: bool = True)
 
 
 def _extents(shape: tuple[Any, ...], itemsize: int) -> Shape:
-    """The extents that the method's arguments give; raises NumPy's exceptions."""
+    """Return the extents in the method's arguments; raise NumPy's exceptions."""
     if len(shape) == 1 and not hasattr(shape[0], "__index__"):
         try:
             shape = tuple(shape[0])
         except TypeError:
-            np.empty(0).reshape(shape[0])  # NumPy's error for what is not a shape
+            np.empty(0).reshape(shape[0])  # NumPy's error for invalid shapes
     extents = tuple(map(index, shape))
     if any(extent < 0 for extent in extents):
         raise ValueError("negative dimensions not allowed")
@@ -84,7 +84,7 @@ def _extents(shape: tuple[Any, ...], itemsize: int) -> Shape:
 
 
 def _reshaped_in_place(x: DistArray, extents: Shape, straight: bool) -> bool:
-    """Give the same elements another shape in the same memory, if none has to move."""
+    """Give the same elements another shape in the same memory, if no element has to move."""
     try:
         if straight:
             found = reshaped(x, extents, copy=False)
@@ -101,7 +101,7 @@ def _turned(x: DistArray) -> DistArray:
 
 
 def _resized(x: DistArray, extents: Shape) -> DistArray:
-    """The elements in C order, truncated or followed by zeros, in another shape."""
+    """Return the elements in C order, truncated or followed by zeros, in another shape."""
     total, flat = prod(extents), in_line(x)
     if not total:
         return _zeros(flat, extents)
@@ -129,7 +129,7 @@ def _refuse_shared(x: DistArray, refcheck: bool) -> None:
 
 
 def _seen_by(x: DistArray) -> int:
-    """Whether an array is a view, or others are views of it or refer to this rank's block."""
+    """Return this rank's vote on views of an array and other references to its block."""
     if is_view(x):
         return _BORROWED
     if not x.size:

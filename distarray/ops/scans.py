@@ -1,8 +1,8 @@
 """Scans: cumsum, cumprod, their nan- versions, and ``ufunc.accumulate``.
 
-Each rank scans its own block. One exclusive scan over the ranks along the axis gives it the fold of
-everything before its block (Blelloch, Prefix Sums and Their Applications, CMU-CS-90-190, 1990),
-which it folds into the block in place.
+Each rank scans its own block. One exclusive scan over the ranks along the axis returns the fold of
+all elements before the block (Blelloch, Prefix Sums and Their Applications, CMU-CS-90-190, 1990).
+The rank folds this value into its block in place.
 """
 
 import operator
@@ -45,7 +45,7 @@ __all__ = [
     "without_nan",
 ]
 
-#: The axis of a ufunc's method: one alone, as an integer or in a tuple.
+#: Axis of a ufunc's method: a single axis, as an integer or in a tuple.
 AxisOfUfunc: TypeAlias = int | tuple[int, ...] | None
 
 _accumulate: Any = np.ufunc.accumulate  # untyped here: in the stubs its axis is an integer only
@@ -58,7 +58,7 @@ def accumulate(
     dtype: DTypeLike | None = None,
     out: DistArray | tuple[DistArray, ...] | None = None,
 ) -> Any:
-    """``ufunc.accumulate`` of a distributed array.
+    """Compute ``ufunc.accumulate`` of a distributed array.
 
     Parameters
     ----------
@@ -70,12 +70,12 @@ def accumulate(
     Returns
     -------
     DistArray
-        Laid out as `a`.
+        In the layout of `a`.
 
     Raises
     ------
     AxisError, TypeError, ValueError
-        NumPy's own, on all ranks.
+        NumPy's own exceptions, on all ranks.
 
     Cost
     ----
@@ -87,7 +87,7 @@ def accumulate(
     out = out[0] if isinstance(out, tuple) else out
     dtype, kind, axis = _checked(ufunc, x, axis, dtype, out)
     if out is not None and not x.size:
-        return out  # which may then have another shape
+        return out  # `out` may then have another shape
     if not x.layout.is_plain and not _passes(ufunc, x, kind):
         x = x.plain()
     if order_matters(ufunc, kind):
@@ -98,7 +98,7 @@ def accumulate(
 
 
 def _passes(ufunc: np.ufunc, x: DistArray, kind: DType) -> bool:
-    """Whether the scan of a pending sum is the sum of the scans of its contributions."""
+    """Return True if the scan of a pending sum is the sum of the scans of its contributions."""
     layout = x.layout
     sums = all(layout.placements[m] == Partial(Fold.SUM) for m in layout.partials)
     linear = ufunc is np.add and sums and not layout.ats and kind == x.dtype
@@ -106,7 +106,7 @@ def _passes(ufunc: np.ufunc, x: DistArray, kind: DType) -> bool:
 
 
 def order_matters(ufunc: np.ufunc, kind: DType) -> bool:
-    """Whether the result depends on the order of operations, which must then be NumPy's."""
+    """Return True if the result depends on the order of operations, which must then be NumPy's."""
     rule = RULES.get(ufunc)
     if rule is None:
         return True
@@ -116,9 +116,9 @@ def order_matters(ufunc: np.ufunc, kind: DType) -> bool:
 def _checked(
     ufunc: np.ufunc, x: DistArray, axis: AxisOfUfunc, dtype: DTypeLike | None, out: DistArray | None
 ) -> tuple[DTypeLike | None, DType, int]:
-    """The data type to ask for, that of the result, and the axis counted from the front.
+    """Return the data type to ask for, the result's data type, and the axis from the front.
 
-    Raises NumPy's errors about them and about `out`.
+    Raise NumPy's errors about them and about `out`.
     """
     axis = one_axis(axis)
     if out is None:
@@ -136,12 +136,12 @@ def _checked_out(
     dtype: DTypeLike | None,
     out: DistArray | Array,
 ) -> DTypeLike | None:
-    """The data type to compute in for an `out`; NumPy's errors about it."""
+    """Return the data type to compute in for an `out`; raise NumPy's errors about it."""
     check_target(out)
     probe = tiny(x.shape, x.dtype)
     _accumulate(ufunc, probe, axis, dtype, np.zeros(probe.shape, out.dtype))
     if out.shape != x.shape and x.ndim == 1 and (x.size or not out.ndim):
-        # NumPy is not asked: it crashes here if there are no elements.
+        # NumPy's function is not called: it crashes here if there are no elements.
         raise ValueError("provided out is the wrong size for the accumulation.")
     if out.shape != x.shape:
         _accumulate(ufunc, hollow(x.shape, x.dtype), axis, dtype, np.empty(out.shape, out.dtype))
@@ -149,17 +149,17 @@ def _checked_out(
 
 
 def one_axis(axis: AxisOfUfunc) -> AxisOfUfunc:
-    """An axis as methods of ufuncs read it: anything but None and a tuple is an integer."""
+    """Return an axis as ufunc methods read it: any value but None and a tuple is an integer."""
     return axis if axis is None or isinstance(axis, tuple) else operator.index(axis)
 
 
 def from_front(axis: AxisOfUfunc, ndim: int) -> int:
-    """The axis of a ufunc's method counted from the front; None is the first."""
+    """Return the axis of a ufunc's method counted from the front; None is the first."""
     axis = axis[0] if isinstance(axis, tuple) else 0 if axis is None else axis
     return normalize_axis_index(axis, ndim)
 
 
-@lru_cache(maxsize=1024, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
+@lru_cache(maxsize=1024, typed=True)  # NumPy accepts neither a truth value nor 1.0 for 1
 def _probed(
     ufunc: np.ufunc, layout: Layout, source: DType, axis: AxisOfUfunc, dtype: DTypeLike | None
 ) -> DType:
@@ -168,7 +168,7 @@ def _probed(
 
 
 def _scanned(ufunc: np.ufunc, x: DistArray, axis: int, kind: DType) -> Array:
-    """This rank's part, scanned by itself, with the fold of all earlier parts folded in."""
+    """Scan this rank's block by itself, then fold in the fold of all earlier blocks."""
     dtype = None if kind.kind in "mMT" else kind
     block: Array = ufunc_method(ufunc, "accumulate", x.block, axis, dtype)
     mesh, cut = x.mesh, x.layout.cuts[axis]
@@ -192,7 +192,7 @@ def _scanned(ufunc: np.ufunc, x: DistArray, axis: int, kind: DType) -> Array:
 def _in_order(
     ufunc: np.ufunc, x: DistArray, axis: int, dtype: DTypeLike | None, kind: DType
 ) -> Array:
-    """This rank's part of a scan whose result depends on the order of operations."""
+    """Compute this rank's block of a scan that depends on the order of operations."""
     if ufunc in RULES:
         work = reproducible.in_order_dtype(ufunc, kind)
         return chains.accumulate(ufunc, x, axis, work).astype(kind, copy=False)
@@ -208,12 +208,12 @@ def _in_order(
 def cumsum(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: DistArray | None = None
 ) -> Any:
-    """Running total along an axis; see :func:`numpy.cumsum`.
+    """Compute the running total along an axis; see :func:`numpy.cumsum`.
 
     Returns
     -------
     DistArray
-        Laid out as `a`; 1-d for ``axis=None``.
+        In the layout of `a`; 1-d for ``axis=None``.
 
     Cost
     ----
@@ -222,7 +222,7 @@ def cumsum(
 
     Notes
     -----
-    Integers agree with NumPy bit for bit; floats agree to rounding, and bit for bit under
+    Integers agree with NumPy bit for bit. Floats agree up to rounding, and bit for bit under
     ``config.reproducible``, under which the ranks take turns.
     """
     return _cumulated(np.add, a, axis, dtype, out)
@@ -232,11 +232,11 @@ def cumsum(
 def cumprod(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: DistArray | None = None
 ) -> Any:
-    """Running product along an axis; see :func:`numpy.cumprod` and :func:`cumsum`.
+    """Compute the running product along an axis; see :func:`numpy.cumprod` and :func:`cumsum`.
 
     Cost
     ----
-    As :func:`cumsum`.
+    The cost of :func:`cumsum`.
     """
     return _cumulated(np.multiply, a, axis, dtype, out)
 
@@ -245,11 +245,11 @@ def cumprod(
 def nancumsum(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: DistArray | None = None
 ) -> Any:
-    """Running total with NaN as zero; see :func:`numpy.nancumsum`.
+    """Compute the running total with NaN as zero; see :func:`numpy.nancumsum`.
 
     Cost
     ----
-    As :func:`cumsum`.
+    The cost of :func:`cumsum`.
     """
     return _cumulated(np.add, without_nan(a, 0)[0], axis, dtype, out)
 
@@ -258,17 +258,17 @@ def nancumsum(
 def nancumprod(
     a: ArrayLike, axis: Axis = None, dtype: DTypeLike | None = None, out: DistArray | None = None
 ) -> Any:
-    """Running product with NaN as one; see :func:`numpy.nancumprod`.
+    """Compute the running product with NaN as one; see :func:`numpy.nancumprod`.
 
     Cost
     ----
-    As :func:`cumsum`.
+    The cost of :func:`cumsum`.
     """
     return _cumulated(np.multiply, without_nan(a, 1)[0], axis, dtype, out)
 
 
 def without_nan(a: ArrayLike, value: float) -> tuple[DistArray, Array | None]:
-    """The operand with NaN replaced, and where this rank's block had any; None for integers."""
+    """Return the operand with NaN replaced, and a mask of this block's NaN; None for integers."""
     x = as_distarray(a)
     if x.dtype.kind not in "fc":
         return x, None
@@ -285,7 +285,7 @@ def _cumulated(
         if out is not None and out.shape != x.shape and x.size:
             raise ValueError("provided out is the wrong size for the accumulation.")
     elif not x.ndim:
-        np.cumsum(np.zeros(()), axis)  # raises what NumPy raises
+        np.cumsum(np.zeros(()), axis)  # raises NumPy's exception
         x, axis = x[..., None], 0
     else:
         axis = normalize_axis_index(operator.index(axis), x.ndim)
@@ -302,12 +302,12 @@ def cumulative_sum(
     out: DistArray | None = None,
     include_initial: bool = False,
 ) -> Any:
-    """Running total along an axis; see :func:`numpy.cumulative_sum`.
+    """Compute the running total along an axis; see :func:`numpy.cumulative_sum`.
 
     Cost
     ----
-    As :func:`cumsum`; with `include_initial` also one row per pair of neighbouring ranks, since
-    every block moves by one index.
+    The cost of :func:`cumsum`; with `include_initial` also one row per pair of neighbouring ranks,
+    since every block moves by one index.
     """
     return _cumulative(np.add, x, axis, dtype, out, include_initial)
 
@@ -322,11 +322,11 @@ def cumulative_prod(
     out: DistArray | None = None,
     include_initial: bool = False,
 ) -> Any:
-    """Running product along an axis; see :func:`numpy.cumulative_prod`.
+    """Compute the running product along an axis; see :func:`numpy.cumulative_prod`.
 
     Cost
     ----
-    As :func:`cumulative_sum`.
+    The cost of :func:`cumulative_sum`.
     """
     return _cumulative(np.multiply, x, axis, dtype, out, include_initial)
 
@@ -364,7 +364,7 @@ def _cumulative(
 
 
 def _longer(layout: Layout, axis: int) -> Layout:
-    """The layout with one index more along an axis."""
+    """Return the layout with one index more along an axis."""
     cut = layout.cuts[axis]
     longer = Cut.chunked(cut.extent + 1, cut.mesh_dims, cut.radix)
     return layout.settled().replace(axis, longer)

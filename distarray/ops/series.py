@@ -1,8 +1,9 @@
 """numpy.polynomial at many points: the values of several series at each point of an array.
 
 Other array types cannot override these functions of NumPy's, which evaluate every series at every
-point only if the points are NumPy's own array. If the points are distributed, the coefficients get
-here the shape that NumPy would give them. The functions are replaced when somebody imports them.
+point only if the points are NumPy's own array. For distributed points, the functions of this file
+give the coefficients the shape that NumPy would give them. They replace NumPy's functions when a
+program imports the module.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ _VALUES = {
 
 
 def _at_points(evaluate: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of NumPy's, which also takes distributed points."""
+    """Return a function of NumPy's that also takes distributed points."""
     series = [*signature(evaluate).parameters][1]
 
     @wraps(evaluate)

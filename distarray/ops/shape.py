@@ -32,12 +32,12 @@ _ALL_FOLDS = tuple(Fold)
 
 @implements(np.transpose, at=True, computes=False)
 def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> DistArray:
-    """The array with its dimensions reversed, or in a given order; a view.
+    """Reverse the dimensions, or put them in a given order; a view.
 
     Parameters
     ----------
     a : DistArray
-        Any placement; a sharded dimension stays sharded wherever it goes.
+        Any placement; a sharded dimension stays sharded in its new place.
     axes : sequence of int, optional
         The dimensions of `a` in their new order.
 
@@ -58,14 +58,14 @@ def transpose(a: ArrayLike, axes: Sequence[int] | None = None) -> DistArray:
     if axes is None:
         return permuted(x, range(x.ndim)[::-1])
     # NumPy checks the axes on an array without elements. No two of its extents are equal, so the
-    # new shape says where each dimension went.
+    # new shape shows the new place of each dimension.
     order = np.empty(tuple(range(x.ndim)), np.bool_).transpose(axes).shape
     return permuted(x, order)
 
 
 @implements(np.swapaxes, at=True, computes=False)
 def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> DistArray:
-    """The array with two dimensions exchanged; a view. See :func:`numpy.swapaxes`."""
+    """Exchange two dimensions; a view. See :func:`numpy.swapaxes`."""
     x = as_distarray(a)
     first = normalize_axis_index(axis1, x.ndim, "axis1")
     second = normalize_axis_index(axis2, x.ndim, "axis2")
@@ -78,7 +78,7 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> DistArray:
 def moveaxis(
     a: ArrayLike, source: int | Sequence[int], destination: int | Sequence[int]
 ) -> DistArray:
-    """The array with some dimensions moved to other places; a view. See :func:`numpy.moveaxis`."""
+    """Move some dimensions to other places; a view. See :func:`numpy.moveaxis`."""
     x = as_distarray(a)
     origins = normalize_axis_tuple(source, x.ndim, "source")
     places = normalize_axis_tuple(destination, x.ndim, "destination")
@@ -94,7 +94,7 @@ def moveaxis(
 
 @implements(np.rollaxis, at=True, computes=False)
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> DistArray:
-    """The array with one dimension moved before another; a view. See :func:`numpy.rollaxis`."""
+    """Move one dimension before another; a view. See :func:`numpy.rollaxis`."""
     x = as_distarray(a)
     axis = normalize_axis_index(axis, x.ndim)
     place = start + x.ndim if start < 0 else start
@@ -111,7 +111,7 @@ def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> DistArray:
 
 @implements(np.matrix_transpose, at=True, computes=False)
 def matrix_transpose(x: ArrayLike, /) -> DistArray:
-    """The array with its last two dimensions exchanged; a view.
+    """Exchange the last two dimensions; a view.
 
     See :func:`numpy.matrix_transpose`.
     """
@@ -126,7 +126,7 @@ def matrix_transpose(x: ArrayLike, /) -> DistArray:
 
 @implements(np.expand_dims, at=True, computes=False)
 def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> DistArray:
-    """The array with dimensions of extent 1 added; a view. See :func:`numpy.expand_dims`."""
+    """Add dimensions of extent 1; a view. See :func:`numpy.expand_dims`."""
     x = as_distarray(a)
     added = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     places = normalize_axis_tuple(added, x.ndim + len(added))
@@ -137,14 +137,14 @@ def expand_dims(a: ArrayLike, axis: int | Sequence[int]) -> DistArray:
 
 @implements(np.squeeze, at=True, computes=False)
 def squeeze(a: ArrayLike, axis: int | tuple[int, ...] | None = None) -> DistArray:
-    """The array without dimensions of extent 1: a view, or `a` itself if nothing is dropped.
+    """Drop dimensions of extent 1: a view, or `a` itself if there are none.
 
     Parameters
     ----------
     a : DistArray
-        If a dropped dimension is sharded, the result stays on the ranks that hold its one index.
+        If a dropped dimension is sharded, the result stays on the ranks that hold its only index.
     axis : int or tuple of int, optional
-        Which dimensions to drop; all of extent 1 by default.
+        Dimensions to drop; all of extent 1 by default.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def squeeze(a: ArrayLike, axis: int | tuple[int, ...] | None = None) -> DistArra
 
 
 def _no_axes(axis: int | tuple[int, ...]) -> tuple[int, ...]:
-    """The axes to drop from a 0-d array: none; NumPy lets a lone 0 or -1 pass."""
+    """Return the axes to drop from a 0-d array: none; NumPy accepts a lone 0 or -1."""
     if isinstance(axis, tuple) or index(axis) not in (0, -1):
         return normalize_axis_tuple(axis, 0, "axis")
     return ()
@@ -209,7 +209,7 @@ atleast_3d = implements(np.atleast_3d, at=True)(_at_least("atleast_3d", 3))
 
 @implements(np.flip, at=True, computes=False)
 def flip(m: ArrayLike, axis: Axes = None) -> DistArray:
-    """The array with the order along some dimensions reversed; a view. See :func:`numpy.flip`."""
+    """Reverse the order along some dimensions; a view. See :func:`numpy.flip`."""
     x = as_distarray(m)
     axes = range(x.ndim) if axis is None else normalize_axis_tuple(axis, x.ndim)
     return flipped(x, axes)
@@ -217,7 +217,7 @@ def flip(m: ArrayLike, axis: Axes = None) -> DistArray:
 
 @implements(np.fliplr, at=True, computes=False)
 def fliplr(m: ArrayLike) -> DistArray:
-    """The array reversed along axis 1; a view. See :func:`numpy.fliplr`."""
+    """Reverse the array along axis 1; a view. See :func:`numpy.fliplr`."""
     x = as_distarray(m)
     if x.ndim < 2:
         raise ValueError("Input must be >= 2-d.")
@@ -226,7 +226,7 @@ def fliplr(m: ArrayLike) -> DistArray:
 
 @implements(np.flipud, at=True, computes=False)
 def flipud(m: ArrayLike) -> DistArray:
-    """The array reversed along axis 0; a view. See :func:`numpy.flipud`."""
+    """Reverse the array along axis 0; a view. See :func:`numpy.flipud`."""
     x = as_distarray(m)
     if x.ndim < 1:
         raise ValueError("Input must be >= 1-d.")
@@ -235,7 +235,7 @@ def flipud(m: ArrayLike) -> DistArray:
 
 @implements(np.rot90, at=True, computes=False)
 def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> DistArray:
-    """The array turned by quarter turns in a plane; a view. See :func:`numpy.rot90`."""
+    """Rotate the array by quarter turns in a plane; a view. See :func:`numpy.rot90`."""
     x = as_distarray(m)
     plane = tuple(axes)
     if len(plane) != 2:
@@ -262,19 +262,19 @@ def rot90(m: ArrayLike, k: int = 1, axes: Sequence[int] = (0, 1)) -> DistArray:
 
 @implements(np.shape, through=_ALL_FOLDS, at=True, computes=False)
 def shape(a: ArrayLike) -> tuple[int, ...]:
-    """The shape of an array, as a tuple of int."""
+    """Return the shape of an array, as a tuple of int."""
     return as_distarray(a).shape
 
 
 @implements(np.ndim, through=_ALL_FOLDS, at=True, computes=False)
 def ndim(a: ArrayLike) -> int:
-    """The number of dimensions of an array."""
+    """Return the number of dimensions of an array."""
     return as_distarray(a).ndim
 
 
 @implements(np.size, through=_ALL_FOLDS, at=True, computes=False)
 def size(a: ArrayLike, axis: Axes = None) -> int:
-    """The number of elements of an array, in all or along some dimensions."""
+    """Return the number of elements of an array, in total or along some dimensions."""
     x = as_distarray(a)
     if axis is None:
         return x.size

@@ -18,7 +18,7 @@ __all__ = ["array_split", "split", "unstack"]
 def array_split(
     ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0
 ) -> list[DistArray]:
-    """Pieces of nearly equal length, or between given indices. See :func:`numpy.array_split`.
+    """Split into pieces of nearly equal length, or at given indices. See :func:`numpy.array_split`.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def array_split(
     None.
     """
     ary = as_distarray(ary)
-    given: Any = indices_or_sections  # NumPy, too, finds out by trying which of the two it is
+    given: Any = indices_or_sections  # NumPy, too, determines by trial which of the two it is
     total = ary.shape[axis]
     try:
         points = [0, *list(given), total]
@@ -58,7 +58,7 @@ def array_split(
 def split(
     ary: ArrayLike, indices_or_sections: int | Sequence[int], axis: int = 0
 ) -> list[DistArray]:
-    """Pieces of equal length, or between given indices, as views. See :func:`numpy.split`."""
+    """Split into pieces of equal length, or at given indices, as views. See :func:`numpy.split`."""
     ary = as_distarray(ary)
     given: Any = indices_or_sections
     try:
@@ -88,7 +88,7 @@ dsplit = implements(np.dsplit, at=True)(_split_along("dsplit", 3, 2))
 
 @implements(np.unstack, at=True, computes=False)
 def unstack(x: ArrayLike, /, *, axis: int = 0) -> tuple[DistArray, ...]:
-    """The subarrays along a dimension, without it; views. See :func:`numpy.unstack`.
+    """Return the subarrays along a dimension, without it; views. See :func:`numpy.unstack`.
 
     Costs nothing, except that the elements of a 1-d array are scalars, which every rank receives.
     """

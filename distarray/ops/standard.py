@@ -1,7 +1,7 @@
-"""Names of the array API standard that NumPy lacks, or gives another signature.
+"""Names of the array API standard that NumPy lacks, or that have another signature in NumPy.
 
 NumPy's names, data types and signatures satisfy the standard, except for the keyword `descending`
-of sort and argsort, and for devices: NumPy knows only one.
+of sort and argsort, and for devices: NumPy supports only one.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from distarray.typing import ArrayLike, Axis
 
 __all__ = ["API_VERSION", "NamespaceInfo", "argsort", "sort"]
 
-#: The latest version of the standard that distarray.numpy satisfies.
+#: Latest version of the standard that distarray.numpy satisfies.
 API_VERSION = "2025.12"
 
 # Untyped here: NumPy's stubs have overloads that our arguments do not match.
@@ -32,23 +32,23 @@ class NamespaceInfo(_Info):  # type: ignore[misc]
     __module__ = "distarray.numpy"
 
     def default_device(self) -> str:
-        """The device of arrays on the default mesh, as this rank sees it: "cpu" or "cuda:N"."""
+        """Return the device of arrays on the default mesh, on this rank: "cpu" or "cuda:N"."""
         return default_mesh().device
 
     def devices(self) -> list[str]:
-        """The devices that this rank can make arrays on."""
+        """Return the devices that this rank can make arrays on."""
         own = default_mesh().device
         return ["cpu"] if own == "cpu" else ["cpu", own]
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, Any]:
-        """The data types of new arrays where none is given, by kind."""
+        """Return the data types of new arrays where the caller passes none, by kind."""
         self._check(device)
         return super().default_dtypes()  # type: ignore[no-any-return]
 
     def dtypes(
         self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None
     ) -> dict[str, Any]:
-        """The data types of the standard by name: all, or those of one kind or several."""
+        """Return the data types of the standard by name: all, or those of one kind or several."""
         self._check(device)
         return super().dtypes(kind=kind)  # type: ignore[no-any-return]
 
@@ -69,16 +69,16 @@ def sort(
     stable: bool | None = None,
     descending: bool = False,
 ) -> Any:
-    """A sorted copy; see :func:`numpy.sort`.
+    """Return a sorted copy; see :func:`numpy.sort`.
 
     Parameters
     ----------
     descending : bool
-        The array API standard's: from the largest element to the smallest, NaN first.
+        Keyword of the array API standard: from the largest element to the smallest, NaN first.
 
     Cost
     ----
-    That of :func:`numpy.sort`.
+    The cost of :func:`numpy.sort`.
     """
     ascending = _sort(a, axis, kind, order, stable=stable)
     return np.flip(ascending, 0 if axis is None else axis) if descending else ascending
@@ -93,17 +93,17 @@ def argsort(
     stable: bool | None = None,
     descending: bool = False,
 ) -> Any:
-    """The indices that sort an array; see :func:`numpy.argsort`.
+    """Return the indices that sort an array; see :func:`numpy.argsort`.
 
     Parameters
     ----------
     descending : bool
-        The array API standard's: from the largest element to the smallest, NaN first. Equal
-        elements keep their order, unless ``stable=False``.
+        Keyword of the array API standard: from the largest element to the smallest, NaN first.
+        Equal elements keep their order, unless ``stable=False``.
 
     Cost
     ----
-    That of :func:`numpy.argsort`; with `descending`, also that of reversing an array twice.
+    The cost of :func:`numpy.argsort`; with `descending`, also the cost of reversing an array twice.
     """
     if not descending:
         return _argsort(a, axis, kind, order, stable=stable)
@@ -111,7 +111,7 @@ def argsort(
     if axis is None:
         x, axis = in_line(x), 0
     axis = normalize_axis_index(axis, x.ndim)
-    # Sorted from the far end and read backwards, equal elements keep their order.
+    # After sorting from the far end and reading backwards, equal elements keep their order.
     stable = True if stable is None and kind is None else stable
     found = _argsort(np.flip(x, axis), axis, kind, order, stable=stable)
     return x.shape[axis] - 1 - np.flip(found, axis)

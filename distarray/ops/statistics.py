@@ -1,8 +1,8 @@
 """Means and variances: mean, var, std, average.
 
-Variances take two passes, as NumPy's do: the mean over all ranks first, then the sum of squared
+Variances take two passes, as NumPy's do: first the mean over all ranks, then the sum of squared
 deviations from it, each with one small allreduce. Chan's formulas would merge the ranks' own means
-and deviations in one round, but deviations from the global mean need no correction, however large
+and deviations in one round. But deviations from the global mean need no correction, however large
 the offset of the data, and the second message costs little compared with the two passes.
 """
 
@@ -47,7 +47,7 @@ from distarray.typing import Array, ArrayLike, Axes, DType, DTypeLike
 
 __all__ = ["average", "mean", "std", "var", "variance"]
 
-#: For blocks of up to this many bytes, NumPy's variance, which copies the block, beats ours.
+#: Maximum bytes of blocks for which NumPy's variance, which copies the block, is faster than ours.
 _LONG = 1 << 22
 
 
@@ -61,11 +61,11 @@ def mean(
     *,
     where: ArrayLike = NoValue,
 ) -> Any:
-    """Arithmetic mean over axes; see :func:`numpy.mean`.
+    """Compute the arithmetic mean over axes; see :func:`numpy.mean`.
 
     Cost
     ----
-    As :func:`distarray.ops.reductions.sum`; with `where` a second allreduce, of the counts.
+    The cost of :func:`distarray.ops.reductions.sum`; with `where` also an allreduce of the counts.
     """
     x = as_distarray(a, common_mesh(a, out, where))
     keepdims = keeps_dims(keepdims)
@@ -100,7 +100,7 @@ def var(
     mean: ArrayLike = NoValue,
     correction: float = NoValue,
 ) -> Any:
-    """Variance over axes; see :func:`numpy.var`.
+    """Compute the variance over axes; see :func:`numpy.var`.
 
     Cost
     ----
@@ -125,11 +125,11 @@ def std(
     mean: ArrayLike = NoValue,
     correction: float = NoValue,
 ) -> Any:
-    """Standard deviation over axes; see :func:`numpy.std` and :func:`var`.
+    """Compute the standard deviation over axes; see :func:`numpy.std` and :func:`var`.
 
     Cost
     ----
-    As :func:`var`.
+    The cost of :func:`var`.
     """
     ddof = chosen_ddof(ddof, correction)
     result = variance(np.std, a, axis, dtype, out, ddof, keepdims, where, mean)
@@ -137,25 +137,25 @@ def std(
 
 
 def root(variance: DistArray, out: DistArray | None) -> Any:
-    """The square root of a variance, in its data type."""
+    """Compute the square root of a variance, in its data type."""
     variance = variance.plain()
     part = np.sqrt(variance.block).astype(variance.dtype, copy=False)
     return copied(variance.like(part), out) if out is not None else variance.like(part)
 
 
 def cast_for(total: DistArray, out: DistArray) -> DistArray:
-    """A sum in the data type of `out`, in which NumPy would have added."""
+    """Cast a sum to the data type of `out`, in which NumPy would have added."""
     total = total.plain()
     return total.like(total.mesh.asarray(total.block).astype(out.dtype))
 
 
 def copied(result: DistArray, out: DistArray) -> Any:
-    """`out`, with the result written to it."""
+    """Write the result to `out`, and return it."""
     return write(result.block, result.layout, result.mesh, out)
 
 
 def chosen_ddof(ddof: float, correction: float) -> Any:
-    """The correction of the divisor, which has two names.
+    """Return the correction of the divisor, which has two names.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def chosen_ddof(ddof: float, correction: float) -> Any:
     return correction
 
 
-@lru_cache(maxsize=1024, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
+@lru_cache(maxsize=1024, typed=True)  # NumPy accepts neither a truth value nor 1.0 for 1
 def kind_of(
     function: Callable[..., Any],
     source: DType,
@@ -177,13 +177,13 @@ def kind_of(
     axis: Axes,
     dtype: DTypeLike | None,
 ) -> DType:
-    """The data type of a statistic; raises what NumPy raises about data type and axis."""
+    """Return the data type of a statistic; raise NumPy's exceptions about data type and axis."""
     kind: DType = function(np.ones((1,) * ndim, source), axis=axis, dtype=dtype).dtype
     return kind
 
 
 def counted(x: DistArray, axis: Axes, keepdims: bool, where: ArrayLike) -> DistArray | np.intp:
-    """How many elements go into a result: one number for all, or an array if there is a mask."""
+    """Count the elements of a result: one number for all, or an array if there is a mask."""
     if where is NoValue or where is True:
         plan = plan_reduction(x.layout, axis, keepdims, x.dtype)
         return np.intp(prod([x.layout.shape[dim] for dim in plan.axes]))
@@ -195,7 +195,7 @@ def counted(x: DistArray, axis: Axes, keepdims: bool, where: ArrayLike) -> DistA
 
 
 def warn_if(count: DistArray | np.intp, limit: float, text: str) -> None:
-    """Warn if no more than `limit` elements go into a result that this rank holds."""
+    """Warn if at most `limit` elements contribute to a result that this rank holds."""
     if isinstance(count, DistArray) and count.mesh.coords is None:
         return
     block = count.block if isinstance(count, DistArray) else count
@@ -206,9 +206,9 @@ def warn_if(count: DistArray | np.intp, limit: float, text: str) -> None:
 
 
 def divided(total: DistArray, count: DistArray | Array | np.intp) -> DistArray:
-    """A sum divided by a count, in the sum's data type and memory.
+    """Divide a sum by a count, in the sum's data type and memory.
 
-    A pending sum stays pending, unless it is divided by zero: a contribution of 0 would become NaN.
+    A pending sum stays pending, unless the divisor is zero: a contribution of 0 would become NaN.
     """
     if isinstance(count, DistArray) or (not count.ndim and not count):
         total = total.plain()
@@ -231,7 +231,7 @@ def variance(
     where: ArrayLike,
     mean: ArrayLike | None,
 ) -> DistArray:
-    """The variance, in the data type of `out` if there is one, for a call of `function`."""
+    """Compute the variance for a call of `function`, in the data type of `out` if it is given."""
     x = as_distarray(a, common_mesh(a, out, where, mean)).plain()
     keepdims = keeps_dims(keepdims)
     kind = kind_of(function, x.dtype, x.ndim, axis, dtype)  # type: ignore[arg-type]
@@ -257,7 +257,7 @@ def _in_two_passes(
     where: ArrayLike,
     mean: ArrayLike,
 ) -> DistArray:
-    """The variance of an array that may be cut or masked, or whose mean is given."""
+    """Compute the variance of an array that may be cut or masked, or whose mean is given."""
     count = counted(x, axis, True, where)
     warn_if(count, ddof, "Degrees of freedom <= 0 for slice")
     if mean is NoValue:
@@ -279,7 +279,7 @@ def _in_two_passes(
 
 
 def _is_numpys(x: DistArray, plan: ReductionPlan) -> bool:
-    """Whether NumPy's own call suffices: no slice is cut, and a copy of the block is small."""
+    """Return True if NumPy's call suffices: no slice is cut, and a copy of the block is small."""
     block = x.block
     whole = type(block) is np.ndarray and not plan.mesh_dims and 0 < block.nbytes <= _LONG
     return whole and not config.settings.reproducible
@@ -288,13 +288,13 @@ def _is_numpys(x: DistArray, plan: ReductionPlan) -> bool:
 def centre_of(
     x: DistArray, axis: Axes, dtype: DTypeLike | None, where: ArrayLike, count: DistArray | np.intp
 ) -> Array:
-    """The mean to subtract from this rank's block of a plain array."""
+    """Return the mean to subtract from this rank's block of a plain array."""
     total = reduce(np.add, x, axis, dtype, None, True, where=where)
     return part_beside(divided(total, count), x)
 
 
 def squeezed(kept: DistArray, axes: tuple[int, ...]) -> DistArray:
-    """A result without the dimensions that were reduced and kept."""
+    """Return a result without the dimensions that were reduced and kept."""
     cuts = [cut for dim, cut in enumerate(kept.layout.cuts) if dim not in axes]
     layout = Layout.from_cuts(cuts, kept.layout.mesh_shape)
     shape = layout.local_shape(kept.mesh.coords)
@@ -306,7 +306,7 @@ def squeezed(kept: DistArray, axes: tuple[int, ...]) -> DistArray:
 def squared_deviations(
     x: DistArray, centre: Array, plan: ReductionPlan, dtype: DTypeLike | None, skip: Array | None
 ) -> DistArray:
-    """Sums of the squared distances of a plain array from the centre.
+    """Sum the squared distances of a plain array from the centre.
 
     Parameters
     ----------
@@ -315,11 +315,11 @@ def squared_deviations(
     centre : array
         Subtracted from the values; broadcasts onto the block.
     plan : ReductionPlan
-        Of the sum.
+        Plan of the sum.
     dtype : dtype or None
-        The data type that the sums are computed in.
+        Data type in which the sums are computed.
     skip : array of bool, optional
-        Where elements are left out; broadcasts onto the block.
+        True where elements are left out; broadcasts onto the block.
     """
     block, mesh = x.block, x.mesh
     shape = plan.layout.local_shape(mesh.coords)
@@ -338,7 +338,7 @@ def squared_deviations(
 def _summed_squares(
     block: Array, centre: Array, plan: ReductionPlan, dtype: DTypeLike | None, skip: Array | None
 ) -> Array:
-    """The block's own sums, tile by tile: no temporary as large as the block."""
+    """Compute the block's own sums, tile by tile: no temporary is as large as the block."""
     if block.size <= TILE:
         whole: Array = reduced(np.add, _squares(block, centre, skip), plan.axes, dtype, True)
         return whole
@@ -358,7 +358,7 @@ def _summed_squares(
 
 
 def _squares(block: Array, centre: Array, skip: Array | None) -> Array:
-    """The squared distances; zero where elements are left out."""
+    """Compute the squared distances; zero where elements are left out."""
     difference = as_array(np.subtract(block, centre))
     if difference.dtype.kind == "c":
         square = as_array(np.square(difference.real))
@@ -379,7 +379,7 @@ def average(
     *,
     keepdims: bool = NoValue,
 ) -> Any:
-    """Weighted average over axes; see :func:`numpy.average`.
+    """Compute the weighted average over axes; see :func:`numpy.average`.
 
     Raises
     ------
@@ -388,8 +388,8 @@ def average(
 
     Cost
     ----
-    As :func:`mean`; with weights one allreduce for their sum, one for the weighted sum, and an
-    exchange of weights that are not laid out as `a`.
+    The cost of :func:`mean`; with weights one allreduce for their sum, one for the weighted sum,
+    and an exchange of weights whose layout differs from that of `a`.
     """
     x = as_distarray(a, common_mesh(a, weights))
     if axis is not None:
@@ -409,7 +409,7 @@ def average(
 
 
 def _weights(weight: DistArray, x: DistArray, axis: tuple[int, ...] | None) -> DistArray:
-    """The weights in a shape that broadcasts onto the array."""
+    """Return the weights in a shape that broadcasts onto the array."""
     if weight.shape == x.shape:
         return weight
     if axis is None:
@@ -428,7 +428,7 @@ def _weights(weight: DistArray, x: DistArray, axis: tuple[int, ...] | None) -> D
 
 
 def _filled_like(found: DistArray, scale: Array) -> DistArray:
-    """The sum of the weights in the shape of the average."""
+    """Return the sum of the weights in the shape of the average."""
     found = found.plain()
     if found.block.ndim == 0:
         return as_distarray(scale, found.mesh)

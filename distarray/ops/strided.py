@@ -1,4 +1,4 @@
-"""Views by strides: windows, as_strided, and arrays over the memory of others."""
+"""Views by strides: windows, as_strided, and arrays over the memory of other arrays."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def sliding_window_view(
     subok: bool = False,
     writeable: bool = False,
 ) -> Any:
-    """Every window of a given shape; see :func:`numpy.lib.stride_tricks.sliding_window_view`.
+    """View every window of a shape; see :func:`numpy.lib.stride_tricks.sliding_window_view`.
 
     Parameters
     ----------
     x : DistArray
-        In any layout.
+        Any layout.
     window_shape, axis, subok, writeable
         As in NumPy's function.
 
     Returns
     -------
     DistArray
-        The dimensions of `x`, cut as before, followed by those of the windows: a view. If windows
-        reach across ranks, each rank has a copy of its block and of its neighbours' adjacent
-        elements, which is brought up to date when the windows are read.
+        The dimensions of `x`, cut as before, followed by the windows' dimensions: a view. If
+        windows reach across ranks, each rank has a copy of its block and of its neighbours'
+        adjacent elements, which is updated when the windows are read.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def sliding_window_view(
     Cost
     ----
     For each windowed axis that is cut, one message to a neighbour: a slab one element shorter than
-    the window. Again where windows are read after `x` has been written to.
+    the window. The same again when windows are read after `x` has been written to.
     """
     x = as_distarray(x)
     listed: Any = window_shape
@@ -83,7 +83,7 @@ def sliding_window_view(
 def _windows(
     x: DistArray, shape: Shape, axes: Shape, reach: list[int], writeable: bool = False
 ) -> DistArray:
-    """The windows of an array of which no windowed axis is cut."""
+    """Return the windows of an array; no windowed axis is cut."""
     mesh, layout = x.mesh, x.layout
     cuts = [
         Cut.chunked(cut.extent - beyond, cut.mesh_dims, cut.radix) if beyond else cut
@@ -101,7 +101,7 @@ def _windows(
 def _viewed(
     block: Array, layout: Layout, shape: Shape, axes: Shape, mesh: Any, writeable: bool
 ) -> Array:
-    """The windows of a block, of which a rank may have none."""
+    """Return the windows of a block; a rank may have none."""
     local = layout.local_shape(mesh.coords)
     if not all(local) or mesh.coords is None:
         view = mesh.xp.empty(local, block.dtype)
@@ -116,7 +116,7 @@ def _viewed(
 
 
 class _Borders:
-    """Copies an array to blocks that are extended by what windows reach; never back."""
+    """Link that copies an array to blocks extended by the reach of windows; never back."""
 
     overlaps = False
 
@@ -124,7 +124,7 @@ class _Borders:
         self._block, self._cuts, self._reach = block, cuts, reach
 
     def down(self, source: Any, target: Any) -> None:
-        """Bring the extended block up to date."""
+        """Update the extended block."""
         self._block[...] = _extended(source, self._cuts, self._reach).block
 
     def up(self, source: Any, target: Any) -> None:
@@ -139,7 +139,7 @@ def _extended(x: DistArray, cuts: list[Cut], reach: list[int]) -> DistArray:
 
 
 def _linked_windows(x: DistArray, shape: Shape, axes: Shape, reach: list[int]) -> DistArray:
-    """Windows that reach across ranks, over extended copies of the blocks."""
+    """Return windows that reach across ranks, over extended copies of the blocks."""
     mesh, cuts = x.mesh, list(x.layout.cuts)
     for dim, beyond in enumerate(reach):
         cut = cuts[dim]
@@ -157,7 +157,7 @@ def _linked_windows(x: DistArray, shape: Shape, axes: Shape, reach: list[int]) -
 
 
 def _windows_by_strides(x: DistArray, shape: Shape, axes: Shape, writeable: bool) -> DistArray:
-    """Windows that reach across ranks, over the memory in one dimension."""
+    """Return windows that reach across ranks, over the memory in one dimension."""
     found = in_order(x)
     if found is None:
         raise ValueError(
@@ -177,12 +177,12 @@ def as_strided(
     subok: bool = False,
     writeable: bool = True,
 ) -> Any:
-    """A view by strides; see :func:`numpy.lib.stride_tricks.as_strided`.
+    """Return a view by strides; see :func:`numpy.lib.stride_tricks.as_strided`.
 
     Parameters
     ----------
     x : array_like
-        A cut array is asked for its strides by ``x.strides``: in the memory that its whole would
+        The strides of a cut array are ``x.strides``: in the memory that the whole array would
         have in NumPy.
     shape, strides, subok, writeable
         As in NumPy's function.
@@ -190,11 +190,11 @@ def as_strided(
     Raises
     ------
     ValueError
-        If elements are not in the memory of the array; NumPy does not look.
+        If elements are not in the memory of the array; NumPy does not check.
 
     Cost
     ----
-    As :func:`~distarray.engines.strided.strided`.
+    The cost of :func:`~distarray.engines.strided.strided`.
     """
     if not isinstance(x, DistArray):
         return _as_strided(x, shape, strides, subok, writeable)
@@ -219,7 +219,7 @@ def _integers(value: Any) -> Shape:
 
 
 def _on_every_rank(x: DistArray, shape: Shape, strides: Any, writeable: bool) -> DistArray:
-    """The same view of every rank's block."""
+    """Return the same view of every rank's block."""
     block: Any = x.mesh.asarray(x.block)
     steps = block.strides if strides is None else _integers(strides)
     memory = block
@@ -239,7 +239,7 @@ def _by_strides(
     dtype: DType,
     writeable: bool,
 ) -> DistArray:
-    """The view by strides, from where `place` is in `space`, which stands for the line."""
+    """Return the view by strides from the start of `place` in `space`, the line's address space."""
     _check_bounds(space, place, shape, strides, dtype)
     if 0 in shape:
         layout = Layout.replicated(shape, line.mesh.shape)
@@ -251,7 +251,7 @@ def _by_strides(
 
 
 def _check_bounds(memory: Array, place: Array, shape: Shape, strides: Shape, dtype: DType) -> None:
-    """Raise ValueError if a view from where `place` begins reaches beyond its memory."""
+    """Raise ValueError if a view from the start of `place` reaches beyond its memory."""
     if any(n < 0 for n in shape):
         np.empty(shape)  # NumPy's error
     if len(shape) != len(strides):
@@ -277,11 +277,11 @@ def over_memory(
     strides: Any = None,
     order: Order | None = None,
 ) -> DistArray:
-    """The array that NumPy makes of the memory of a cut one as its buffer.
+    """Return the array that NumPy makes of the memory of a cut array as its buffer.
 
     Cost
     ----
-    As :func:`as_strided`.
+    The cost of :func:`as_strided`.
     """
     if x.layout.partials:
         x.settle()

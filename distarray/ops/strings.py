@@ -1,7 +1,7 @@
-"""The functions of `numpy.strings` and `numpy.char` that are not ufuncs.
+"""Functions of `numpy.strings` and `numpy.char` that are not ufuncs.
 
-Each rank computes its own elements; then the ranks agree on the width of the text, which is that of
-the longest element on any rank.
+Each rank computes its own elements. Then the ranks agree on the width of the text, which the
+longest element on any rank determines.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,12 +54,12 @@ def by_element(
     operands : sequence
         Arrays, which are redistributed to one layout, and single texts and numbers.
     types : sequence of dtype
-        The data types of the results; if one is text, the ranks agree on its length.
+        Data types of the results; if one is text, the ranks agree on its length.
 
     Returns
     -------
     list of DistArray
-        One for each of the types.
+        One array for each of the types.
 
     Raises
     ------
@@ -89,14 +89,14 @@ def by_element(
 
 
 def _is_single(x: ArrayLike) -> TypeGuard[str | bytes | int]:
-    """Whether an operand is one of Python's texts or numbers."""
+    """Return True if an operand is a Python text or number."""
     return isinstance(x, (str, bytes, int)) and not isinstance(x, np.generic)
 
 
 def _agreed(
     types: Sequence[Any], found: Sequence[Array] | None, layout: Layout, mesh: DeviceMesh
 ) -> list[DType]:
-    """The data types of the results, with the length of the longest text on any rank."""
+    """Return the data types of the results, with the length of the longest text on any rank."""
     kinds = [np.dtype(kind) for kind in types]
     if mesh.coords is None or not any(kind.kind in "US" for kind in kinds):
         return [part.dtype for part in found] if found is not None else kinds
@@ -115,7 +115,7 @@ def _text(kind: DType, width: int) -> DType:
 
 
 def _widened(part: Any, dtype: DType) -> Any:
-    """A text block with room for longer texts; any other block, or a scalar, unchanged."""
+    """Return a text block with room for longer texts; any other block, or a scalar, unchanged."""
     if isinstance(part, np.generic) or part.dtype.kind not in "US":
         return part
     result = np.empty(part.shape, dtype)
@@ -124,13 +124,13 @@ def _widened(part: Any, dtype: DType) -> Any:
 
 
 def _texts(function: Callable[..., Any], a: ArrayLike, *others: ArrayLike, kind: str = "") -> Any:
-    """One text for each element of `a`; of the kind of `a` unless another is given."""
+    """Make one text for each element of `a`; of the kind of `a` unless another is given."""
     a = a if hasattr(a, "dtype") else np.asarray(a)
     return by_element(function, [a, *others], [kind or a.dtype.kind])[0]
 
 
 def _operand(x: ArrayLike) -> Any:
-    """An operand with lists as arrays; single values and arrays stay as they are."""
+    """Return an operand with lists as arrays; single values and arrays stay unchanged."""
     return x if _is_single(x) or hasattr(x, "dtype") else np.asarray(x)
 
 
@@ -139,60 +139,60 @@ def _operand(x: ArrayLike) -> Any:
 
 @implements(np.strings.capitalize)
 def capitalize(a: ArrayLike) -> Any:
-    """The first character upper case, others lower; see :func:`numpy.strings.capitalize`."""
+    """Write the first character upper case, others lower; see :func:`numpy.strings.capitalize`."""
     return _texts(np.strings.capitalize, a)
 
 
 @implements(np.strings.lower)
 def lower(a: ArrayLike) -> Any:
-    """Lower case; see :func:`numpy.strings.lower`."""
+    """Convert to lower case; see :func:`numpy.strings.lower`."""
     return _texts(np.strings.lower, a)
 
 
 @implements(np.strings.swapcase)
 def swapcase(a: ArrayLike) -> Any:
-    """Upper for lower case and lower for upper; see :func:`numpy.strings.swapcase`."""
+    """Exchange upper and lower case; see :func:`numpy.strings.swapcase`."""
     return _texts(np.strings.swapcase, a)
 
 
 @implements(np.strings.title)
 def title(a: ArrayLike) -> Any:
-    """Words with capitals; see :func:`numpy.strings.title`."""
+    """Write words with capitals; see :func:`numpy.strings.title`."""
     return _texts(np.strings.title, a)
 
 
 @implements(np.strings.upper)
 def upper(a: ArrayLike) -> Any:
-    """Upper case; see :func:`numpy.strings.upper`."""
+    """Convert to upper case; see :func:`numpy.strings.upper`."""
     return _texts(np.strings.upper, a)
 
 
 @implements(np.strings.expandtabs)
 def expandtabs(a: ArrayLike, tabsize: ArrayLike = 8) -> Any:
-    """Tabs replaced by spaces; see :func:`numpy.strings.expandtabs`."""
+    """Replace tabs by spaces; see :func:`numpy.strings.expandtabs`."""
     return _texts(np.strings.expandtabs, a, _operand(tabsize))
 
 
 @implements(np.strings.center)
 def center(a: ArrayLike, width: ArrayLike, fillchar: ArrayLike = " ") -> Any:
-    """Text in the middle of a line; see :func:`numpy.strings.center`."""
+    """Place text in the middle of a line; see :func:`numpy.strings.center`."""
     return _texts(np.strings.center, a, _operand(width), _operand(fillchar))
 
 
 @implements(np.strings.ljust)
 def ljust(a: ArrayLike, width: ArrayLike, fillchar: ArrayLike = " ") -> Any:
-    """Text at the left of a line; see :func:`numpy.strings.ljust`."""
+    """Place text at the left of a line; see :func:`numpy.strings.ljust`."""
     return _texts(np.strings.ljust, a, _operand(width), _operand(fillchar))
 
 
 @implements(np.strings.rjust)
 def rjust(a: ArrayLike, width: ArrayLike, fillchar: ArrayLike = " ") -> Any:
-    """Text at the right of a line; see :func:`numpy.strings.rjust`."""
+    """Place text at the right of a line; see :func:`numpy.strings.rjust`."""
     return _texts(np.strings.rjust, a, _operand(width), _operand(fillchar))
 
 
 def _zero_filled(a: ArrayLike, width: ArrayLike) -> Array:
-    """Texts with leading zeros; NumPy reads and writes past the end of an empty text."""
+    """Add leading zeros to texts; NumPy reads and writes past the end of an empty text."""
     texts, widths = np.asarray(a), np.asarray(width)
     is_empty = np.strings.str_len(texts) == 0
     if texts.dtype.kind not in "US" or not is_empty.any():
@@ -204,25 +204,25 @@ def _zero_filled(a: ArrayLike, width: ArrayLike) -> Array:
 
 @implements(np.strings.zfill, small=_zero_filled)
 def zfill(a: ArrayLike, width: ArrayLike) -> Any:
-    """Numbers with leading zeros; see :func:`numpy.strings.zfill`."""
+    """Write numbers with leading zeros; see :func:`numpy.strings.zfill`."""
     return _texts(_zero_filled, a, _operand(width))
 
 
 @implements(np.strings.multiply)
 def multiply(a: ArrayLike, i: ArrayLike) -> Any:
-    """Text several times over; see :func:`numpy.strings.multiply`."""
+    """Repeat text several times; see :func:`numpy.strings.multiply`."""
     return _texts(np.strings.multiply, a, _operand(i))
 
 
 @implements(np.strings.mod)
 def mod(a: ArrayLike, values: ArrayLike) -> Any:
-    """Text with values filled in; see :func:`numpy.strings.mod`."""
+    """Fill values into text; see :func:`numpy.strings.mod`."""
     return _texts(np.strings.mod, a, _operand(values))
 
 
 @implements(np.strings.replace)
 def replace(a: ArrayLike, old: ArrayLike, new: ArrayLike, count: ArrayLike = -1) -> Any:
-    """Parts of text replaced; see :func:`numpy.strings.replace`."""
+    """Replace substrings of text; see :func:`numpy.strings.replace`."""
     a = a if hasattr(a, "dtype") else np.asarray(a)
     parts = [_operand(part) for part in (old, new)]
     # NumPy truncates texts without a data type of their own to the length of the elements of `a`.
@@ -235,19 +235,19 @@ def replace(a: ArrayLike, old: ArrayLike, new: ArrayLike, count: ArrayLike = -1)
 
 @implements(np.strings.translate)
 def translate(a: ArrayLike, table: str, deletechars: str | None = None) -> Any:
-    """Characters replaced by a table; see :func:`numpy.strings.translate`."""
+    """Replace characters by a table; see :func:`numpy.strings.translate`."""
     return _texts(lambda block: np.strings.translate(block, table, deletechars), a)
 
 
 @implements(np.strings.encode)
 def encode(a: ArrayLike, encoding: str | None = None, errors: str | None = None) -> Any:
-    """Text as bytes; see :func:`numpy.strings.encode`."""
+    """Encode text as bytes; see :func:`numpy.strings.encode`."""
     return _texts(lambda block: np.strings.encode(block, encoding, errors), a, kind="S")
 
 
 @implements(np.strings.decode)
 def decode(a: ArrayLike, encoding: str | None = None, errors: str | None = None) -> Any:
-    """Bytes as text; see :func:`numpy.strings.decode`."""
+    """Decode bytes as text; see :func:`numpy.strings.decode`."""
     return _texts(lambda block: np.strings.decode(block, encoding, errors), a, kind="U")
 
 
@@ -256,13 +256,13 @@ def decode(a: ArrayLike, encoding: str | None = None, errors: str | None = None)
 
 @implements(np.strings.partition)
 def partition(a: ArrayLike, sep: ArrayLike) -> Any:
-    """The text before, at and after the first separator; see :func:`numpy.strings.partition`."""
+    """Split text before, at and after the first separator; see :func:`numpy.strings.partition`."""
     return _parted(np.strings.partition, a, sep)
 
 
 @implements(np.strings.rpartition)
 def rpartition(a: ArrayLike, sep: ArrayLike) -> Any:
-    """The text before, at and after the last separator; see :func:`numpy.strings.rpartition`."""
+    """Split text before, at and after the last separator; see :func:`numpy.strings.rpartition`."""
     return _parted(np.strings.rpartition, a, sep)
 
 

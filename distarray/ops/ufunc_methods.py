@@ -24,7 +24,7 @@ __all__ = ["outer", "reduceat"]
 def outer(
     ufunc: np.ufunc, a: ArrayLike, b: ArrayLike, /, **kwargs: DTypeLike | DistArray | bool | None
 ) -> Any:
-    """``ufunc.outer(a, b)``: the ufunc for all pairs of an element of `a` and one of `b`.
+    """Apply the ufunc to all pairs of an element of `a` and one of `b`: ``ufunc.outer(a, b)``.
 
     Returns
     -------
@@ -33,11 +33,11 @@ def outer(
 
     Cost
     ----
-    That of the ufunc's call on operands that broadcast: of two that are cut along the same mesh
-    dimension, the smaller is gathered along it.
+    The cost of the ufunc's call on operands that broadcast: of two operands that are cut along the
+    same mesh dimension, the smaller is gathered along it.
     """
     if ufunc.nin != 2 or ufunc.signature is not None:
-        return ufunc.outer(np.zeros(1), np.zeros(1))  # raises what NumPy raises
+        return ufunc.outer(np.zeros(1), np.zeros(1))  # raises NumPy's exception
     mesh = common_mesh(a, b)
     first, second = (
         as_distarray(a, mesh),
@@ -48,7 +48,7 @@ def outer(
     return ufunc(first[(..., *(None,) * second.ndim)], second, **kwargs)
 
 
-#: The most dimensions that NumPy's arrays have.
+#: Maximum number of dimensions of NumPy's arrays.
 _MOST_DIMENSIONS = 64
 
 
@@ -62,7 +62,7 @@ def reduceat(
     dtype: DTypeLike | None = None,
     out: DistArray | tuple[DistArray, ...] | None = None,
 ) -> Any:
-    """``ufunc.reduceat``: reductions of slices of one axis.
+    """Reduce slices of one axis: ``ufunc.reduceat``.
 
     Parameters
     ----------
@@ -81,13 +81,13 @@ def reduceat(
     Raises
     ------
     IndexError, TypeError, ValueError
-        NumPy's own, on all ranks.
+        NumPy's own exceptions, on all ranks.
 
     Cost
     ----
-    Nothing if `axis` is not cut. Else one allreduce of the result; or, if the order of operations
-    matters and each slice has to be on one rank, `axis` is made whole: by an exchange that cuts
-    another dimension, or, for a 1-d array, by gathering it on every rank.
+    Nothing if `axis` is not cut. Else one allreduce of the result. If the order of operations
+    matters and each slice has to be on one rank, `axis` is made whole instead: by an exchange that
+    cuts another dimension, or, for a 1-d array, by gathering the array on every rank.
     """
     x = a if isinstance(a, DistArray) else as_distarray(a, common_mesh(a, indices, out))
     out = out[0] if isinstance(out, tuple) else out
@@ -109,19 +109,19 @@ def reduceat(
     return finish(_pieces(ufunc, x, starts, axis, dtype, kind), plan, ufunc, x.mesh, out)
 
 
-@lru_cache(maxsize=1024, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
+@lru_cache(maxsize=1024, typed=True)  # NumPy accepts neither a truth value nor 1.0 for 1
 def _axis_of_slices(ufunc: np.ufunc, ndim: int, axis: AxisOfUfunc) -> int:
-    """The axis counted from the front; raises NumPy's errors about it and about the ufunc."""
+    """Return the axis counted from the front; raise NumPy's errors about it and the ufunc."""
     binary: np.ufunc = ufunc if ufunc.nin != 2 or ufunc.nout != 1 or ufunc.signature else np.add
     binary.reduceat(np.zeros((1,) * ndim), np.zeros(0, np.intp), axis)  # type: ignore[arg-type]
     return from_front(axis, ndim)
 
 
-@lru_cache(maxsize=1024, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
+@lru_cache(maxsize=1024, typed=True)  # NumPy accepts neither a truth value nor 1.0 for 1
 def _kind_of_slices(
     ufunc: np.ufunc, shape: tuple[int, ...], source: DType, axis: int, dtype: DTypeLike | None
 ) -> DType:
-    """The data type of the result; raises NumPy's errors about the data types."""
+    """Return the data type of the result; raise NumPy's errors about the data types."""
     kind: DType = ufunc.reduceat(tiny(shape, source), np.zeros(0, np.intp), axis, dtype).dtype
     return kind
 
@@ -129,7 +129,7 @@ def _kind_of_slices(
 def _checked_dtype(
     ufunc: np.ufunc, x: DistArray, axis: int, count: int, dtype: DTypeLike | None, out: DistArray
 ) -> Any:
-    """The data type to compute in for an `out`, which must have the shape of the result."""
+    """Return the data type to compute in for an `out`, which must have the shape of the result."""
     check_target(out)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     first = np.zeros(min(count, 1), np.intp)
@@ -142,9 +142,9 @@ def _checked_dtype(
 
 
 def _may_be_split(ufunc: np.ufunc, kind: DType) -> bool:
-    """Whether a slice can be folded from its parts on several ranks.
+    """Return True if a slice can be folded from its parts on several ranks.
 
-    Not if the order of operations matters, nor if folding in the identity changes a number: hypot
+    False if the order of operations matters, or if folding in the identity changes a number: hypot
     and gcd take magnitudes, and an infinite complex number times one contains a NaN.
     """
     changes = ufunc in (np.hypot, np.gcd) or (ufunc is np.multiply and kind.kind == "c")
@@ -152,14 +152,14 @@ def _may_be_split(ufunc: np.ufunc, kind: DType) -> bool:
 
 
 def _starts(ufunc: np.ufunc, indices: ArrayLike, extent: int) -> Array:
-    """The indices as integers, checked."""
+    """Return the indices as checked integers."""
     if isinstance(indices, DistArray):
         indices = indices.full()
     starts = np.asarray(indices)
     if starts.ndim != 1 or not isinstance(indices, (list, tuple)):
         np.add.reduceat(np.zeros(1), starts[:0] if starts.ndim == 1 else starts)
     starts = starts.astype(np.intp, copy=False)
-    wrong = starts.astype(np.uintp, copy=False) >= extent  # negative ones are large as unsigned
+    wrong = starts.astype(np.uintp, copy=False) >= extent  # negative numbers are large as unsigned
     if wrong.any():
         first = starts[np.argmax(wrong)]
         raise IndexError(f"index {first} out-of-bounds in {ufunc.__name__}.reduceat [0, {extent})")
@@ -169,7 +169,7 @@ def _starts(ufunc: np.ufunc, indices: ArrayLike, extent: int) -> Array:
 def _pieces(
     ufunc: np.ufunc, x: DistArray, starts: Array, axis: int, dtype: DTypeLike | None, kind: DType
 ) -> Array:
-    """The contribution of this rank's block to each slice; the identity where it has no part."""
+    """Return this block's contribution to each slice; the identity for slices outside of it."""
     block = x.block
     stops = np.append(starts[1:], x.shape[axis])[: len(starts)]
     stops = np.where(stops > starts, stops, starts + 1)
@@ -189,7 +189,7 @@ def _pieces(
     ends = np.stack([low[own], high[own]], axis=1).reshape(-1)
     if ends[-1] == block.shape[axis]:
         ends = ends[:-1]
-    # Starts and stops alternate, so every second result is of a gap between slices.
+    # Starts and stops alternate, so every second result is that of a gap between slices.
     found: Array = ufunc_method(ufunc, "reduceat", block, ends, axis, dtype)
     head: tuple[Any, ...] = (slice(None),) * axis
     result[(*head, x.mesh.asarray(own))] = found[(*head, slice(None, None, 2))]

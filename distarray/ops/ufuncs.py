@@ -1,4 +1,4 @@
-"""Calls of NumPy's ufuncs, among them the calls that leave a fold pending."""
+"""Calls of NumPy's ufuncs, including calls that leave a fold pending."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from distarray.typing import Array, ArrayLike, Casting, DType, DTypeLike
 
 __all__ = ["call_ufunc"]
 
-#: An array to write a result to, or None for a new one.
+#: Array to write a result to, or None for a new one.
 Out: TypeAlias = DistArray | Array | None
 
-#: Python's numbers, with NumPy's letters for their kinds.
+#: Types of Python numbers, with NumPy's letters for their kinds.
 _KINDS: dict[type, str] = {int: "i", float: "f", complex: "c", bool: "b"}
 #: Ufuncs that work element by element in C.
 _PLAIN = frozenset([f for f in vars(np).values() if isinstance(f, np.ufunc) and not f.signature])
-#: The positions of the operands in which a call is linear, one at a time: the others are plain
-#: factors. None: it is linear in all operands together, if they are pending alike.
+#: Positions of the operands in which a call is linear, one at a time: the other operands are plain
+#: factors. None: linear in all operands together, if all are pending in the same layout.
 _LINEAR: dict[np.ufunc, tuple[int, ...] | None] = {
     np.negative: (0,),
     np.positive: (0,),
@@ -57,7 +57,7 @@ def call_ufunc(
     where: ArrayLike | bool = True,
     **kwargs: Any,
 ) -> Any:
-    """``ufunc(*inputs, out=..., where=..., dtype=..., casting=...)`` of distributed arrays."""
+    """Call ``ufunc(*inputs, out=..., where=..., dtype=..., casting=...)`` on distributed arrays."""
     if ufunc is np.power:
         _refuse_negative_powers(inputs, out, where, kwargs)
     if where is True and not kwargs and ufunc in _PLAIN:
@@ -98,7 +98,7 @@ def _call_general(
 
 
 def _settled(x: ArrayLike) -> Any:
-    """An operand without pending folds; all ranks have a single element."""
+    """Return an operand without pending folds; all ranks get a lone element."""
     if not isinstance(x, DistArray):
         return x
     if x.layout.partials:
@@ -108,7 +108,7 @@ def _settled(x: ArrayLike) -> Any:
 
 @lru_cache(maxsize=256)
 def _is_foreign(kind: Hashable) -> bool:
-    """Whether a type implements ufuncs itself, and is not an array that we compute with."""
+    """Return True if a type implements ufuncs itself, and is not an array that we compute with."""
     override = getattr(kind, "__array_ufunc__", None)
     known = (np.ndarray.__array_ufunc__, DistArray.__array_ufunc__)
     return override not in (None, *known) and not hasattr(kind, "__cuda_array_interface__")
@@ -120,9 +120,9 @@ def _refuse_negative_powers(
     where: ArrayLike | bool,
     keywords: dict[str, Any],
 ) -> None:
-    """Raise what NumPy raises for an integer to a negative integer power, on all ranks.
+    """Raise NumPy's exception for an integer to a negative integer power, on all ranks.
 
-    Only a rank that holds such an element would notice.
+    Otherwise only a rank that holds such an element would raise.
 
     Cost
     ----
@@ -150,7 +150,7 @@ def _refuse_negative_powers(
 
 
 def _integer_exponents(inputs: Sequence[Any], asked: DTypeLike | None) -> Any:
-    """The exponents of a power of integers, in the type asked for; None for any other power."""
+    """Return the exponents of a power of integers, in the dtype `asked`; None for other powers."""
     if len(inputs) < 2:
         return None
     exponent = inputs[1]
@@ -160,7 +160,7 @@ def _integer_exponents(inputs: Sequence[Any], asked: DTypeLike | None) -> Any:
 
 
 def _kind(x: ArrayLike) -> str:
-    """NumPy's letter for the kind of an operand's data type."""
+    """Return NumPy's letter for the kind of an operand's data type."""
     known = _KINDS.get(type(x))
     if known is not None:
         return known
@@ -169,7 +169,7 @@ def _kind(x: ArrayLike) -> str:
 
 
 def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
-    """The result if all arrays are laid out alike, with the least overhead; else None."""
+    """Return the result if all layouts agree, with the least overhead; else None."""
     found = in_one_layout(inputs)
     if found is None:
         return None
@@ -183,7 +183,7 @@ def _aligned(ufunc: np.ufunc, inputs: Sequence[Any]) -> Any:
 
 
 def _aligned_into(ufunc: np.ufunc, inputs: Sequence[Any], outs: Out | tuple[Out, ...]) -> Any:
-    """`outs` with the result written to them, if all arrays are laid out alike; else None."""
+    """Write the result to `outs` and return them if all layouts agree; else return None."""
     if not isinstance(outs, tuple) or not all(type(out) is DistArray for out in outs):
         return None
     found = in_one_layout((*inputs, *outs))
@@ -203,7 +203,7 @@ def _into_numpy(
     where: ArrayLike | bool,
     kwargs: dict[str, Any],
 ) -> Any:
-    """Results in NumPy arrays, which are replicated: every rank receives everything."""
+    """Write results to NumPy arrays, which are replicated: every rank receives all elements."""
     ours = tuple([o if isinstance(o, DistArray) else None for o in outs])
     _check_outs(outs)
     is_masked = where is not True
@@ -227,7 +227,7 @@ def _check_operands(
     where: Any,
     kwargs: dict[str, Any],
 ) -> None:
-    """Raise what NumPy raises: for types without a loop, shapes, elements that cannot be cast."""
+    """Raise NumPy's exceptions: for types without a loop, for shapes, for casts of elements."""
     typed = [x if type(x) in _KINDS or hasattr(x, "dtype") else np.asarray(x) for x in inputs]
     error = None
     try:
@@ -248,7 +248,7 @@ def _check_operands(
 
 
 def _check_outs(outs: tuple[Out, ...]) -> None:
-    """Raise what NumPy raises for outs that cannot be written to."""
+    """Raise NumPy's exceptions for outs that cannot be written to."""
     for out in outs:
         if isinstance(out, np.ndarray):
             refuse_read_only(out, "output array is read-only")
@@ -266,20 +266,20 @@ def _copy_to_numpy(
 
 
 def _as_wide(inputs: Sequence[Any], shape: tuple[int, ...]) -> tuple[Any, ...]:
-    """The inputs, one of them broadcast to the shape of the results, which is that of the outs."""
+    """Return the inputs, one of them broadcast to the shape of the results, i.e. of the outs."""
     wide = next(number for number, x in enumerate(inputs) if isinstance(x, DistArray))
     return (*inputs[:wide], np.broadcast_to(inputs[wide], shape), *inputs[wide + 1 :])
 
 
 def _through(ufunc: np.ufunc, inputs: Sequence[Any]) -> DistArray | None:
-    """The result with its fold still pending, if the call is linear; else None."""
+    """Return the result with its fold still pending, if the call is linear; else None."""
     pending = [x for x in inputs if isinstance(x, DistArray) and x.layout.partials]
     if not pending or any(map(is_subclass, map(type, inputs))):
         return None
     if len(inputs) != ufunc.nin or not _linear(ufunc, inputs, pending):
         return None
     layout = pending[0].layout
-    # The call is linear: contributions can stand for values.
+    # The call is linear, so it is applied to contributions instead of values.
     result = apply_blockwise(ufunc, [_bare(x) if isinstance(x, DistArray) else x for x in inputs])
     if not all(isinstance(result.layout.placements[m], Replicate) for m in layout.partials):
         return None
@@ -289,7 +289,7 @@ def _through(ufunc: np.ufunc, inputs: Sequence[Any]) -> DistArray | None:
 
 
 def _linear(ufunc: np.ufunc, inputs: Sequence[Any], pending: Sequence[DistArray]) -> bool:
-    """Whether the call commutes with the sum that is pending; every rank answers alike."""
+    """Return True if the call commutes with the pending sum; the same on all ranks."""
     if ufunc not in _LINEAR or not _is_sum(pending[0]):
         return False
     dtype = pending[0].dtype
@@ -306,22 +306,22 @@ def _linear(ufunc: np.ufunc, inputs: Sequence[Any], pending: Sequence[DistArray]
 
 
 def _is_sum(x: DistArray) -> bool:
-    """Whether a sum of numbers is pending, and nothing else."""
+    """Return True if a sum of numbers is pending, and no other fold."""
     layout = x.layout
     sums = all(layout.placements[m] == Partial(Fold.SUM) for m in layout.partials)
     return sums and not layout.ats and x.dtype.kind in "iufc"
 
 
 def _keeps(dtype: DType, inputs: Sequence[Any]) -> bool:
-    """Whether the result has the data type of the pending operand."""
+    """Return True if the result has the data type of the pending operand."""
     return all(type(x) is int or getattr(x, "dtype", None) == dtype for x in inputs)
 
 
 def _is_regular(factor: ArrayLike, divides: bool) -> bool:
-    """Whether a factor is finite and, if it divides, nowhere zero.
+    """Return True if a factor is finite and, if it divides, nowhere zero.
 
-    Infinite contributions would add up to NaN. Every rank must have the factor, so that all decide
-    alike.
+    Infinite contributions would add up to NaN. Every rank must have the factor, so that all ranks
+    decide alike.
     """
     if isinstance(factor, DistArray):
         if not factor.layout.is_replicated:

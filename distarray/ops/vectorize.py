@@ -1,4 +1,4 @@
-"""`vectorize`: NumPy's, with distributed arguments."""
+"""`vectorize`: NumPy's class, with distributed arguments."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,10 +28,10 @@ _EMPTY = "cannot call `vectorize` on size 0 inputs unless `otypes` is set"
 
 
 class vectorize(np.vectorize):
-    """A Python function made to work element by element; see :class:`numpy.vectorize`.
+    """Python function that is applied element by element; see :class:`numpy.vectorize`.
 
-    With a DistArray among the arguments the calls are divided among the ranks if the function is
-    pure (see :func:`distarray.pure`), and each is made on one rank: it must not communicate then,
+    With a DistArray among the arguments, the calls of a pure function (see :func:`distarray.pure`)
+    are divided among the ranks. Each call is made on one rank: the function must not communicate,
     and arrays that it makes are local to the rank. Otherwise every rank makes all calls.
 
     Parameters
@@ -41,10 +41,10 @@ class vectorize(np.vectorize):
 
     Cost
     ----
-    Arguments with another layout than the rest are moved, and so are those that are cut along a
-    dimension of `signature`. Then one broadcast and two allreduces of a few bytes. Small
-    results of replicated arguments are gathered. For results that are text or dates, an allgather
-    of their types. If the function is not pure, a gather of the arguments instead.
+    Arguments whose layout differs from the others' are moved, and so are those that are cut along
+    a dimension of `signature`. Then one broadcast and two allreduces of a few bytes. Small results
+    of replicated arguments are gathered. For results that are text or dates, an allgather of their
+    types. If the function is not pure, a gather of the arguments instead.
     """
 
     def _vectorize_call(self, func: Function, args: Sequence[Any]) -> Any:
@@ -69,7 +69,7 @@ class vectorize(np.vectorize):
         )
 
     def _excluded_values(self, func: Function) -> list[Any]:
-        """The arguments that the function gets as they are, from the closure NumPy makes."""
+        """Return the arguments that the function gets unchanged, from NumPy's closure."""
         if func is self.pyfunc:
             return []
         cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
@@ -92,7 +92,7 @@ class vectorize(np.vectorize):
         lead = [x.shape[: x.ndim - len(names)] for x, names in zip(operands, inputs, strict=True)]
         shape = broadcast_shapes(*lead)
         if 0 in shape:
-            # NumPy's own answer, or refusal, needs no element.
+            # NumPy's own result, or exception, needs no element.
             empty = [np.broadcast_to(np.zeros((), x.dtype), x.shape) for x in operands]
             return _replicated(super()._vectorize_call_with_signature(func, empty), operands[0])  # type: ignore[misc]
         if not shape:
@@ -108,7 +108,7 @@ class vectorize(np.vectorize):
 def _note_sizes(
     sizes: dict[str, int], shape: Sequence[int], ndim: int, names: Sequence[str]
 ) -> None:
-    """Record the core dimensions of one array; raises NumPy's errors."""
+    """Record the core dimensions of one array; raise NumPy's errors."""
     if not names:
         return
     if ndim < len(names):
@@ -124,7 +124,7 @@ def _note_sizes(
 
 
 class _Checked:
-    """A call of a function with a signature, whose results are checked against it."""
+    """Call of a function with a signature, whose results are checked against it."""
 
     def __init__(
         self, func: Function, loop: Loop, outputs: Sequence[Any], sizes: dict[str, int]
@@ -141,7 +141,7 @@ class _Checked:
                 f"got {count!r}"
             )
         results = results if len(self._outputs) > 1 or isinstance(results, tuple) else (results,)
-        if self._sizes is not None:  # of the first call; the others are cast and broadcast
+        if self._sizes is not None:  # of the first call; later results are cast and broadcast
             for result, names in zip(results, self._outputs, strict=True):
                 _note_sizes(self._sizes, np.shape(result), np.ndim(result), names)
             self._sizes = None
@@ -191,7 +191,7 @@ def _elementwise(
 
 
 def _types(func: Function, blocks: list[Array], loop: Loop, cache: bool) -> tuple[str, Function]:
-    """The types of the results, from those of the first element, and the function for the rest."""
+    """Return the result types, from the first element's results, and the function for the rest."""
     mesh, kept = loop.mesh, []
 
     def call() -> str:
@@ -214,12 +214,12 @@ def _types(func: Function, blocks: list[Array], loop: Loop, cache: bool) -> tupl
 
 
 def _is_open(kind: str | DType) -> bool:
-    """Whether a type is a bare letter, so that the elements determine its size or unit."""
+    """Return True if a type is a bare letter, so that the elements determine its size or unit."""
     return isinstance(kind, str) and kind in _FLEXIBLE
 
 
 def _agreed_type(block: Array, mesh: DeviceMesh) -> Array:
-    """The block in a type that fits the elements of all ranks."""
+    """Return the block in a type that fits the elements of all ranks."""
     texts = mesh.group.allgather_object(block.dtype.str if block.size else None)
     needed = [np.dtype(text) for text in texts if text is not None]
     return block.astype(np.result_type(*needed)) if needed else block

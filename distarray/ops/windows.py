@@ -1,6 +1,6 @@
 """Window functions and sample frequencies, with NumPy's bits.
 
-Each rank makes its own part; nothing is sent.
+Each rank makes its own block; nothing is sent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _window(
     mesh: DeviceMesh | None,
     placements: Placements | None,
 ) -> DistArray:
-    """A window of `M` points, from a function of ``2 * position - (M - 1)`` and ``M - 1``."""
+    """Make a window of `M` points from a function of ``2 * position - (M - 1)`` and ``M - 1``."""
     points = np.array([0.0, plain(M)])[1]
     if points < 1:
         return empty(0, points.dtype, mesh=mesh, placements=placements)
@@ -39,7 +39,7 @@ def _window(
 def bartlett(
     M: float | DistArray, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
 ) -> DistArray:
-    """The triangular window; see :func:`numpy.bartlett`."""
+    """Return the triangular window; see :func:`numpy.bartlett`."""
     return _window(
         lambda n, last: np.where(np.less_equal(n, 0), 1 + n / last, 1 - n / last),
         M,
@@ -51,7 +51,7 @@ def bartlett(
 def blackman(
     M: float | DistArray, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
 ) -> DistArray:
-    """The Blackman window; see :func:`numpy.blackman`."""
+    """Return the Blackman window; see :func:`numpy.blackman`."""
 
     def samples(n: Array, last: float) -> Any:
         return 0.42 + 0.5 * np.cos(np.pi * n / last) + 0.08 * np.cos(2.0 * np.pi * n / last)
@@ -62,14 +62,14 @@ def blackman(
 def hamming(
     M: float | DistArray, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
 ) -> DistArray:
-    """The Hamming window; see :func:`numpy.hamming`."""
+    """Return the Hamming window; see :func:`numpy.hamming`."""
     return _window(lambda n, last: 0.54 + 0.46 * np.cos(np.pi * n / last), M, mesh, placements)
 
 
 def hanning(
     M: float | DistArray, *, mesh: DeviceMesh | None = None, placements: Placements | None = None
 ) -> DistArray:
-    """The Hann window; see :func:`numpy.hanning`."""
+    """Return the Hann window; see :func:`numpy.hanning`."""
     return _window(lambda n, last: 0.5 + 0.5 * np.cos(np.pi * n / last), M, mesh, placements)
 
 
@@ -80,7 +80,7 @@ def kaiser(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """The Kaiser window; see :func:`numpy.kaiser`."""
+    """Return the Kaiser window; see :func:`numpy.kaiser`."""
     _, points, shape = np.array([0.0, plain(M), plain(beta)])
     if points == 1:
         return ones(1, points.dtype, mesh=mesh, placements=placements)
@@ -99,9 +99,9 @@ def fftfreq(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """The sample frequencies of a Fourier transform; see :func:`numpy.fft.fftfreq`.
+    """Return the sample frequencies of a Fourier transform; see :func:`numpy.fft.fftfreq`.
 
-    The keyword `dtype` is the array API standard's.
+    The keyword `dtype` is defined by the array API standard.
     """
     count, scale = _scale(n, d)
     shape, turn = as_shape(count), (count - 1) // 2 + 1
@@ -121,9 +121,9 @@ def rfftfreq(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """The sample frequencies of a real Fourier transform; see :func:`numpy.fft.rfftfreq`.
+    """Return the sample frequencies of a real Fourier transform; see :func:`numpy.fft.rfftfreq`.
 
-    The keyword `dtype` is the array API standard's.
+    The keyword `dtype` is defined by the array API standard.
     """
     count, scale = _scale(n, d)
     line = arange(0, count // 2 + 1, dtype=int, device=device, mesh=mesh, placements=placements)

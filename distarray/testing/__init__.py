@@ -1,6 +1,6 @@
-"""Testing distributed programs: ranks as threads, drawn layouts, comparison with NumPy.
+"""Tools for testing distributed programs: strategies for layouts, comparison with NumPy.
 
-Needs `hypothesis` (extra ``test``) for the strategies.
+The strategies need `hypothesis` (extra ``test``).
 """
 
 from typing import Any

@@ -1,7 +1,8 @@
-"""distarray.numpy against the array API standard, as `array-api-strict` implements it.
+"""Comparison of distarray.numpy with the array API standard, as implemented by `array-api-strict`.
 
-It compares names, signatures and, with arrays cut over all ranks, the results of every function for
-every data type that the standard allows. ``python -m distarray --array-api`` prints the counts.
+The module compares names, signatures and, with arrays cut over all ranks, the results of every
+function for every data type that the standard allows. ``python -m distarray --array-api`` prints
+the counts.
 """
 
 import inspect
@@ -49,19 +50,19 @@ _BINARY = """
 
 
 class _Standard(Protocol):
-    """The attributes that every array of the standard has."""
+    """Protocol with the attributes of every array of the standard."""
 
     @property
     def dtype(self) -> Any:
-        """The data type, an object of the library."""
+        """Data type, an object of the library."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extent of each dimension."""
+        """Extent of each dimension."""
 
 
 Call = Callable[[ModuleType, Any], Any]
-#: Calls of the functions that take more than arrays; a name may occur several times.
+#: Calls of functions that take arguments besides arrays; a name may occur several times.
 _CALLS: tuple[tuple[str, Call], ...] = (
     ("arange", lambda xp, x: xp.arange(7, dtype=x.dtype)),
     ("astype", lambda xp, x: xp.astype(x, x.dtype, copy=False, device=x.device)),
@@ -148,7 +149,7 @@ _TRANSFORMS = """
 
 
 def _spread(xp: ModuleType, x: _Standard) -> Any:
-    """A well-conditioned symmetric matrix of the elements of `x`."""
+    """Compute a well-conditioned Hermitian matrix from the elements of `x`."""
     return xp.matmul(x, xp.matrix_transpose(xp.conj(x) if _is_complex(x) else x)) + 5 * xp.eye(
         x.shape[0], dtype=x.dtype
     )
@@ -177,7 +178,7 @@ def _all_calls() -> tuple[tuple[str, Call], ...]:
 
 
 def _called(name: str, *others: Callable[[Any], Any], **keywords: int) -> Call:
-    """A call of a function with an array, other operands made from it, and keywords."""
+    """Build a call of a function with an array, operands derived from it, and keywords."""
 
     def call(xp: ModuleType, x: Any) -> Any:
         return _function(xp, name)(x, *[other(x) for other in others], **keywords)
@@ -204,9 +205,9 @@ class Report:
     title : str
         The name of the comparison.
     agree, total : int
-        How many agree, and of how many.
+        Number of items that agree, and of all items.
     differ : list of str
-        Those that do not, each with the difference.
+        The items that differ, each with the difference.
     """
 
     title: str
@@ -215,7 +216,7 @@ class Report:
     differ: list[str] = field(default_factory=list)
 
     def note(self, name: str, fault: str | None) -> None:
-        """Count one comparison."""
+        """Count one item; `fault` is its difference or None."""
         self.total += 1
         self.agree += fault is None
         if fault is not None:
@@ -231,7 +232,7 @@ def _standard() -> Any:
 
 
 def _members(space: str) -> Iterator[tuple[str, Any]]:
-    """The standard's names in a namespace ("" for the main one), and array-api-strict's objects."""
+    """Yield the standard's names in a namespace ("": main) with array-api-strict's objects."""
     home = getattr(_standard(), space) if space else _standard()
     for name in sorted(home.__all__):
         if name not in _NOT_STANDARD:
@@ -239,7 +240,7 @@ def _members(space: str) -> Iterator[tuple[str, Any]]:
 
 
 def check_names() -> list[Report]:
-    """Whether every name exists: of each namespace, of arrays and of the namespace's info."""
+    """Check that every name exists: of each namespace, of arrays, of the namespace's info."""
     reports = []
     for space in _SPACES:
         found = Report(f"names {space or 'main'}")
@@ -269,7 +270,7 @@ def _has(module: ModuleType, name: str) -> bool:
 
 
 def check_signatures() -> Report:
-    """Whether every function can be called by the standard's signature, keyword by keyword."""
+    """Check that every function accepts the standard's signature, keyword by keyword."""
     found = Report("signatures")
     for space in _SPACES:
         for name, function in _members(space):
@@ -299,12 +300,14 @@ def _signature_fault(mine: Callable[..., Any], standard: Callable[..., Any]) -> 
 
 
 def check_dtypes(mesh: DeviceMesh | None = None) -> Report:
-    """Results of every function for every data type that the standard allows it, on all ranks.
+    """Check the results of every function for every data type that the standard allows.
+
+    Every rank of the mesh must call this function.
 
     Parameters
     ----------
     mesh : DeviceMesh, optional
-        The mesh over which the operands are cut; the default one if not given.
+        The mesh over which the operands are cut; the default mesh if omitted.
     """
     found = Report("results, function by data type")
     with np.errstate(all="ignore"):
@@ -330,7 +333,7 @@ def _values(dtype: str) -> Any:
 
 @cache
 def _allowed(number: int, dtype: str) -> tuple[Any] | None:
-    """The result of array-api-strict for a call; None if the standard defines none."""
+    """Return array-api-strict's result of a call in a tuple; None if the standard defines none."""
     standard, (_, call) = _standard(), _all_calls()[number]
     try:
         return (call(standard, standard.asarray(_values(dtype))),)
@@ -347,7 +350,7 @@ def _result_fault(call: Call, x: distarray.DistArray, wanted: Any) -> str | None
 
 
 def _difference(found: Any, wanted: Any) -> str | None:
-    """The difference of a result from the standard's; None if there is none."""
+    """Describe the difference between a result and the standard's; None if they agree."""
     if isinstance(wanted, (tuple, list)) and not isinstance(found, distarray.DistArray):
         return _difference_of_several(found, wanted)
     if not hasattr(wanted, "shape"):
@@ -372,5 +375,5 @@ def _difference_of_several(found: Sequence[Any], wanted: Sequence[Any]) -> str |
 
 
 def report(mesh: DeviceMesh | None = None) -> list[Report]:
-    """All comparisons; collective over the ranks of the mesh."""
+    """Run all comparisons; collective over the ranks of the mesh."""
     return [*check_names(), check_signatures(), check_dtypes(mesh)]

@@ -16,20 +16,21 @@ def assert_matches(
 ) -> None:
     """Assert that this rank's part of a result equals NumPy's.
 
-    Type (array, scalar, tuple), shape and dtype must be equal; so must the elements of this
-    rank's block, bit for bit (NaN equals NaN, -0.0 is not 0.0) or, with ``exact=False``, to
-    rounding. Communicates only if the array has a pending fold or lives at one coordinate.
+    Type (array, scalar, tuple), shape and dtype must be equal. The elements of this rank's block
+    must be equal bit for bit (NaN equals NaN, -0.0 is not 0.0) or, with ``exact=False``, up to
+    rounding. The function communicates only if the array has a pending fold or is stored at one
+    mesh coordinate.
 
     Parameters
     ----------
-    result : DistArray, or tuple or list of such, or any other value
+    result : DistArray, or tuple or list of DistArray, or any other value
         The result of the distributed call.
     expected : ndarray, scalar, ...
         NumPy's result.
     exact : bool
-        Whether floating-point numbers must agree bit for bit.
+        True if floating-point numbers must agree bit for bit.
     rtol, atol : float
-        Tolerances otherwise.
+        Tolerances if `exact` is False.
 
     Examples
     --------
@@ -83,7 +84,8 @@ def _compare_block(
 def _compare(found: Array, wanted: Array, exact: bool, rtol: float, atol: float, what: str) -> None:
     if found.dtype.kind in "fc" and not exact:
         if found.dtype.kind == "c" and not np.isfinite(wanted).all():
-            # If one part is infinite, assert_allclose wants both equal: compare them separately.
+            # With an infinite real or imaginary part assert_allclose requires equality of both
+            # parts, so each part is compared separately.
             found, wanted = (np.stack([v.real, v.imag]) for v in (found, wanted))
         np.testing.assert_allclose(found, wanted, rtol=rtol, atol=atol, err_msg=what)
         return
@@ -95,7 +97,7 @@ def _compare(found: Array, wanted: Array, exact: bool, rtol: float, atol: float,
 
 
 def assert_same_error(call: Callable[[], Any], reference: Callable[[], Any]) -> None:
-    """Assert that a call raises an exception of the type that NumPy's raises, or a subclass.
+    """Assert that `call` raises an exception of the same type as `reference`, or of a subclass.
 
     Examples
     --------

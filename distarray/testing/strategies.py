@@ -1,7 +1,7 @@
-"""Hypothesis strategies: mesh shapes, array values, and ways to lay an array out.
+"""Hypothesis strategies for mesh shapes, array values, and layouts of an array.
 
-They draw plain data, equal on every rank; the program that the ranks run turns a :class:`Recipe`
-into a distributed array.
+The strategies draw plain data, equal on every rank; the program that the ranks run builds a
+distributed array by a :class:`Recipe`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ from distarray.typing import Array, DTypeLike
 
 __all__ = ["DTYPES", "Recipe", "array_values", "mesh_shapes", "recipes", "shapes"]
 
-#: The data types that values have by default.
+#: Default data types of values.
 DTYPES = ("f8", "i8", "i4", "c16", "?", "f4", "u1")
 
 
 def mesh_shapes(ranks: int) -> st.SearchStrategy[tuple[int, ...]]:
-    """Shapes of 1-d and 2-d meshes of a given number of ranks.
+    """Draw shapes of 1-d and 2-d meshes of a given number of ranks.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def mesh_shapes(ranks: int) -> st.SearchStrategy[tuple[int, ...]]:
 def shapes(
     draw: st.DrawFn, min_dims: int = 0, max_dims: int = 3, max_side: int = 7, max_size: int = 200
 ) -> tuple[int, ...]:
-    """Shapes with sides of 0, 1 and uneven lengths.
+    """Draw shapes with extents of 0, 1 and uneven lengths.
 
     Examples
     --------
@@ -67,9 +67,9 @@ def shapes(
 
 
 def make_values(shape: Sequence[int], dtype: DTypeLike, seed: int, special: bool = False) -> Array:
-    """Reproducible values: small integers, so that floating-point sums are exact.
+    """Make reproducible values: small integers, so that floating-point sums are exact.
 
-    With `special`, floating-point values are arbitrary and some are NaN, infinite or -0.0.
+    With `special`, floating-point values are arbitrary, and some values are NaN, infinite or -0.0.
     """
     rng = np.random.default_rng(seed)
     dtype = np.dtype(dtype)
@@ -95,7 +95,7 @@ def array_values(
     min_dims: int = 0,
     max_dims: int = 3,
 ) -> Array:
-    """NumPy arrays of drawn (or given) shape and dtype.
+    """Draw NumPy arrays of a given or drawn shape, and of a drawn dtype.
 
     Examples
     --------
@@ -117,17 +117,18 @@ def array_values(
 
 @dataclass(frozen=True)
 class Recipe:
-    """One way to lay an array of a known shape out over a mesh.
+    """Recipe that distributes an array of a known shape over a mesh.
 
     Attributes
     ----------
     placements : tuple of Placement
-        One per mesh dimension.
+        The placements, one per mesh dimension.
     kind : str
         "plain"; "view" (a slice of a larger array); "transposed" (the transpose of an array);
         "ragged" (blocks of drawn lengths); "partial" (contributions to a sum).
     slices : tuple of (before, step, after)
-        For views: elements of the base before and after each dimension, and the step.
+        For views: elements of the base before and after the view along each dimension, and the
+        step.
     counts : tuple of int
         For ragged arrays: lengths of the blocks along `dim`, which mesh dimension 0 cuts.
 
@@ -149,7 +150,7 @@ class Recipe:
     seed: int = field(default=0, compare=False)
 
     def build(self, values: Array, mesh: DeviceMesh) -> DistArray:
-        """The distributed array of these values; every rank of the mesh calls it."""
+        """Return the distributed array of the values; every rank of the mesh must call it."""
         build: Callable[[Array, DeviceMesh], DistArray] = getattr(self, f"_{self.kind}")
         return build(values, mesh)
 
@@ -188,7 +189,7 @@ class Recipe:
         return from_local(values[tuple(section)].copy(), mesh, self.placements)
 
     def _partial(self, values: Array, mesh: DeviceMesh) -> DistArray:
-        """Contributions of every rank, which sum exactly."""
+        """Split the values into contributions of the ranks, whose sum is exact."""
         layout = Layout.chunked(values.shape, mesh.shape, self.placements)
         local = values[tuple([slice(a, b) for a, b in layout.section(mesh.coords)])]
         ranks = prod([mesh.shape[m] for m in layout.partials])
@@ -214,7 +215,7 @@ def recipes(
     dtype: DTypeLike = "f8",
     kinds: Sequence[str] = ("plain", "view", "transposed", "ragged", "partial"),
 ) -> Recipe:
-    """Ways to lay out an array of a shape over a mesh.
+    """Draw recipes that distribute an array of a given shape over a mesh.
 
     Parameters
     ----------
@@ -225,7 +226,7 @@ def recipes(
     dtype : dtype
         Data type of the array; contributions are drawn only for numbers, not for bool.
     kinds : sequence of str
-        See :class:`Recipe`.
+        Kinds to draw from, see :class:`Recipe`.
 
     Examples
     --------

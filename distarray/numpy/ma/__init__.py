@@ -1,6 +1,6 @@
 """NumPy's names for masked arrays: ``distarray.numpy.ma``.
 
-The data and the mask of a masked array are distributed arrays, which share memory as NumPy's do.
+The data and the mask of a masked array are distributed arrays, and share memory as in NumPy.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Masked records: NumPy's, over distributed arrays."""
+"""NumPy's masked record arrays, over distributed arrays."""
 
 from typing import Any, SupportsIndex
 
@@ -12,7 +12,7 @@ _kind: Any = _module.MaskedRecords
 
 
 def _full(self: DistArray) -> Any:
-    """The global array as NumPy's masked records on every rank; collective."""
+    """Return the global array as NumPy's masked records on every rank; collective."""
     return super(_kind, self).full().view(numpy.ma.mrecords.MaskedRecords)
 
 

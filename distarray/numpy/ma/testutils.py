@@ -1,4 +1,4 @@
-"""NumPy's functions for tests of masked arrays."""
+"""NumPy's test functions for masked arrays: ``distarray.numpy.ma.testutils``."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""dot, vdot, inner, outer, tensordot and kron: products by position of the dimensions."""
+"""dot, vdot, inner, outer, tensordot and kron: products over dimensions given by position."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from distarray.typing import Array, ArrayLike, DType, Out, Shape
 
 __all__ = ["dot", "inner", "kron", "outer", "tensordot", "vdot"]
 
-#: Pairs of dimensions of the first and of the second operand that are summed over.
+#: Pairs of summed dimensions: one of the first operand, one of the second.
 Pairs = tuple[tuple[int, int], ...]
 #: NumPy's function, without its dispatch.
 _numpys_own: Any = getattr(np.dot, "_implementation", np.dot)
-#: Types of elements that NumPy multiplies with BLAS.
+#: Type codes of elements that NumPy multiplies with BLAS.
 _OF_BLAS = "fdFD"
 _PLANE = (1, 2)
-#: The most elements of a product that is small whatever its type.
+#: Maximum number of elements of a product that is small for every data type.
 _MOST = 1 << 14
 
 
 def _paired(
     a: DistArray, b: DistArray, pairs: Pairs, dtype: DType, scalar: bool = True
 ) -> DistArray:
-    """Sum of products over pairs of dimensions; the remaining dimensions follow in order."""
+    """Sum products over pairs of dimensions; the remaining dimensions follow in order."""
     small = config.settings.replicate_below
     types = a.block.dtype, b.block.dtype
     program = _program(a.layout, b.layout, *types, pairs, dtype, scalar, small)
@@ -82,13 +82,13 @@ def _spec(a: Shape, b: Shape, pairs: Pairs) -> Contraction:
 
 
 def _are_not_vectors(a: ArrayLike, b: ArrayLike, out: Out = None) -> bool:
-    """Whether not to leave a product to NumPy, whose products of integers are slower than ours."""
+    """Return False if NumPy should compute a product: our products of integers are faster."""
     operands: tuple[Any, Any] = (a, b)
     return any(getattr(x, "ndim", 0) != 1 or x.dtype.kind not in "fc" for x in operands)
 
 
 def _small(a: Any, b: Any, out: Any = None) -> Any:
-    """NumPy's own product of vectors and matrices, unless it may be larger than they are."""
+    """Compute NumPy's product of vectors and matrices; NotImplemented if it may be large."""
     if type(a) is not np.ndarray or type(b) is not np.ndarray:
         return NotImplemented
     if out is not None:
@@ -101,26 +101,26 @@ def _small(a: Any, b: Any, out: Any = None) -> Any:
 
 
 def _small_into(a: Array, b: Array, out: Any) -> Any:
-    """NumPy's own product, which says what array can take it."""
+    """Compute NumPy's product into `out`, which NumPy checks."""
     kind: Any = type(out)
     return _numpys_own(a, b, out) if kind is np.ndarray else NotImplemented
 
 
 @implements(np.dot, alone=Alone(unless=_are_not_vectors), small=_small, objects=Objects.GATHER)
 def dot(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
-    """As :func:`numpy.dot`: sum over the last dimension of `a` and the last but one of `b`.
+    """Sum over the last dimension of `a` and the last but one of `b`, as :func:`numpy.dot`.
 
     Cost
     ----
-    As :func:`numpy.matmul`. NumPy requires `out` to be contiguous in C order: one allreduce of an
-    integer if a block of `out` does not show this.
+    The cost of :func:`numpy.matmul`. NumPy requires `out` to be contiguous in C order: one
+    allreduce of an integer if a block of `out` does not show this.
     """
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.dot, x.dtype, y.dtype)
     scaling = not x.ndim or not y.ndim
     if scaling and out is not None and not _is_of_blas(x, y, dtype):
         multiply: Any = np.multiply
-        scaled = multiply(x, y, out=out)  # as NumPy does if it can be cast and broadcast
+        scaled = multiply(x, y, out=out)  # NumPy does so, too, with casting and broadcasting
         return scaled if out.ndim else scaled[()]
     result = _scaled(x, y) if scaling else _dot(x, y, dtype)
     if out is None:
@@ -133,7 +133,7 @@ def dot(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
     if out.shape != result.shape:
         raise ValueError("output array has wrong dimensions")
     delivered = deliver(result, out)
-    return delivered if out.ndim else delivered[()]  # as NumPy, a scalar
+    return delivered if out.ndim else delivered[()]  # a scalar, as in NumPy
 
 
 def _dot(x: DistArray, y: DistArray, dtype: DType) -> DistArray:
@@ -152,14 +152,14 @@ def _is_acceptable(out: DistArray | Array, ndim: int, dtype: DType) -> bool:
 
 
 def _scaled(x: DistArray, y: DistArray) -> Any:
-    """The product with a 0-d operand; BLAS adds it to zeros, so that no zero is negative."""
+    """Multiply by a 0-d operand; BLAS adds the product to zeros, so that no zero is negative."""
     result: Any = apply_blockwise(np.multiply, [x, y])
     added = result.size > 1 and _is_of_blas(x, y, result.dtype)
     return result + result.dtype.type(0) if added else result
 
 
 def _is_of_blas(x: DistArray, y: DistArray, dtype: DType) -> bool:
-    """Whether NumPy takes BLAS for a product with a 0-d operand, and no plain multiplication."""
+    """Return True if NumPy computes a product with a 0-d operand by BLAS, not by multiplication."""
     return dtype.char in _OF_BLAS and max(x.ndim, y.ndim) <= 2
 
 
@@ -178,13 +178,13 @@ def _not_aligned(a: Sequence[int], b: Sequence[int], left: int, right: int) -> V
     objects=Objects.GATHER,
 )
 def inner(a: ArrayLike, b: ArrayLike, /) -> Any:
-    """As :func:`numpy.inner`: sum over the last dimension of both."""
+    """Sum over the last dimension of both operands, as :func:`numpy.inner`."""
     (x, y), _ = read(a, b)
     dtype = probe(np.inner, x.dtype, y.dtype)
     if not x.ndim or not y.ndim:
         return _scaled(x, y)
     if x.shape[-1] != y.shape[-1]:
-        # NumPy's text is about the transposed second operand.
+        # NumPy's error text is about the transposed second operand.
         flipped = y.shape if y.ndim == 1 else (*y.shape[:-2], y.shape[-1], y.shape[-2])
         raise _not_aligned(x.shape, flipped, x.ndim - 1, max(0, y.ndim - 2))
     return _paired(x, y, ((x.ndim - 1, y.ndim - 1),), dtype)
@@ -192,9 +192,9 @@ def inner(a: ArrayLike, b: ArrayLike, /) -> Any:
 
 @implements(np.vdot, alone=Alone(unless=_are_not_vectors), objects=Objects.GATHER)
 def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
-    """As :func:`numpy.vdot`: sum of ``conj(a) * b`` over all elements; one allreduce.
+    """Sum ``conj(a) * b`` over all elements, as :func:`numpy.vdot`; one allreduce.
 
-    Operands of equal shape are not flattened, so nothing moves if they are laid out alike.
+    Operands of equal shape are not flattened: nothing is sent if their layouts agree.
     """
     (x, y), _ = read(a, b)
     dtype = probe(np.vdot, x.dtype, y.dtype)
@@ -208,7 +208,7 @@ def vdot(a: ArrayLike, b: ArrayLike, /) -> Any:
 
 @implements(np.outer, small=bounded(np.outer, of_product), objects=Objects.GATHER)
 def outer(a: ArrayLike, b: ArrayLike, out: Out = None) -> Any:
-    """As :func:`numpy.outer`; cut as `a` is, or as `b` is."""
+    """Multiply all pairs of elements, as :func:`numpy.outer`; cut as `a` is, or as `b` is."""
     (x, y), _ = read(a, b, out=out)
     dtype = probe(np.outer, x.dtype, y.dtype)
     result = _paired(in_line(x), in_line(y), (), dtype)
@@ -233,13 +233,13 @@ def _linalg_outer(x1: ArrayLike, x2: ArrayLike, /) -> Any:
 
 @implements(np.tensordot, small=bounded(np.tensordot, of_product), objects=Objects.GATHER)
 def tensordot(a: ArrayLike, b: ArrayLike, axes: int | Sequence[Any] = 2) -> Any:
-    """As :func:`numpy.tensordot`: sum over pairs of dimensions."""
+    """Sum over pairs of dimensions, as :func:`numpy.tensordot`."""
     (x, y), _ = read(a, b)
     dtype = probe(np.dot, x.dtype, y.dtype)
     pairs = _pairs(x, y, axes)
     result = _paired(x, y, pairs, dtype, scalar=False)
     if not pairs and dtype.kind in "fc":
-        result += 0.0  # NumPy sums the products from 0, so none is -0.0
+        result += 0.0  # NumPy sums the products from 0, so that none is -0.0
     return result
 
 
@@ -270,18 +270,18 @@ def _linalg_tensordot(x1: ArrayLike, x2: ArrayLike, /, *, axes: int | Sequence[A
 
 @implements(np.kron, small=bounded(np.kron, of_product), objects=Objects.GATHER)
 def kron(a: ArrayLike, b: ArrayLike) -> Any:
-    """As :func:`numpy.kron`: each element of `a` times the whole of `b`.
+    """Multiply each element of `a` by the whole of `b`, as :func:`numpy.kron`.
 
     Returns
     -------
     DistArray
-        Cut where `a` is, or can be, cut.
+        Cut along the dimensions where `a` is, or can be, cut.
 
     Cost
     ----
-    `a` stays in place and `b` becomes whole on every rank, which is less than a rank's part of the
-    result. If `a` has fewer elements than there are ranks, `b` stays in place and one exchange puts
-    the result in order.
+    `a` stays in place and `b` becomes whole on every rank, which is less than a rank's block of
+    the result. If `a` has fewer elements than there are ranks, `b` stays in place and one
+    exchange puts the result in order.
     """
     (x, y), mesh = read(a, b)
     dtype = probe(np.multiply, x.dtype, y.dtype)
@@ -300,7 +300,7 @@ def kron(a: ArrayLike, b: ArrayLike) -> Any:
 
 @lru_cache(maxsize=1024)
 def _crossed(a: Shape, b: Shape) -> Contraction:
-    """The labels of all products, in which the dimensions of the two operands alternate."""
+    """Label all products; the dimensions of the two operands alternate in the result."""
     first = tuple(range(0, 2 * len(a), 2))
     second = tuple(range(1, 2 * len(a), 2))
     extents = tuple([extent for pair in zip(a, b, strict=True) for extent in pair])

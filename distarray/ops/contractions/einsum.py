@@ -20,7 +20,7 @@ from distarray.typing import ArrayLike, Out
 
 __all__ = ["einsum", "einsum_path"]
 
-#: How the order of contractions is found, or the order itself.
+#: Method by which the order of contractions is found, or the order itself.
 _Path: TypeAlias = bool | str | Sequence[Any]
 
 
@@ -31,14 +31,15 @@ def einsum(
     optimize: _Path = False,
     **kwargs: Any,
 ) -> Any:
-    """As :func:`numpy.einsum`, with its keywords; integers are exact.
+    """Sum products by subscripts, as :func:`numpy.einsum`, with its keywords; integers are exact.
 
     More than two operands are contracted pair by pair, in the order that
-    :func:`numpy.einsum_path` finds or `optimize` gives. One operand without a sum gives a view.
+    :func:`numpy.einsum_path` finds or that `optimize` states. One operand without a sum gives a
+    view.
 
     Cost
     ----
-    For each pair as :func:`numpy.matmul`.
+    For each pair the cost of :func:`numpy.matmul`.
     """
     subscripts, given = _split(operands)
     arrays, _ = read(*given, out=out)
@@ -56,7 +57,7 @@ def einsum(
 
 
 def _split(operands: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
-    """The subscripts and the arrays of a call in either form."""
+    """Return the subscripts and the arrays of a call in either form."""
     if not operands:
         np.einsum()  # type: ignore[call-overload]  # raises
     if isinstance(operands[0], str):
@@ -73,7 +74,7 @@ def _hashable(value: _Path) -> Any:
 
 
 def _followed(made: Recipe, arrays: list[DistArray]) -> DistArray:
-    """The result of a recipe."""
+    """Compute the result of a recipe."""
     for position, pairs in enumerate(made.diagonals):
         for first, second in pairs:
             arrays[position] = merged(arrays[position], first, second)
@@ -99,6 +100,6 @@ def _followed(made: Recipe, arrays: list[DistArray]) -> DistArray:
 
 @implements(np.einsum_path)
 def einsum_path(*operands: ArrayLike, optimize: _Path = "greedy", einsum_call: bool = False) -> Any:
-    """As :func:`numpy.einsum_path`: the order of contractions, from the shapes alone."""
+    """Find the order of contractions from the shapes alone, as :func:`numpy.einsum_path`."""
     stand_ins = [shadow(x) if isinstance(x, DistArray) else x for x in operands]
     return np.einsum_path(*stand_ins, optimize=optimize, einsum_call=einsum_call)  # type: ignore[arg-type]

@@ -32,10 +32,10 @@ __all__ = ["PRODUCTS", "matmul", "program_of"]
 
 #: Keywords that name the core dimensions.
 _AXES = ("axes", "axis", "keepdims")
-#: Keywords that change nothing but the dtype of the result, or nothing at all.
+#: Keywords that change only the data type of the result, or nothing.
 _OTHERS = ("casting", "order", "dtype", "subok", "signature")
 
-#: Those that multiply the complex conjugates of the first operand's elements.
+#: Names of the ufuncs that multiply the complex conjugates of the first operand's elements.
 _CONJUGATING = ("vecdot", "vecmat")
 
 #: Core dimensions of the operands and of the result, as letters.
@@ -60,7 +60,7 @@ def _gufunc(ufunc: np.ufunc, *inputs: Any, out: UfuncOut = None, **keywords: Any
 def _with_keywords(
     ufunc: np.ufunc, inputs: Sequence[Any], out: UfuncOut, keywords: dict[str, Any]
 ) -> Any:
-    """The product of operands of any kind, with the keywords of ufuncs."""
+    """Multiply operands of any kind, with the keywords of ufuncs."""
     inputs, into = _targeted(inputs, out)
     if into is not None:
         check_out(into)
@@ -77,7 +77,7 @@ def _with_keywords(
 
 
 def _targeted(inputs: Sequence[Any], out: UfuncOut) -> tuple[Sequence[Any], Any]:
-    """The two operands, and the array to write to, if there is one."""
+    """Return the two operands, and the array to write to, or None."""
     if len(inputs) > 2:
         inputs, out = inputs[:2], inputs[2]
     if isinstance(out, tuple):
@@ -88,7 +88,7 @@ def _targeted(inputs: Sequence[Any], out: UfuncOut) -> tuple[Sequence[Any], Any]
 def _dtype(
     ufunc: np.ufunc, a: DType, b: DType, out: DistArray | Array | None, keywords: dict[str, Any]
 ) -> DType:
-    """The data type of the result before it is cast to `out`; raises as NumPy does."""
+    """Return the data type of the result before the cast to `out`; raise NumPy's exceptions."""
     for name in keywords:
         if name not in (*_AXES, *_OTHERS):
             raise TypeError(f"{ufunc.__name__}() got an unexpected keyword argument '{name}'")
@@ -109,7 +109,7 @@ def _product(
     dtype: DType | None = None,
     out: Out = None,
 ) -> DistArray:
-    """The product over the last dimensions, stacks broadcast."""
+    """Multiply over the last dimensions; stacks are broadcast."""
     small = config.settings.replicate_below
     types = a.block.dtype, b.block.dtype
     program = _program(ufunc, a.layout, b.layout, *types, dtype, small)
@@ -119,7 +119,7 @@ def _product(
 
 
 def program_of(ufunc: np.ufunc, a: DistArray, b: DistArray) -> Program:
-    """What multiplies two arrays; does not communicate."""
+    """Return the program that multiplies two arrays; does not communicate."""
     small, types = config.settings.replicate_below, (a.dtype, b.dtype)
     return _program(ufunc, a.layout.settled(), b.layout.settled(), *types, None, small)
 
@@ -143,7 +143,7 @@ def _program(
 
 
 def _core(ufunc: np.ufunc, *ndims: int) -> tuple[str, str, str]:
-    """Core dimensions; those of matmul have no rows or columns where an operand is a vector."""
+    """Return the core dimensions; matmul has no rows or columns where an operand is a vector."""
     left, right, made = _CORES[ufunc]
     if ufunc is np.matmul and ndims[0] == 1:
         left, made = "k", made.replace("n", "")
@@ -154,7 +154,7 @@ def _core(ufunc: np.ufunc, *ndims: int) -> tuple[str, str, str]:
 
 @lru_cache(maxsize=4096)
 def _spec(ufunc: np.ufunc, a: tuple[int, ...], b: tuple[int, ...]) -> Contraction:
-    """The labels of a call; NumPy's error if the shapes do not fit."""
+    """Return the labels of a call; raise NumPy's exception if the shapes do not fit."""
     left, right, made = _core(ufunc, len(a), len(b))
     core: dict[str, int] = {}
     fits = len(a) >= len(left) and len(b) >= len(right)
@@ -196,8 +196,8 @@ def _delivered(
 def _along_axes(
     ufunc: np.ufunc, a: DistArray, b: DistArray, dtype: DType, how: dict[str, Any]
 ) -> DistArray:
-    """The product over the dimensions that `axes` or `axis` name, which also place the result's."""
-    # NumPy raises if wrong dimensions are named, which does not depend on extents.
+    """Multiply over the dimensions in `axes` or `axis`, which also place the result's."""
+    # NumPy raises for wrong dimensions, whatever the extents.
     made = ufunc(np.ones((1,) * a.ndim), np.ones((1,) * b.ndim), **how)
     core = _core(ufunc, a.ndim, b.ndim)
     named = how.get("axes")
@@ -206,7 +206,7 @@ def _along_axes(
         named = [(axis,)] * 2 if ufunc is not np.matmul else [(-2, -1)[-len(c) :] for c in core]
     named = [tuple(entry) if isinstance(entry, (tuple, list)) else (entry,) for entry in named]
     keepdims = bool(how.get("keepdims"))
-    kept = (-1,) if how.get("axes") is not None else named[0]  # `axis` names the result's, too
+    kept = (-1,) if how.get("axes") is not None else named[0]  # `axis` places the result's, too
     target = named[2] if len(named) > 2 else kept if keepdims else ()
     result = _product(ufunc, _core_last(a, named[0]), _core_last(b, named[1]), dtype, None)
     if keepdims:
@@ -223,20 +223,20 @@ def _core_last(x: DistArray, axes: Sequence[int]) -> DistArray:
     return moved_axes(x, [*[d for d in range(x.ndim) if d not in core], *core])
 
 
-#: The products that are planned so.
+#: Ufuncs whose products this module plans.
 PRODUCTS = frozenset(_CORES)
 
 
 @implements(np.matmul, objects=Objects.GATHER)
 def matmul(*args: ArrayLike, **kwargs: Any) -> Any:
-    """As :func:`numpy.matmul`, with its keywords.
+    """Multiply matrices, as :func:`numpy.matmul`, with its keywords.
 
     Cost
     ----
     Nothing where the operands' cuts already fit (rows of `x1` cut, `x2` whole; equal stacks cut
-    alike) or make partial products (columns of `x1` and rows of `x2` cut alike), which are then
-    folded: one allreduce of a small result, one reduce-scatter of a large one, which is then cut.
-    Otherwise the operand that is cheaper to move is sent, in panels if it is large.
+    alike). Where the cuts make partial products (columns of `x1` and rows of `x2` cut alike), these
+    are folded: one allreduce of a small result, or one reduce-scatter of a large one, which is then
+    cut. Otherwise the operand that is cheaper to move is sent, in panels if it is large.
     """
     return _gufunc(np.matmul, *args, **kwargs)
 

@@ -1,4 +1,4 @@
-"""trace, and diagonals that stay on their ranks."""
+"""trace, and diagonals whose elements stay on their ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["trace"]
 
 
 def _keeps_dimensions(a: DistArray, *_: Any, **__: Any) -> bool:
-    """Whether the result keeps dimensions, cut as those of the array, or the call is an error."""
+    """Return True if the result is an array, cut as the operand is, or the call is an error."""
     return np.ndim(a) != 2 or a.dtype.kind not in "biufc"
 
 
@@ -31,11 +31,11 @@ def trace(
     dtype: DTypeLike = None,
     out: Out = None,
 ) -> Any:
-    """As :func:`numpy.trace`.
+    """Sum the elements of a diagonal, as :func:`numpy.trace`.
 
     Cost
     ----
-    That of the sum of the diagonal: each rank sums its part, then one allreduce.
+    The cost of summing the diagonal: each rank sums its elements, then one allreduce.
     """
     (x,), _ = read(a, out=out)
     offset, axis1, axis2 = map(index, (offset, axis1, axis2))

@@ -4,5 +4,5 @@ from distarray.ops.fft import shifts, transforms
 
 __all__ = ["shifts", "transforms"]
 
-#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+#: Prefix under which users call these functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "np.fft."

@@ -27,7 +27,7 @@ def _shifted(sign: Callable[[int], int], x: ArrayLike, axes: Axes) -> Any:
 
 @implements(np.fft.fftshift, at=True, computes=False)
 def fftshift(x: ArrayLike, axes: Axes = None) -> Any:
-    """The zero frequency moved to the middle; see :func:`numpy.fft.fftshift`.
+    """Move the zero frequency to the middle; see :func:`numpy.fft.fftshift`.
 
     Parameters
     ----------
@@ -39,19 +39,19 @@ def fftshift(x: ArrayLike, axes: Axes = None) -> Any:
     Returns
     -------
     DistArray
-        Laid out as `x`.
+        In the layout of `x`.
 
     Cost
     ----
-    That of :func:`numpy.roll`: nothing along dimensions that are whole; along one that is cut, each
-    rank sends its block to the rank half the mesh dimension away.
+    The cost of :func:`numpy.roll`: nothing along dimensions that are whole; along one that is cut,
+    each rank sends its block to the rank half the mesh dimension away.
     """
     return _shifted(pos, x, axes)
 
 
 @implements(np.fft.ifftshift, at=True, computes=False)
 def ifftshift(x: ArrayLike, axes: Axes = None) -> Any:
-    """The inverse of :func:`fftshift`, from which it differs for odd extents.
+    """Invert :func:`fftshift`, from which it differs for odd extents.
 
     See :func:`numpy.fft.ifftshift`; placements and cost are those of :func:`fftshift`.
     """

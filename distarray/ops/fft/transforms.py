@@ -33,9 +33,9 @@ __all__ = [
     "rfftn",
 ]
 
-#: Which of the two directions is scaled, and how; the inverse by default.
+#: Direction that is scaled, and how; the inverse by default.
 Norm: TypeAlias = Literal["backward", "ortho", "forward"] | None
-#: The dimensions of several transforms, or their lengths.
+#: Dimensions of several transforms, or their lengths.
 Dims: TypeAlias = Sequence[int] | None
 
 #: A transform of a sum is the sum of the transforms.
@@ -64,14 +64,14 @@ _REAL, _REAL_INVERSE = (Kind.FFT, Kind.RFFT), (Kind.IFFT, Kind.IRFFT)
 
 
 def _lengthened(a: ArrayLike, n: int | Dims = None, *_: Any, s: Dims = None, **__: Any) -> int:
-    """An upper bound on a transform's elements; a large one if empty: NumPy's irfft reads one."""
+    """Bound a transform's elements; a large bound for empty input: NumPy's irfft reads one."""
     asked = s if n is None else n
     lengths = asked if isinstance(asked, (tuple, list)) else (asked,)
     return np.size(a) * prod([length or 1 for length in lengths]) or 1 << 62
 
 
 def _registered(numpy_function: Callable[..., Any]) -> Callable[[Function], Function]:
-    """Register the decorated function behind a transform of NumPy's."""
+    """Register the decorated function for a transform of NumPy's."""
     small = bounded(numpy_function, _lengthened)
     return implements(numpy_function, through=_LINEAR, at=True, small=small)
 
@@ -80,7 +80,7 @@ def _registered(numpy_function: Callable[..., Any]) -> Callable[[Function], Func
 def fft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """The discrete Fourier transform along a dimension.
+    """Compute the discrete Fourier transform along a dimension.
 
     Parameters
     ----------
@@ -91,24 +91,24 @@ def fft(
     axis : int
         The dimension.
     norm : {"backward", "ortho", "forward"}, optional
-        Which of the two directions is scaled, and how.
+        Direction that is scaled, and how.
     out : DistArray or ndarray, optional
         Receives the result.
 
     Returns
     -------
     DistArray
-        Laid out as `a` if the dimension is whole. If it is cut, another dimension is cut instead;
-        if none is long enough, the same one. Small arrays may become replicated.
+        In the layout of `a` if the dimension is whole. If it is cut, another dimension is cut
+        instead; if none is long enough, the same one. Small arrays may become replicated.
 
     Cost
     ----
     None if the dimension is whole; else one redistribution. If there is no other dimension to cut:
-    three, each of which sends all but one p-th of the array; also twice the memory of the block.
-    Lengths without suitable factors (large primes) are transformed by means of transforms of more
-    than twice the length, which takes about five times as long (Bluestein). Under
-    ``config.reproducible`` an array with no other dimension to cut is gathered on every rank, since
-    a line transformed in parts does not give NumPy's last bits.
+    three redistributions, each of which sends all but one p-th of the array, and twice the memory
+    of the block. Lengths without suitable factors (large primes) are transformed by means of
+    transforms of more than twice the length, which takes about five times as long (Bluestein).
+    Under ``config.reproducible`` an array with no other dimension to cut is gathered on every
+    rank, since a line transformed in sections does not give NumPy's last bits.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def fft(
 
     Notes
     -----
-    Equal to NumPy's to rounding; bit for bit under ``config.reproducible``.
+    Equal to NumPy's result up to rounding; bit for bit under ``config.reproducible``.
 
     References
     ----------
@@ -131,7 +131,7 @@ def fft(
 def ifft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """The inverse discrete Fourier transform along a dimension; see :func:`numpy.fft.ifft`.
+    """Compute the inverse transform along a dimension; see :func:`numpy.fft.ifft`.
 
     Placements and cost are those of :func:`fft`.
     """
@@ -142,7 +142,7 @@ def ifft(
 def rfft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """Half of the spectrum of real numbers along a dimension; see :func:`numpy.fft.rfft`.
+    """Compute half of the spectrum of real numbers along a dimension; see :func:`numpy.fft.rfft`.
 
     Placements and cost are those of :func:`fft`.
     """
@@ -153,7 +153,7 @@ def rfft(
 def irfft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """Real numbers from half of their spectrum; see :func:`numpy.fft.irfft`.
+    """Compute real numbers from half of their spectrum; see :func:`numpy.fft.irfft`.
 
     Placements and cost are those of :func:`fft`.
     """
@@ -164,7 +164,7 @@ def irfft(
 def hfft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """The spectrum of a signal symmetric along a dimension; see :func:`numpy.fft.hfft`.
+    """Compute the spectrum of a signal symmetric along a dimension; see :func:`numpy.fft.hfft`.
 
     Placements and cost are those of :func:`fft`.
     """
@@ -175,7 +175,7 @@ def hfft(
 def ihfft(
     a: ArrayLike, n: int | None = None, axis: int = -1, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """The inverse of :func:`hfft`: half of the signal; see :func:`numpy.fft.ihfft`.
+    """Invert :func:`hfft`: compute half of the signal; see :func:`numpy.fft.ihfft`.
 
     Placements and cost are those of :func:`fft`.
     """
@@ -186,7 +186,7 @@ def ihfft(
 def fftn(
     a: ArrayLike, s: Dims = None, axes: Dims = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """The discrete Fourier transform along several dimensions.
+    """Compute the discrete Fourier transform along several dimensions.
 
     Parameters
     ----------
@@ -198,22 +198,22 @@ def fftn(
     axes : sequence of int, optional
         The dimensions; all by default.
     norm : {"backward", "ortho", "forward"}, optional
-        Which of the two directions is scaled, and how.
+        Direction that is scaled, and how.
     out : DistArray or ndarray, optional
         Receives the result.
 
     Returns
     -------
     DistArray
-        Dimensions that are whole are transformed first. Then cuts are moved to those, and the
-        others are transformed; the result keeps these cuts, since moving them back would cost as
-        much again. The inverse, or another transform, moves the cuts back.
+        Dimensions that are whole are transformed first. Then the cuts are moved to these, and the
+        remaining dimensions are transformed. The result keeps the moved cuts, since moving them
+        back would cost as much again. The inverse, or another transform, moves the cuts back.
 
     Cost
     ----
     None if all dimensions are whole. One redistribution for each set of dimensions that are made
     whole together: one on a 1-d mesh, one or two on a 2-d mesh, whichever is cheaper. Real
-    transforms begin (or end) with the last dimension, and so need one more if that is cut.
+    transforms begin (or end) with the last dimension, and so need one more if it is cut.
     Dimensions too long for any other to be cut instead are transformed in steps, as by :func:`fft`.
 
     Raises
@@ -223,8 +223,8 @@ def fftn(
 
     Notes
     -----
-    Equal to NumPy's to rounding; bit for bit under ``config.reproducible``, where the dimensions
-    are taken in NumPy's order.
+    Equal to NumPy's result up to rounding; bit for bit under ``config.reproducible``, where the
+    dimensions are transformed in NumPy's order.
     """
     return _several(_COMPLEX, a, s, axes, norm, out)
 
@@ -233,7 +233,7 @@ def fftn(
 def ifftn(
     a: ArrayLike, s: Dims = None, axes: Dims = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """The inverse discrete Fourier transform along several dimensions; see :func:`numpy.fft.ifftn`.
+    """Compute the inverse transform along several dimensions; see :func:`numpy.fft.ifftn`.
 
     Placements and cost are those of :func:`fftn`.
     """
@@ -244,7 +244,7 @@ def ifftn(
 def rfftn(
     a: ArrayLike, s: Dims = None, axes: Dims = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """The transform of real numbers along several dimensions; see :func:`numpy.fft.rfftn`.
+    """Transform real numbers along several dimensions; see :func:`numpy.fft.rfftn`.
 
     Placements and cost are those of :func:`fftn`.
     """
@@ -255,7 +255,7 @@ def rfftn(
 def irfftn(
     a: ArrayLike, s: Dims = None, axes: Dims = None, norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """The inverse of :func:`rfftn`; see :func:`numpy.fft.irfftn`.
+    """Invert :func:`rfftn`; see :func:`numpy.fft.irfftn`.
 
     Placements and cost are those of :func:`fftn`.
     """
@@ -266,7 +266,7 @@ def irfftn(
 def fft2(
     a: ArrayLike, s: Dims = None, axes: Dims = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """The discrete Fourier transform along two dimensions; see :func:`numpy.fft.fft2`.
+    """Compute the discrete Fourier transform along two dimensions; see :func:`numpy.fft.fft2`.
 
     Placements and cost are those of :func:`fftn`.
     """
@@ -277,7 +277,7 @@ def fft2(
 def ifft2(
     a: ArrayLike, s: Dims = None, axes: Dims = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """The inverse discrete Fourier transform along two dimensions; see :func:`numpy.fft.ifft2`.
+    """Compute the inverse transform along two dimensions; see :func:`numpy.fft.ifft2`.
 
     Placements and cost are those of :func:`fftn`.
     """
@@ -288,7 +288,7 @@ def ifft2(
 def rfft2(
     a: ArrayLike, s: Dims = None, axes: Dims = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """The transform of real numbers along two dimensions; see :func:`numpy.fft.rfft2`.
+    """Transform real numbers along two dimensions; see :func:`numpy.fft.rfft2`.
 
     Placements and cost are those of :func:`fftn`.
     """
@@ -299,7 +299,7 @@ def rfft2(
 def irfft2(
     a: ArrayLike, s: Dims = None, axes: Dims = (-2, -1), norm: Norm = None, out: UfuncOut = None
 ) -> Any:
-    """The inverse of :func:`rfft2`; see :func:`numpy.fft.irfft2`.
+    """Invert :func:`rfft2`; see :func:`numpy.fft.irfft2`.
 
     Placements and cost are those of :func:`fftn`.
     """

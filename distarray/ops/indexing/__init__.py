@@ -1,4 +1,4 @@
-"""Indexing and selection under NumPy's names; :mod:`distarray.engines.indexing` does the work."""
+"""Indexing and selection under NumPy's names, implemented in :mod:`distarray.engines.indexing`."""
 
 from distarray.ops.indexing import (
     conditions,

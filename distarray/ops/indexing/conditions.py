@@ -1,4 +1,4 @@
-"""compress, extract, place and putmask: elements that a condition selects, read and written."""
+"""compress, extract, place and putmask: read and write the elements that a condition selects."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _as_mask(condition: ArrayLike, mesh: DeviceMesh) -> Any:
 
 @implements(np.compress, computes=False, alone=Alone(by_size=True))
 def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: Out = None) -> Any:
-    """The slices along an axis for which a 1-d condition holds.
+    """Select the slices along an axis for which a 1-d condition holds.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: O
     Cost
     ----
     The condition is redistributed to the cut of the axis; one allgather of a number. With
-    ``axis=None`` and an array of several dimensions, as :func:`numpy.take`.
+    ``axis=None`` and an array of several dimensions, the cost of :func:`numpy.take`.
     """
     mesh = common_mesh(condition, a, out)
     axis = axis if axis is None else as_axis(axis)
@@ -76,7 +76,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: O
     extent = x.shape[axis]
     if mask.size > extent:
         beyond = flatnonzero(mask[extent:])
-        if beyond.size and 0 in x.shape[:axis]:  # NumPy does not check the indices then
+        if beyond.size and 0 in x.shape[:axis]:  # NumPy then does not check the indices
             shape = (*x.shape[:axis], int(np.count_nonzero(mask)), *x.shape[axis + 1 :])
             nothing = mesh.xp.empty(shape, x.dtype)
             return finished(wrap(nothing, Layout.replicated(shape, mesh.shape), mesh), out)
@@ -92,7 +92,7 @@ def compress(condition: ArrayLike, a: ArrayLike, axis: int | None = None, out: O
 
 @implements(np.extract, computes=False)
 def extract(condition: ArrayLike, arr: ArrayLike) -> DistArray:
-    """The elements for which a condition of the same shape holds, in C order.
+    """Select the elements for which a condition of the same shape holds, in C order.
 
     Parameters
     ----------
@@ -104,11 +104,11 @@ def extract(condition: ArrayLike, arr: ArrayLike) -> DistArray:
     Returns
     -------
     DistArray
-        As ``arr[condition]``.
+        The same as ``arr[condition]``.
 
     Cost
     ----
-    As ``arr[condition]``; as :func:`numpy.take` if the shapes differ.
+    The cost of ``arr[condition]``; the cost of :func:`numpy.take` if the shapes differ.
     """
     mesh = common_mesh(condition, arr)
     x, mask = as_distarray(arr, mesh), _as_mask(condition, mesh)
@@ -133,7 +133,7 @@ def place(arr: DistArray, mask: ArrayLike, vals: ArrayLike) -> None:
 
     Cost
     ----
-    None for one value and a mask laid out as the array; else as ``arr[mask] = values``.
+    None for one value and a mask in the array's layout; else the cost of ``arr[mask] = values``.
     """
     check_array(arr, "place")
     mesh = common_mesh(arr, mask, vals)
@@ -154,7 +154,7 @@ def place(arr: DistArray, mask: ArrayLike, vals: ArrayLike) -> None:
 
 
 def _mask_like(x: DistArray, mask: ArrayLike, name: str) -> Any:
-    """A mask of as many elements, in the shape and the layout of an array."""
+    """Return a mask of as many elements, in the shape and the layout of an array."""
     chosen: Any = _as_mask(plain(mask), x.mesh)
     if chosen.size != x.size:
         raise ValueError(f"{name}: mask and data must be the same size")
@@ -164,9 +164,9 @@ def _mask_like(x: DistArray, mask: ArrayLike, name: str) -> Any:
 
 
 def _safe_values(values: ArrayLike, x: DistArray) -> Any:
-    """Values as an array; refused, unlike in assignment, if a cast could change them.
+    """Return values as an array; raise, unlike in assignment, if a cast could change them.
 
-    Scalars are cast in any case, as in NumPy.
+    Scalars are always cast, as in NumPy.
     """
     kind = getattr(values, "dtype", x.dtype)
     if not is_scalar(values):
@@ -175,7 +175,7 @@ def _safe_values(values: ArrayLike, x: DistArray) -> Any:
 
 
 def _in_turn(values: Array, mask: DistArray) -> DistArray:
-    """The value for each element that a mask selects, laid out as these elements."""
+    """Return the value for each element that a mask selects, in the layout of these elements."""
     mesh = mask.mesh
     packing = Packing(mask.block, mask.layout.cuts, mesh)
     layout = Layout.from_cuts([packing.cut], mesh.shape)
@@ -187,7 +187,7 @@ def _in_turn(values: Array, mask: DistArray) -> DistArray:
 
 @implements(np.putmask, writes=0, at=True, alone=Alone(unless=lambda a, *_, **__: is_number(a)))
 def putmask(a: DistArray, /, mask: ArrayLike, values: ArrayLike) -> None:
-    """Write, where a mask holds, the value at the same position; too few values are repeated.
+    """Write the value at the same position where a mask holds; too few values are repeated.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def putmask(a: DistArray, /, mask: ArrayLike, values: ArrayLike) -> None:
 
     Cost
     ----
-    None if mask and values are laid out as the array, or there is one value.
+    None if mask and values have the layout of the array, or there is one value.
     """
     check_array(a, "putmask")
     mesh = common_mesh(a, mask, values)
@@ -213,7 +213,7 @@ def putmask(a: DistArray, /, mask: ArrayLike, values: ArrayLike) -> None:
 
 
 def _repeated(values: DistArray | Array, x: DistArray) -> Any:
-    """Values in the shape of `x`, repeated if they are few; a single one as a scalar."""
+    """Return values in the shape of `x`, repeated if they are few; a single value as a scalar."""
     if values.size == 1:
         return np.reshape(values, ())
     if values.size == x.size:
@@ -224,7 +224,7 @@ def _repeated(values: DistArray | Array, x: DistArray) -> Any:
 
 
 def _at_places(values: Array, x: DistArray) -> DistArray:
-    """The value for each element of `x`, by its position in C order; too few are repeated."""
+    """Return the value for each element of `x` by its position in C order, repeating values."""
     layout = Layout.from_cuts(x.layout.cuts, x.layout.mesh_shape)
 
     def number(section: tuple[slice, ...]) -> Array:

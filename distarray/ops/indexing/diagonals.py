@@ -1,4 +1,4 @@
-"""Diagonals: read as views where the layout allows it, written and made on their ranks."""
+"""Diagonals: read as views where the layout allows, written and made on their ranks."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ __all__ = ["diag", "diagflat", "diagonal", "diagonal_axes", "fill_diagonal"]
 
 @implements(np.linalg.diagonal, at=True, computes=False)
 def last_diagonal(x: ArrayLike, /, *, offset: int = 0) -> DistArray:
-    """The diagonals of the last two dimensions; see :func:`diagonal`."""
+    """Return the diagonals of the last two dimensions; see :func:`diagonal`."""
     return diagonal(x, offset, -2, -1)
 
 
 @implements(np.diagonal, at=True, computes=False)
 def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> DistArray:
-    """The diagonal of two axes, along a new last axis.
+    """Return the diagonal of two axes, along a new last axis.
 
     Parameters
     ----------
     a : DistArray or array_like
         At least two dimensions.
     offset : int
-        How far the diagonal is above the main one.
+        Number of diagonals above the main one.
     axis1, axis2 : int
         The two axes.
 
     Returns
     -------
     DistArray
-        A view, read-only as NumPy's, whose elements are where they were. It is cut as the axis that
+        A view, read-only as NumPy's; its elements stay on their ranks. It is cut as the axis that
         is cut.
 
     Cost
     ----
-    None; but as :func:`~distarray.engines.diagonals.merged` if both axes are cut.
+    None; the cost of :func:`~distarray.engines.diagonals.merged` if both axes are cut.
     """
     x = as_distarray(a)
     first, second = diagonal_axes(x.ndim, axis1, axis2)
@@ -65,7 +65,7 @@ def diagonal(a: ArrayLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> D
 
 
 def _diagonal_of(x: DistArray, offset: int, first: int, second: int) -> DistArray | None:
-    """A diagonal of blocks of which at most one axis is cut."""
+    """Return a diagonal of blocks; at most one of the two axes is cut."""
     layout, mesh = x.layout, x.mesh
     target = _geometry(layout, offset, first, second)
     if target is None:
@@ -81,7 +81,7 @@ def _diagonal_of(x: DistArray, offset: int, first: int, second: int) -> DistArra
 
 
 def diagonal_axes(ndim: int, axis1: int, axis2: int) -> tuple[int, int]:
-    """The two axes of a diagonal, counted from the front."""
+    """Return the two axes of a diagonal, counted from the front."""
     if ndim < 2:
         raise ValueError("diag requires an array of at least two dimensions")
     first = normalize_axis_index(axis1, ndim, "axis1")
@@ -93,7 +93,7 @@ def diagonal_axes(ndim: int, axis1: int, axis2: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=1024)
 def _geometry(layout: Layout, offset: int, first: int, second: int) -> Layout | None:
-    """The layout of a diagonal; None if both of its axes are cut."""
+    """Return the layout of a diagonal; None if both of its axes are cut."""
     down, right = max(0, -offset), max(0, offset)
     length = max(0, min(layout.shape[first] - down, layout.shape[second] - right))
     cuts = layout.cuts[first], layout.cuts[second]
@@ -105,31 +105,31 @@ def _geometry(layout: Layout, offset: int, first: int, second: int) -> Layout | 
 
 
 def _of_square(v: ArrayLike, k: Any = 0) -> int:
-    """The number of elements of the matrix with a given diagonal."""
+    """Count the elements of the matrix with a given diagonal."""
     return int((np.size(v) + abs(k)) ** 2)
 
 
 @implements(np.diag, at=True, computes=False, alone=Alone(), small=bounded(np.diag, _of_square))
 def diag(v: ArrayLike, k: int = 0) -> DistArray:
-    """The diagonal of a matrix, or the matrix with a given diagonal.
+    """Return the diagonal of a matrix, or the matrix with a given diagonal.
 
     Parameters
     ----------
     v : DistArray or array_like
         Of two dimensions or one.
     k : int
-        How far the diagonal is above the main one.
+        Number of diagonals above the main one.
 
     Returns
     -------
     DistArray
-        A diagonal as from :func:`numpy.diagonal`. A matrix has its rows cut as `v` is, or over all
+        A diagonal as from :func:`numpy.diagonal`. A matrix has its rows cut as `v` is; over all
         ranks if `v` is replicated and the matrix is large.
 
     Cost
     ----
     For a matrix, none if its diagonal is replicated or the main one; otherwise one exchange of at
-    most `k` elements per rank. For a diagonal as :func:`numpy.diagonal`.
+    most `k` elements per rank. For a diagonal, the cost of :func:`numpy.diagonal`.
     """
     x: Any = as_distarray(v)
     if x.ndim == 2:
@@ -155,11 +155,11 @@ def diag(v: ArrayLike, k: int = 0) -> DistArray:
 
 @implements(np.diagflat, computes=False, alone=Alone(), small=False)
 def diagflat(v: ArrayLike, k: int = 0) -> DistArray:
-    """The matrix with the elements of an array, in C order, on a diagonal; as :func:`numpy.diag`.
+    """Put the elements of an array, in C order, on a matrix's diagonal, as :func:`numpy.diag`.
 
     Cost
     ----
-    As :func:`numpy.ravel` and :func:`numpy.diag`.
+    The cost of :func:`numpy.ravel` and :func:`numpy.diag`.
     """
     result: DistArray = diag(in_line(as_distarray(v)), k)
     return result
@@ -172,15 +172,15 @@ def fill_diagonal(a: DistArray, val: ArrayLike, wrap: bool = False) -> None:
     Parameters
     ----------
     a : DistArray
-        At least two dimensions, all of one length if more than two.
+        At least two dimensions, all of one length if there are more than two.
     val : scalar or array_like or DistArray
         Values, taken in C order; too few are repeated.
     wrap : bool
-        Whether the diagonal begins again below each square of a tall matrix.
+        True if the diagonal begins again below each square of a tall matrix.
 
     Cost
     ----
-    None, unless `val` is sharded: it is then sent to every rank, as each may need any part of it.
+    None, unless `val` is sharded: it is then sent to every rank, as each may need any value.
     """
     mesh = common_mesh(a, val)
     x = as_distarray(a, mesh)
@@ -200,7 +200,7 @@ def fill_diagonal(a: DistArray, val: ArrayLike, wrap: bool = False) -> None:
 
 
 def _own_diagonal(x: DistArray, wrap: bool) -> tuple[Array, list[Array]]:
-    """The numbers of the elements of the main diagonal that this rank owns; their local indices."""
+    """Return numbers and local indices of the main diagonal's elements that this rank owns."""
     section = x.layout.section(x.mesh.coords)
     if x.ndim > 2:
         number = np.arange(max([a for a, _ in section]), min([b for _, b in section]))

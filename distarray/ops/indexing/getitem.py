@@ -47,9 +47,9 @@ def _is_whole_mask(x: DistArray, key: Key, value: ArrayLike | None = None) -> bo
 
 
 def _reads_faster(x: DistArray, key: Key) -> bool:
-    """Whether our own way of reading is faster than NumPy's on one rank, too.
+    """Return True if our own reading is faster than NumPy's on one rank, too.
 
-    It is for masks of all dimensions, and for keys that do not begin with an array.
+    True for masks of all dimensions, and for keys that do not begin with an array.
     """
     first = key[0] if type(key) is tuple and key else key
     if isinstance(first, (DistArray, np.ndarray)):
@@ -58,7 +58,7 @@ def _reads_faster(x: DistArray, key: Key) -> bool:
 
 
 def _elements(block: Array, key: Key) -> int:
-    """The most elements that a key of several entries can select."""
+    """Bound the number of elements that a key of several entries can select."""
     if type(key) is not tuple:
         return 0
     arrays = [part for part in key if isinstance(part, np.ndarray)]
@@ -76,33 +76,33 @@ def _elements(block: Array, key: Key) -> int:
     alone=Alone(unless=_reads_faster, by_size=True),
 )
 def getitem(x: DistArray, key: Key) -> DistArray:
-    """``x[key]`` for a key with masks or index arrays: a copy, in NumPy's order.
+    """Return ``x[key]`` for a key with masks or index arrays: a copy, in NumPy's order.
 
     Parameters
     ----------
     x : DistArray
-        The array. One that lives at one coordinate of a mesh dimension stays there.
+        The array. If it is stored at one coordinate of a mesh dimension, so is the result.
     key : object
         Masks and index arrays may be DistArrays, or NumPy arrays and lists, equal on all ranks.
 
     Returns
     -------
     DistArray
-        Dimensions that the key leaves alone keep their cuts. See
-        :func:`~distarray.engines.indexing.masks.select` for the layout of what a mask selects, and
+        Dimensions that the key leaves alone keep their cuts. For the layout of the other
+        dimensions see :func:`~distarray.engines.indexing.masks.select` for masks, and
         :func:`~distarray.engines.indexing.gather.fetch` for index arrays.
 
     Cost
     ----
-    None if the indexed dimensions are whole. A mask laid out as the array: one allgather of a
-    number. Index arrays that every rank has: one exchange of the rows that change rank, or an
+    None if the indexed dimensions are whole. A mask in the layout of the array: one allgather of
+    a number. Index arrays that every rank has: one exchange of the rows that change rank, or an
     allgather of a small result. Sharded index arrays: an agreement on the bounds, an all-to-all
-    and that exchange.
+    and the exchange.
 
     Raises
     ------
     IndexError
-        On every rank, as NumPy does.
+        On every rank, as in NumPy.
     """
     if _names_fields(key):
         return _fields(x, key)
@@ -121,14 +121,14 @@ def getitem(x: DistArray, key: Key) -> DistArray:
 
 
 def _of_objects(x: DistArray, key: Key) -> DistArray:
-    """Elements of an array of objects that every rank has: every rank gets those objects."""
+    """Return elements of a replicated array of objects: every rank gets the same objects."""
     parts = key if isinstance(key, tuple) else (key,)
     whole = tuple([part.full() if isinstance(part, DistArray) else part for part in parts])
     return as_distarray(x.block[whole], x.mesh)
 
 
 def _copied(x: DistArray, key: Key, entries: tuple[Any, ...]) -> DistArray:
-    """The elements that a key selects if all of its arrays are 0-d integers."""
+    """Return the elements that a key selects whose arrays are all 0-d integers."""
     view = x.sliced(entries)
     if view.ndim or (isinstance(key, tuple) and Ellipsis in key):
         return view.like(view.block.copy(order="K"))
@@ -136,7 +136,7 @@ def _copied(x: DistArray, key: Key, entries: tuple[Any, ...]) -> DistArray:
 
 
 def _ordered(value: Key) -> Any:
-    """A key, or values, with the arrays stored so that NumPy reads them in C order."""
+    """Return a key, or values, with arrays in C order, so that NumPy reads them in this order."""
     if isinstance(value, tuple):
         return tuple([_ordered(part) for part in value])
     return in_c_order(value) if isinstance(value, np.ndarray) else value
@@ -156,29 +156,30 @@ def _set_at_once(block: Array, key: Key, value: ArrayLike) -> None:
     writes=0,
 )
 def setitem(x: DistArray, key: Key, value: ArrayLike) -> None:
-    """``x[key] = value`` for a key with masks or index arrays.
+    """Assign ``x[key] = value`` for a key with masks or index arrays.
 
-    Of several values for one element, the last one in C order of the index is kept.
+    If an element is written several times, it keeps the last value in C order of the index.
 
     Parameters
     ----------
     x : DistArray
         The array; its layout stays.
     key : object
-        As for reading.
+        The same kinds of keys as for reading.
     value : array_like or DistArray
-        Broadcast to what `key` selects. It may be on another mesh; then it is redistributed.
+        Broadcast to the shape of the elements that `key` selects. If it is on another mesh, it is
+        redistributed.
 
     Cost
     ----
-    None for index arrays and values that every rank has, and for one value and a mask laid out as
-    the array. Otherwise see :func:`~distarray.engines.indexing.scatter.store` and
+    None for index arrays and values that every rank has, and for one value and a mask in the
+    layout of the array. Otherwise see :func:`~distarray.engines.indexing.scatter.store` and
     :func:`~distarray.engines.indexing.masks.write`.
 
     Raises
     ------
     IndexError, ValueError
-        On every rank, as NumPy does, before anything is written.
+        On every rank, as in NumPy, before anything is written.
     """
     if _names_fields(key):
         _fields(x, key).assign(value)
@@ -193,28 +194,28 @@ def setitem(x: DistArray, key: Key, value: ArrayLike) -> None:
 def ufunc_at(
     ufunc: np.ufunc, a: DistArray | Array, indices: Key, b: ArrayLike | None = None, /
 ) -> None:
-    """``ufunc.at(a, indices, b)``: in place, once for each time that an element is indexed.
+    """Apply ``ufunc.at(a, indices, b)`` in place, once for each time that an element is indexed.
 
     Parameters
     ----------
     ufunc : ufunc
-        Of one or two operands and one result.
+        With one or two operands and one result.
     a : DistArray or ndarray
         Changed in place.
     indices : object
-        A key as for ``a[key]``.
+        Key as in ``a[key]``.
     b : array_like or DistArray, optional
-        Second operand, broadcast to what `indices` selects.
+        Second operand, broadcast to the shape of the elements that `indices` selects.
 
     Cost
     ----
-    As ``a[indices] = b``; one allreduce of a truth value more for powers of integers. Onto an array
-    that every rank has, with more bytes of indices and values than it has itself: see
+    The cost of ``a[indices] = b``; for powers of integers also one allreduce of a truth value. If
+    every rank has `a`, and indices and values have more bytes than `a`, see
     :func:`~distarray.engines.indexing.partial_results.folded`.
 
     Notes
     -----
-    Read-only arrays are refused. NumPy refuses them only for basic keys, and writes with others.
+    Read-only arrays are refused. NumPy refuses them only for basic keys; with other keys it writes.
     """
     _check_at(ufunc, a, b)
     target: Any = a
@@ -224,14 +225,14 @@ def ufunc_at(
 
 
 def _in_integers(a: DistArray | Array, b: ArrayLike | None) -> bool:
-    """Whether powers are computed in integers; NumPy computes those of uint64 in floats."""
+    """Return True if powers are computed in integers; NumPy computes those of uint64 in floats."""
     given: Any = b
     dtype = given.dtype if hasattr(given, "dtype") else np.asarray(given).dtype
     return np.result_type(a.dtype, dtype).kind in "biu"
 
 
 def _has_negative(given: ArrayLike | None) -> bool:
-    """Whether one of the values is a negative integer, on any rank."""
+    """Return True if one of the values is a negative integer, on any rank."""
     values: Any = given if hasattr(given, "dtype") else np.asarray(given)
     return values.dtype.kind == "i" and bool(np.any(values < 0))
 
@@ -295,7 +296,7 @@ def _read(x: DistArray, key: Key) -> AdvancedKey:
     if found.is_mask:
         mask = found.indices[0]
         if masks.is_known(mask) and not masks.stays(x, found.axes, mask):
-            # Every rank knows the positions by itself; only elements are sent.
+            # Every rank computes the positions by itself; only elements are sent.
             arrays = tuple(masks.nonzero_arrays(mask))
             return AdvancedKey(found.entries, found.dims, found.axes, arrays, found.at, found.alone)
     return found
@@ -344,7 +345,7 @@ def _names_fields(key: Key) -> TypeGuard[str | list[str]]:
 
 
 def _fields(x: DistArray, names: str | Sequence[str]) -> DistArray:
-    """A view of fields of a structured array."""
+    """Return a view of fields of a structured array."""
     return derived(x, lambda y: _fields_of(y, names))
 
 

@@ -21,7 +21,7 @@ __all__ = ["ix_", "ravel_multi_index", "unravel_index"]
 def _apply_or_raise(
     function: Callable[..., Any], operands: Sequence[DistArray], results: int
 ) -> Any:
-    """The result of an elementwise call; raises on all ranks if it raises on one."""
+    """Return the result of an elementwise call; raise on all ranks if the call raises on one."""
     errors: list[ValueError] = []
 
     def guarded(*blocks: Array) -> Any:
@@ -49,27 +49,27 @@ def ravel_multi_index(
     mode: str | Sequence[str] = "raise",
     order: str = "C",
 ) -> DistArray:
-    """Positions in a flattened array, from an index for each dimension.
+    """Compute positions in a flattened array from an index for each dimension.
 
     Parameters
     ----------
     multi_index : sequence of array of int
-        One for each dimension; they broadcast.
+        One array for each dimension; they broadcast.
     dims : tuple of int
         Shape of the array.
     mode : str or sequence of str
-        What to do with indices out of bounds: "raise", "wrap" or "clip".
+        Treatment of indices out of bounds: "raise", "wrap" or "clip".
     order : {"C", "F"}
-        Of the flattened array.
+        Order of the flattened array.
 
     Returns
     -------
     DistArray
-        Laid out as the index arrays.
+        In the layout of the index arrays.
 
     Cost
     ----
-    An agreement that no index is out of bounds, unless every rank has all of them.
+    An agreement that no index is out of bounds, unless every rank has all indices.
     """
     mesh = common_mesh(*multi_index, dims)
     arrays = [as_distarray(index, mesh) for index in multi_index]
@@ -86,25 +86,25 @@ def ravel_multi_index(
 
 @implements(np.unravel_index, computes=False)
 def unravel_index(indices: ArrayLike, shape: ShapeLike, order: str = "C") -> tuple[DistArray, ...]:
-    """An index for each dimension, from positions in the flattened array.
+    """Compute an index for each dimension from positions in the flattened array.
 
     Parameters
     ----------
     indices : DistArray or array of int
         The positions.
     shape : tuple of int
-        Of the array.
+        Shape of the array.
     order : {"C", "F"}
-        Of the flattened array.
+        Order of the flattened array.
 
     Returns
     -------
     tuple of DistArray
-        Laid out as `indices`.
+        In the layout of `indices`.
 
     Cost
     ----
-    An agreement that no position is out of bounds, unless every rank has all of them.
+    An agreement that no position is out of bounds, unless every rank has all positions.
     """
     mesh = common_mesh(indices, shape)
     extents = tuple(np.ravel(np.asarray(shape)).tolist())
@@ -123,7 +123,7 @@ def unravel_index(indices: ArrayLike, shape: ShapeLike, order: str = "C") -> tup
 
 
 def _check_places(block: Array, size: int) -> None:
-    """Raise what NumPy raises about places of which some are out of bounds."""
+    """Raise NumPy's exception if a position is out of bounds."""
     wrong = block[(block < 0) | (block >= size)]
     if wrong.size:
         np.unravel_index(devices.to_host(wrong[:1]), (size,))
@@ -131,21 +131,21 @@ def _check_places(block: Array, size: int) -> None:
 
 @implements(np.ix_, computes=False)
 def ix_(*args: ArrayLike) -> tuple[DistArray, ...]:
-    """Index arrays that together select the cross product of one-dimensional ones.
+    """Return index arrays that together select the cross product of one-dimensional ones.
 
     Parameters
     ----------
     *args : DistArray or sequence
-        Of integers; or of bool, for the positions where it holds.
+        Integers, or truth values, which select the positions that are True.
 
     Returns
     -------
     tuple of DistArray
-        Each along its own dimension, and cut as the argument is.
+        Each along its own dimension and cut as the argument is.
 
     Cost
     ----
-    That of :func:`numpy.nonzero` for booleans; else none.
+    The cost of :func:`numpy.nonzero` for booleans; else none.
     """
     mesh = common_mesh(*args)
     found = []

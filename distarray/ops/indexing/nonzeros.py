@@ -14,7 +14,7 @@ __all__ = ["argwhere", "flatnonzero", "nonzero"]
 
 @implements(np.nonzero, computes=False)
 def nonzero(a: ArrayLike) -> tuple[DistArray, ...]:
-    """The positions of the elements that are not zero, one array per dimension, in C order.
+    """Return the positions of the nonzero elements, one array per dimension, in C order.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def nonzero(a: ArrayLike) -> tuple[DistArray, ...]:
     -------
     tuple of DistArray
         If only the leading dimension is cut, each rank has the positions of its own elements; else
-        they are cut evenly.
+        the positions are cut evenly.
 
     Cost
     ----
@@ -49,21 +49,21 @@ def nonzero(a: ArrayLike) -> tuple[DistArray, ...]:
 
 @implements(np.flatnonzero, computes=False)
 def flatnonzero(a: ArrayLike) -> DistArray:
-    """The positions in the flattened array of the elements that are not zero.
+    """Return the positions of the nonzero elements in the flattened array.
 
     Parameters
     ----------
     a : DistArray or array_like
-        The array; it is not reshaped for this.
+        The array; it is not reshaped.
 
     Returns
     -------
     DistArray
-        Laid out as the results of :func:`numpy.nonzero`.
+        In the layout of the results of :func:`numpy.nonzero`.
 
     Cost
     ----
-    As :func:`numpy.nonzero` of an array with as many dimensions.
+    The cost of :func:`numpy.nonzero` of an array with as many dimensions.
     """
     x = as_distarray(a)
     found = coordinates(x if x.ndim else x[None])
@@ -75,7 +75,7 @@ def flatnonzero(a: ArrayLike) -> DistArray:
 
 @implements(np.argwhere, computes=False)
 def argwhere(a: ArrayLike) -> DistArray:
-    """The positions of the elements that are not zero, one row each.
+    """Return the positions of the nonzero elements, one row each.
 
     Parameters
     ----------
@@ -85,11 +85,11 @@ def argwhere(a: ArrayLike) -> DistArray:
     Returns
     -------
     DistArray
-        Its rows are laid out as the results of :func:`numpy.nonzero`.
+        Its rows have the layout of the results of :func:`numpy.nonzero`.
 
     Cost
     ----
-    As :func:`numpy.nonzero`.
+    The cost of :func:`numpy.nonzero`.
     """
     x = as_distarray(a)
     found = coordinates(x if x.ndim else x[None])

@@ -22,12 +22,12 @@ from distarray.typing import Array, ArrayLike, Casting, Out
 
 __all__ = ["finished", "flat_rows", "put", "take"]
 
-#: The number of positions up to which NumPy's own function writes faster than ours on one rank.
+#: Number of positions up to which NumPy's own function writes faster than ours on one rank.
 _FEW = 1 << 14
 
 
 def _names_many(a: ArrayLike, ind: ArrayLike, *_: Any, **__: Any) -> bool:
-    """Whether there are many positions, or they are cut."""
+    """Return True if there are many positions, or they are cut."""
     if isinstance(ind, DistArray):
         return ind.size > _FEW or not ind.layout.is_replicated
     return isinstance(ind, np.ndarray) and ind.size > _FEW
@@ -41,7 +41,7 @@ def take(
     out: Out = None,
     mode: str = "raise",
 ) -> Any:
-    """Elements by position along an axis, or in the flattened array.
+    """Take elements by position along an axis, or in the flattened array.
 
     Parameters
     ----------
@@ -50,21 +50,21 @@ def take(
     indices : int or array of int
         A DistArray, or positions that every rank has.
     axis : int, optional
-        None counts in C order over all dimensions; the array is not reshaped for it.
+        None counts in C order over all dimensions; the array is not reshaped.
     out : DistArray, optional
         Receives the result.
     mode : {"raise", "wrap", "clip"}
-        What to do with indices out of bounds.
+        Treatment of indices out of bounds.
 
     Returns
     -------
     DistArray
         Other axes keep their cuts; see :func:`~distarray.engines.indexing.gather.fetch` for the
-        rest.
+        layout of the indexed axis.
 
     Cost
     ----
-    As ``a[indices]``: none if the axis is whole, one exchange (or an allgather of a small
+    The cost of ``a[indices]``: none if the axis is whole, one exchange (or an allgather of a small
     result) for indices that every rank has, else an agreement, an all-to-all and an exchange.
     """
     mesh = common_mesh(a, indices, out)
@@ -81,14 +81,14 @@ def take(
         if not x.shape[axis] and outer * inner * index.size:
             raise IndexError("cannot do a non-empty take from an empty axes.")
         if not outer or (mode != "raise" and not x.shape[axis]):
-            mode = "unchecked"  # nothing is taken, and NumPy does not check the indices
+            mode = "unchecked"  # no element is taken, and NumPy does not check the indices
         rows = Rows(x, (axis,))
         result = fetch(rows, locate(rows, [index], [axis], mode=mode), axis)
     return finished(result, out)
 
 
 def finished(result: DistArray, out: DistArray | Array | None) -> Any:
-    """A result as NumPy returns it: a scalar if it has no dimensions, or written into `out`."""
+    """Return a result as NumPy does: a scalar if it has no dimensions, or written into `out`."""
     if out is None:
         if not result.ndim:
             result.block = result.mesh.scalar(result.block)
@@ -101,7 +101,7 @@ def finished(result: DistArray, out: DistArray | Array | None) -> Any:
 
 
 def _named_mode(mode: str | int | bytes | None) -> str:
-    """The name of a mode, which NumPy takes as None, a number or bytes as well."""
+    """Return the name of a mode, which NumPy accepts as None, a number or bytes as well."""
     if mode is None:
         return "raise"
     if isinstance(mode, str) and mode in ("raise", "wrap", "clip"):
@@ -115,7 +115,7 @@ def _named_mode(mode: str | int | bytes | None) -> str:
 
 
 def _positions(indices: ArrayLike, casting: Casting) -> Any:
-    """Index arrays as NumPy's functions read them, other input converted to integers."""
+    """Return index arrays as NumPy's functions read them; other input is converted to integers."""
     if not isinstance(indices, (DistArray, np.ndarray, np.generic)):
         return np.array(indices, np.intp)
     if indices.dtype.kind in "iu" and indices.dtype != np.uint64:
@@ -127,7 +127,7 @@ def _positions(indices: ArrayLike, casting: Casting) -> Any:
 def flat_rows(
     x: DistArray, index: DistArray | Array, mode: str, for_writing: bool = False
 ) -> tuple[Rows, Located]:
-    """Positions in the flattened array as index arrays for each dimension."""
+    """Locate positions in the flattened array, as index arrays for each dimension."""
     x = x if x.ndim else x.sliced((None,))
     indices: list[Any] = [index]
     if not x.size and index.size:
@@ -151,11 +151,11 @@ def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None
     v : array_like or DistArray
         The values, in C order.
     mode : {"raise", "wrap", "clip"}
-        What to do with positions out of bounds.
+        Treatment of positions out of bounds.
 
     Cost
     ----
-    None for positions and values that every rank has; else as ``a[index] = v``.
+    None for positions and values that every rank has; else the cost of ``a[index] = v``.
     """
     mesh = common_mesh(a, ind, v)
     target: Any = np.array(getattr(a, "block", a)) if is_scalar(a) else a  # a copy, as in NumPy
@@ -172,7 +172,7 @@ def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None
     try:
         rows, found = flat_rows(x, index, mode, for_writing=True)
     except IndexError:
-        put(a, index[: _first_outside(index, x.size)], v)  # NumPy writes until it meets the error
+        put(a, index[: _first_outside(index, x.size)], v)  # NumPy writes until the error
         raise
     if 1 < values.size != index.size:
         values = values[np.arange(index.size) % values.size]
@@ -180,7 +180,7 @@ def put(a: DistArray, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None
 
 
 def _first_outside(index: DistArray | Array, size: int) -> int:
-    """The number of positions before the first one that is out of bounds."""
+    """Count the positions before the first one that is out of bounds."""
     return int(np.argmax((index < -size) | (index >= size)))
 
 

@@ -27,7 +27,7 @@ __all__ = ["put_along_axis", "take_along_axis"]
 
 @implements(np.take_along_axis, computes=False)
 def take_along_axis(arr: ArrayLike, indices: DistArray | Array, axis: int | None = -1) -> Any:
-    """Elements of each 1-d slice along an axis, by positions such as ``argsort`` gives.
+    """Take elements of each 1-d slice along an axis, by positions such as those of ``argsort``.
 
     Parameters
     ----------
@@ -41,13 +41,13 @@ def take_along_axis(arr: ArrayLike, indices: DistArray | Array, axis: int | None
     Returns
     -------
     DistArray
-        Laid out as `arr` if the axis is whole, else as `indices`.
+        In the layout of `arr` if the axis is whole, else of `indices`.
 
     Cost
     ----
-    If the axis is whole, the indices move to where the array is, and the ranks agree on the
-    bounds if they are sharded. Along a cut axis, an agreement, an all-to-all and an exchange of
-    the elements that are on other ranks.
+    If the axis is whole, the indices are sent to the ranks of the array, and the ranks agree on
+    the bounds if the indices are sharded. Along a cut axis, an agreement, an all-to-all and an
+    exchange of the elements that are on other ranks.
     """
     mesh = common_mesh(arr, indices)
     x = as_distarray(arr, mesh)
@@ -84,8 +84,8 @@ def put_along_axis(
 
     Cost
     ----
-    If the axis is whole, indices and values move to where the array is. Along a cut axis as
-    ``arr[index] = values``.
+    If the axis is whole, indices and values are sent to the ranks of the array. Along a cut axis,
+    the cost of ``arr[index] = values``.
     """
     mesh = common_mesh(arr, indices, values)
     x, indices = as_distarray(arr, mesh), plain(indices)
@@ -126,7 +126,7 @@ def _check(x: DistArray, indices: DistArray | Array, axis: int | None) -> None:
 
 
 def _spread(x: DistArray, indices: DistArray, axis: int) -> DistArray:
-    """A replicated array cut as the indices are in the other dimensions; nothing moves."""
+    """Cut a replicated array as the indices are in the other dimensions; nothing is sent."""
     cuts = [
         cut if dim != axis and cut.extent == extent else Cut.whole(extent)
         for dim, (cut, extent) in enumerate(zip(indices.layout.cuts, x.shape, strict=True))
@@ -135,7 +135,7 @@ def _spread(x: DistArray, indices: DistArray, axis: int) -> DistArray:
 
 
 def _side_by_side(x: DistArray, shape: Sequence[int], axis: int) -> tuple[Layout, Layout] | None:
-    """Layouts of indices and result on the ranks of the array; None if these do not suffice."""
+    """Return layouts of indices and result on the array's ranks; None if other ranks are needed."""
     layout = x.layout
     if layout.cuts[axis].parts > 1:
         return None
@@ -156,7 +156,7 @@ def _side_by_side(x: DistArray, shape: Sequence[int], axis: int) -> tuple[Layout
 def _local_key(
     x: DistArray, indices: DistArray | Array, axis: int, layout: Layout
 ) -> tuple[Array, ...]:
-    """Index arrays into this rank's block."""
+    """Return index arrays into this rank's block."""
     mesh = x.mesh
     block = block_in(indices, layout, mesh)
     if layout.size:
@@ -170,7 +170,7 @@ def _local_key(
 def _across(
     x: DistArray, indices: DistArray | Array, axis: int, for_writing: bool
 ) -> tuple[Rows, Located]:
-    """The rows that the indices name, with the index of each in every other dimension."""
+    """Locate the rows that the indices name, with the index of each in every other dimension."""
     arrays = _open_grid(x.mesh, x.shape, indices, axis)
     rows = Rows(x, range(x.ndim))
     return rows, locate(rows, arrays, range(x.ndim), for_writing=for_writing)

@@ -37,19 +37,19 @@ def _triangle(function: Callable[..., Any], m: ArrayLike, k: int) -> DistArray:
 
 @implements(np.tril, at=True, computes=False)
 def tril(m: ArrayLike, k: int = 0) -> DistArray:
-    """The elements on and below a diagonal of the last two axes; zero above it.
+    """Return the elements on and below a diagonal of the last two axes; zero above it.
 
     Parameters
     ----------
     m : DistArray or array_like
-        The matrices; a 1-d array stands for each row of one.
+        The matrices; a 1-d array is used for each row of a matrix.
     k : int
-        How far the diagonal is above the main one.
+        Number of diagonals above the main one.
 
     Returns
     -------
     DistArray
-        Laid out as `m`.
+        In the layout of `m`.
 
     Cost
     ----
@@ -60,19 +60,19 @@ def tril(m: ArrayLike, k: int = 0) -> DistArray:
 
 @implements(np.triu, at=True, computes=False)
 def triu(m: ArrayLike, k: int = 0) -> DistArray:
-    """The elements on and above a diagonal of the last two axes; zero below it.
+    """Return the elements on and above a diagonal of the last two axes; zero below it.
 
     Parameters
     ----------
     m : DistArray or array_like
-        The matrices; a 1-d array stands for each row of one.
+        The matrices; a 1-d array is used for each row of a matrix.
     k : int
-        How far the diagonal is above the main one.
+        Number of diagonals above the main one.
 
     Returns
     -------
     DistArray
-        Laid out as `m`.
+        In the layout of `m`.
 
     Cost
     ----
@@ -82,7 +82,7 @@ def triu(m: ArrayLike, k: int = 0) -> DistArray:
 
 
 def _indices(arr: ArrayLike, k: int, function: Callable[..., Any]) -> tuple[DistArray, ...]:
-    """Positions of a triangle, each on the rank of the element of `arr` that it names."""
+    """Return the positions of a triangle, each on the rank of its element of `arr`."""
     x = as_distarray(arr)
     if x.ndim != 2:
         raise ValueError("input array must be 2-d")
@@ -93,33 +93,33 @@ def _indices(arr: ArrayLike, k: int, function: Callable[..., Any]) -> tuple[Dist
 
 @implements(np.tril_indices_from, computes=False, alone=Alone())
 def tril_indices_from(arr: ArrayLike, k: int = 0) -> tuple[DistArray, ...]:
-    """The positions of the elements on and below a diagonal of a matrix, in C order.
+    """Return the positions of the elements on and below a matrix's diagonal, in C order.
 
     Cost
     ----
-    As :func:`numpy.nonzero` of a mask laid out as `arr`.
+    The cost of :func:`numpy.nonzero` of a mask in the layout of `arr`.
     """
     return _indices(arr, k, tril)
 
 
 @implements(np.triu_indices_from, computes=False, alone=Alone())
 def triu_indices_from(arr: ArrayLike, k: int = 0) -> tuple[DistArray, ...]:
-    """The positions of the elements on and above a diagonal of a matrix, in C order.
+    """Return the positions of the elements on and above a matrix's diagonal, in C order.
 
     Cost
     ----
-    As :func:`numpy.nonzero` of a mask laid out as `arr`.
+    The cost of :func:`numpy.nonzero` of a mask in the layout of `arr`.
     """
     return _indices(arr, k, triu)
 
 
 @implements(np.diag_indices_from, computes=False)
 def diag_indices_from(arr: ArrayLike) -> tuple[DistArray, ...]:
-    """The positions of the main diagonal of an array whose dimensions are of one length.
+    """Return the positions of the main diagonal of an array whose dimensions are of one length.
 
     Cost
     ----
-    None. They are laid out as the first dimension of `arr`.
+    None. The positions have the layout of the first dimension of `arr`.
     """
     x = as_distarray(arr)
     if x.ndim < 2:

@@ -28,7 +28,7 @@ _MISSING: Any = object()
 
 @implements(np.where, computes=False, small=spreads(np.where))
 def where(condition: ArrayLike, x: ArrayLike = _MISSING, y: ArrayLike = _MISSING, /) -> Any:
-    """Elements of `x` where a condition holds, else of `y`; without both, :func:`numpy.nonzero`.
+    """Return `x` where a condition holds, else `y`; without both, call :func:`numpy.nonzero`.
 
     Parameters
     ----------
@@ -38,11 +38,11 @@ def where(condition: ArrayLike, x: ArrayLike = _MISSING, y: ArrayLike = _MISSING
     Returns
     -------
     DistArray or tuple of DistArray
-        Laid out as the operands.
+        In the layout of the operands.
 
     Cost
     ----
-    None if the operands are laid out alike.
+    None if the operands have the same layout.
     """
     if x is _MISSING and y is _MISSING:
         return nonzero(condition)
@@ -53,25 +53,25 @@ def where(condition: ArrayLike, x: ArrayLike = _MISSING, y: ArrayLike = _MISSING
 
 @implements(np.select)
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: ArrayLike = 0) -> Any:
-    """The element of the first choice whose condition holds.
+    """Return the element of the first choice whose condition holds.
 
     Parameters
     ----------
     condlist : sequence of array of bool
-        Conditions, asked in order.
+        Conditions, in the order of their precedence.
     choicelist : sequence of array_like
-        As many choices.
+        As many choices as conditions.
     default : array_like
-        Where no condition holds.
+        Value where no condition holds.
 
     Returns
     -------
     DistArray
-        Laid out as the operands.
+        In the layout of the operands.
 
     Cost
     ----
-    None if the operands are laid out alike.
+    None if the operands have the same layout.
     """
     conditions, choices = list(condlist), list(choicelist)
     if len(conditions) != len(choices):
@@ -100,7 +100,7 @@ def choose(
     out: DistArray | Array | None = None,
     mode: str = "raise",
 ) -> Any:
-    """Elements of several arrays: at each position, from the array that an index array names.
+    """Return elements of several arrays, each from the array that an index array names.
 
     Parameters
     ----------
@@ -111,16 +111,16 @@ def choose(
     out : DistArray or ndarray, optional
         Receives the result.
     mode : {"raise", "wrap", "clip"}
-        What to do with numbers out of bounds.
+        Treatment of numbers out of bounds.
 
     Returns
     -------
     DistArray
-        Laid out as the operands.
+        In the layout of the operands.
 
     Cost
     ----
-    None if the operands are laid out alike, except for an agreement that all numbers are valid
+    None if the operands have the same layout, except for an agreement that all numbers are valid
     if `a` is sharded and `mode` is "raise".
     """
     mesh = common_mesh(a, *choices, out)
@@ -129,7 +129,7 @@ def choose(
         raise ValueError("0-length sequence.")
     np.result_type(*map(_typed, arrays))  # NumPy checks this first
     check_cast(index.dtype, np.dtype(np.intp), "safe")
-    np.broadcast_shapes(*map(np.shape, arrays), index.shape)  # raises what NumPy raises
+    np.broadcast_shapes(*map(np.shape, arrays), index.shape)  # raises NumPy's exception
     if mode == "raise":
         _check_choices(index, len(arrays))
         mode = "clip"
@@ -152,14 +152,14 @@ def choose(
 
 
 def _typed(x: ArrayLike) -> Any:
-    """A Python number itself; the data type of anything else."""
+    """Return a Python number itself; the data type of any other value."""
     if type(x) in (bool, int, float, complex):
         return x
     return x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
 
 
 def _selected_there(conditions: Sequence[Array], choices: Sequence[Array], default: Array) -> Array:
-    """``np.select`` on a device; CuPy's takes no account of the default's type."""
+    """Compute ``np.select`` on a device; CuPy's ignores the data type of the default."""
     result = default
     for asked, choice in zip(reversed(conditions), reversed(choices)):
         result = np.where(asked, choice, result)
@@ -195,7 +195,7 @@ def copyto(
 
     Cost
     ----
-    None if the arrays are laid out alike, or every rank has source and condition.
+    None if the arrays have the same layout, or every rank has source and condition.
     """
     mesh = common_mesh(dst, src, where)
     check_array(dst, "copyto")
@@ -218,14 +218,14 @@ def copyto(
     ]
     if layout.holds(mesh.coords):
         if mesh.device_type != "cpu" or np.may_share_memory(target.block, blocks[1]):
-            blocks[1] = blocks[1].copy()  # NumPy reads the condition while it overwrites it
+            blocks[1] = blocks[1].copy()  # NumPy reads the condition while it overwrites the array
         np.copyto(target.block, blocks[0], casting="unsafe", where=blocks[1])
 
 
 def _check_copy(
     target: DistArray, source: ArrayLike, casting: Casting, mask: bool | DistArray | Array
 ) -> None:
-    """Raise what NumPy raises about the arguments, on every rank."""
+    """Raise NumPy's exceptions about the arguments, on every rank."""
     cell = np.ones(1, target.dtype)
     cell.flags.writeable = bool(getattr(target.block.flags, "writeable", True))
     if not isinstance(source, (bool, int, float, complex, np.generic)):

@@ -4,5 +4,5 @@ from distarray.ops.linalg import leastsquares, norms, products, qr, ranks, spect
 
 __all__ = ["leastsquares", "norms", "products", "qr", "ranks", "spectra", "square", "svd"]
 
-#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+#: Prefix under which users call these functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "np.linalg."

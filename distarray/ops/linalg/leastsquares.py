@@ -29,21 +29,21 @@ _NO_VALUE: Any = np._NoValue
 @implements(np.linalg.lstsq)
 @repeatable(np.linalg.lstsq, 2)
 def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> Any:
-    """As :func:`numpy.linalg.lstsq`, rank-deficient matrices included.
+    """Solve least squares, rank-deficient matrices included, as :func:`numpy.linalg.lstsq`.
 
     Parameters
     ----------
     a : array_like, shape (M, N)
-        Placed in any way.
+        Any placement.
     b : array_like, shape (M,) or (M, K)
-        Placed in any way.
+        Any placement.
     rcond : float, optional
         As in NumPy.
 
     Returns
     -------
     x, residuals, rank, s
-        All of them replicated if `a` has more rows than columns.
+        All are replicated if `a` has more rows than columns.
 
     Raises
     ------
@@ -52,9 +52,9 @@ def lstsq(a: ArrayLike, b: ArrayLike, rcond: float | None = None) -> Any:
 
     Cost
     ----
-    More rows than columns: one QR factorization, without Q, of `a` and `b` side by side, and the
-    small remaining problem on every rank. Others, and triangles above 32 MiB: that of the singular
-    value decomposition.
+    More rows than columns: one QR factorization, without Q, of `a` and `b` side by side; every
+    rank solves the small remaining problem. Other matrices, and triangles above 32 MiB: the cost
+    of the singular value decomposition.
     """
     x, y = small.read(a, b)
     vector = y.ndim == 1
@@ -81,7 +81,7 @@ SMALL_BYTES = 1 << 16
 
 
 def _solved(a: DistArray, b: DistArray, rcond: float, tall: bool) -> Any:
-    """The solution, residuals, rank and singular values of a large problem."""
+    """Return the solution, residuals, rank and singular values of a large problem."""
     if a.mesh.coords is None:
         return _outside(a, b)
     width = a.shape[1] + b.shape[1]
@@ -91,7 +91,7 @@ def _solved(a: DistArray, b: DistArray, rcond: float, tall: bool) -> Any:
 
 
 def _by_triangle(a: DistArray, b: DistArray, rcond: float) -> Any:
-    """From the triangle of [a b]: R of a, Q^H b, and below that the part of b outside a's range."""
+    """Solve with the triangle of [a b]: R of a, Q^H b, and below it b outside the range of a."""
     n, mesh = a.shape[1], a.mesh
     work, dtype = small.common_type(a.dtype, b.dtype)
     block, layout = rows_of(a)
@@ -114,7 +114,7 @@ def _by_triangle(a: DistArray, b: DistArray, rcond: float) -> Any:
 
 
 def _outside(a: DistArray, b: DistArray) -> Any:
-    """On a rank outside of the mesh: shapes and dtypes, as if the rank of `a` were full."""
+    """Return shapes and dtypes on a rank outside of the mesh, as if the rank of `a` were full."""
     (m, n), k = a.shape, b.shape[1]
     _, dtype = small.common_type(a.dtype, b.dtype)
     real = small.real_type(dtype)
@@ -128,7 +128,7 @@ def _outside(a: DistArray, b: DistArray) -> Any:
 
 
 def _by_values(a: DistArray, b: DistArray, rcond: float) -> Any:
-    """From the singular value decomposition, as in LAPACK's gelsd."""
+    """Solve with the singular value decomposition, as in LAPACK's gelsd."""
     m, n = a.shape
     work, dtype = small.common_type(a.dtype, b.dtype)
     a, b = a.astype(work, copy=False), b.astype(work, copy=False)
@@ -156,7 +156,7 @@ def pinv(
     *,
     rtol: ArrayLike | None = _NO_VALUE,
 ) -> Any:
-    """As :func:`numpy.linalg.pinv`: from the singular value decomposition.
+    """Compute the pseudo-inverse from the SVD, as :func:`numpy.linalg.pinv`.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def pinv(
 
     Cost
     ----
-    That of :func:`numpy.linalg.svd` without full matrices, and of one product.
+    The cost of :func:`numpy.linalg.svd` without full matrices, and of one product.
     """
     (x,) = small.read(a)
     if rcond is None:

@@ -26,18 +26,18 @@ NormOrder: TypeAlias = float | str | None
 def _has_dimensions(
     x: ArrayLike, ord: NormOrder = None, axis: Axes = None, keepdims: bool = False
 ) -> bool:
-    """Whether the norm is cut as the array is, or needs the singular values of a matrix."""
+    """Return True if the norm is cut as the array is, or needs a matrix's singular values."""
     return axis is not None or keepdims or ord in (2, -2, "nuc")
 
 
 @implements(np.linalg.norm, alone=Alone(unless=_has_dimensions))
 def norm(x: ArrayLike, ord: NormOrder = None, axis: Axes = None, keepdims: bool = False) -> Any:
-    """As :func:`numpy.linalg.norm`: every `ord`, of vectors and of matrices.
+    """Compute every kind of norm, of vectors and of matrices, as :func:`numpy.linalg.norm`.
 
     Parameters
     ----------
     x : array_like
-        Placed in any way.
+        Any placement.
     ord, axis, keepdims
         As in NumPy.
 
@@ -49,12 +49,12 @@ def norm(x: ArrayLike, ord: NormOrder = None, axis: Axes = None, keepdims: bool 
     Raises
     ------
     ValueError, TypeError, AxisError
-        NumPy's own, on all ranks.
+        NumPy's own exceptions, on all ranks.
 
     Cost
     ----
     Nothing if no reduced dimension is cut, else one allreduce of the result. Norms of matrices that
-    need singular values (2, -2, "nuc"): that of :func:`numpy.linalg.svdvals`.
+    need singular values (2, -2, "nuc"): the cost of :func:`numpy.linalg.svdvals`.
     """
     (a,) = small.read(x)
     if _is_at_hand(a):
@@ -73,13 +73,13 @@ def norm(x: ArrayLike, ord: NormOrder = None, axis: Axes = None, keepdims: bool 
 
 
 def _is_at_hand(a: DistArray) -> bool:
-    """Whether NumPy's own call serves; not if bits must agree, as it adds in another order."""
+    """Return True if NumPy's call suffices; not if bits must agree: it adds in another order."""
     known = a.layout.is_replicated and isinstance(a.block, (np.ndarray, np.generic))
     return known and not config.reproducible
 
 
 def _is_plain_sum(a: DistArray, ord: NormOrder) -> bool:
-    """Whether the norm is the root of the sum of all squares."""
+    """Return True if the norm is the root of the sum of all squares."""
     if ord is None:
         return True
     return (a.ndim == 2 and ord in ("f", "fro")) or (a.ndim == 1 and ord == 2)
@@ -127,7 +127,7 @@ def _of_vectors(a: DistArray, ord: NormOrder, axes: tuple[Any, ...], keepdims: b
 
 
 def _squared(a: DistArray) -> DistArray:
-    """The squares of magnitudes; NumPy forms them in the same way."""
+    """Return the squares of magnitudes, computed as NumPy does."""
     if a.dtype.kind != "c":
         squares: DistArray = call_ufunc(np.multiply, a, a)
     else:
@@ -154,7 +154,7 @@ def _of_matrices(a: DistArray, ord: NormOrder, axes: tuple[Any, ...], keepdims: 
 
 
 def _of_sums(a: DistArray, ord: float, row: int, column: int) -> Any:
-    """The largest or smallest of the sums of columns (1) or rows (inf)."""
+    """Return the largest or smallest of the sums of columns (1) or rows (inf)."""
     summed, left = (row, column) if abs(ord) == 1 else (column, row)
     sums = call(np.sum, call_ufunc(np.absolute, a), axis=summed)
     left -= left > summed
@@ -175,7 +175,7 @@ def _of_values(a: DistArray, ord: float | str, row: int, column: int) -> Any:
 
 @implements(np.linalg.matrix_norm)
 def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: NormOrder = "fro") -> Any:
-    """As :func:`numpy.linalg.matrix_norm`; see :func:`norm`."""
+    """Compute norms of matrices, as :func:`numpy.linalg.matrix_norm`; see :func:`norm`."""
     return norm(x, axis=(-2, -1), keepdims=keepdims, ord=ord)
 
 
@@ -183,9 +183,9 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: NormOrder = "fr
 def vector_norm(
     x: ArrayLike, /, *, axis: Axes = None, keepdims: bool = False, ord: NormOrder = 2
 ) -> Any:
-    """As :func:`numpy.linalg.vector_norm`.
+    """Compute norms of vectors, as :func:`numpy.linalg.vector_norm`.
 
-    Several axes are reduced without flattening them, so nothing moves.
+    Several axes are reduced without flattening, so no element moves.
 
     Cost
     ----

@@ -20,7 +20,7 @@ __all__ = ["cross", "multi_dot"]
 
 @implements(np.linalg.multi_dot, small=False)
 def multi_dot(arrays: Sequence[ArrayLike], *, out: Out = None) -> Any:
-    """As :func:`numpy.linalg.multi_dot`: the product of several matrices in the cheapest order.
+    """Multiply matrices in the cheapest order, as :func:`numpy.linalg.multi_dot`.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def multi_dot(arrays: Sequence[ArrayLike], *, out: Out = None) -> Any:
 
     Cost
     ----
-    That of the products. The order is NumPy's, the one of fewest multiplications.
+    The cost of the products. The order is NumPy's: the one with the fewest multiplications.
     """
     count = len(arrays)
     if count < 2:
@@ -50,12 +50,12 @@ def multi_dot(arrays: Sequence[ArrayLike], *, out: Out = None) -> Any:
     return in_line(result) if first == 1 or last == 1 else result
 
 
-#: Where to split a product: (split, order of the left part, order of the right); None for a factor.
+#: Order of a product: (split, order of the left part, order of the right); None for a factor.
 _Order = tuple[int, Any, Any] | None
 
 
 def _order(extents: list[int]) -> _Order:
-    """The order of fewest multiplications for matrices of consecutive extents."""
+    """Find the order with the fewest multiplications for matrices of consecutive extents."""
     count = len(extents) - 1
     best: dict[tuple[int, int], tuple[float, _Order]] = {(i, i): (0.0, None) for i in range(count)}
     for length in range(1, count):
@@ -110,7 +110,7 @@ def cross(
     axisc: int = -1,
     axis: int | None = None,
 ) -> Any:
-    """As :func:`numpy.cross`, vectors of two components included.
+    """Compute cross products, also of vectors of two components, as :func:`numpy.cross`.
 
     Returns
     -------
@@ -119,7 +119,7 @@ def cross(
 
     Cost
     ----
-    That of an elementwise operation; operands whose components are cut are redistributed first.
+    The cost of an elementwise operation; operands whose components are cut are redistributed first.
     """
     if axis is not None:
         axisa, axisb, axisc = (axis,) * 3
@@ -129,7 +129,7 @@ def cross(
     axisa = normalize_axis_index(axisa, x.ndim, msg_prefix="axisa")
     axisb = normalize_axis_index(axisb, y.ndim, msg_prefix="axisb")
     x, y = _last(x, axisa), _last(y, axisb)
-    np.broadcast_shapes(x.shape[:-1], y.shape[:-1])  # raises what NumPy raises
+    np.broadcast_shapes(x.shape[:-1], y.shape[:-1])  # raises NumPy's exception
     lengths = x.shape[-1], y.shape[-1]
     if lengths != (3, 3):
         _check_components(*lengths)
@@ -159,7 +159,7 @@ def _last(x: DistArray, axis: int) -> DistArray:
 
 
 def _components(a: Array, b: Array) -> Any:
-    """Cross products of vectors along the last axis, with NumPy's operations in NumPy's order."""
+    """Compute cross products along the last axis, with NumPy's operations in NumPy's order."""
     if a.shape[-1] == 2 and b.shape[-1] == 2:
         return _minor(a, b, 0, 1)
     shape = (*np.broadcast_shapes(a.shape[:-1], b.shape[:-1]), 3)
@@ -170,7 +170,7 @@ def _components(a: Array, b: Array) -> Any:
 
 
 def _minor(a: Array, b: Array, i: int, j: int) -> Any:
-    """``a[i] * b[j] - a[j] * b[i]``; a missing third component counts as zero."""
+    """Compute ``a[i] * b[j] - a[j] * b[i]``; a missing third component counts as zero."""
     lacks_a, lacks_b = max(i, j) >= a.shape[-1], max(i, j) >= b.shape[-1]
     dtype = np.promote_types(a.dtype, b.dtype)
     a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)

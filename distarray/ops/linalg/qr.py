@@ -1,4 +1,4 @@
-"""qr: of small matrices, stacks, tall, short and all other matrices."""
+"""qr: of small, tall, short and all other matrices, and of stacks."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ __all__ = ["is_tall", "orthogonal", "qr", "rows_of", "tall_qr", "triangle_of"]
 QRResult: Any = _linalg.QRResult
 
 _MODES = ("reduced", "complete", "r", "raw")
-#: Tall matrices with fewer bytes are gathered: the few messages otherwise needed take as long.
+#: Tall matrices with fewer bytes are gathered: otherwise the few messages take as long.
 TALL_BYTES = 1 << 16
-#: Short matrices are those whose leading square part has at most this many bytes.
+#: Maximum number of bytes of the leading square part of a matrix that counts as short.
 SHORT_BYTES = 1 << 21
 
 
 @implements(np.linalg.qr)
 @repeatable(np.linalg.qr)
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:
-    """As :func:`numpy.linalg.qr`, with LAPACK's signs on any number of ranks.
+    """Factor into Q and R, with LAPACK's signs on any number of ranks, as :func:`numpy.linalg.qr`.
 
     Parameters
     ----------
     a : array_like, shape (..., M, N)
-        Placed in any way.
+        Any placement.
     mode : {"reduced", "complete", "r", "raw"}
         As in NumPy.
 
@@ -72,7 +72,7 @@ def qr(a: ArrayLike, mode: str = "reduced") -> Any:
 
 
 def _checked(mode: str) -> str:
-    """The mode under its current name; former names warn."""
+    """Return the mode under its current name; warn for former names."""
     if mode in _MODES:
         return mode
     if mode in ("f", "full"):
@@ -106,10 +106,10 @@ def _matrix(x: DistArray, mode: str) -> Any:
 
 
 def is_tall(x: DistArray, extra: int = 0) -> bool:
-    """Whether a matrix with `extra` more columns is factored by :class:`TallQR`.
+    """Return True if a matrix with `extra` more columns is factored by :class:`TallQR`.
 
-    That needs at least twice as many rows on every rank as there are columns, and few columns: many
-    are factored faster in panels.
+    This needs at least twice as many rows on every rank as there are columns, and few columns:
+    matrices with many columns are factored faster in panels.
     """
     m, n = x.shape
     parts = by_rows(x.layout).cuts[0].parts
@@ -118,7 +118,7 @@ def is_tall(x: DistArray, extra: int = 0) -> bool:
 
 
 def rows_of(x: DistArray, fresh: bool = False) -> tuple[Array, Layout]:
-    """This rank's rows in the dtype of the computation, and their layout; a copy if `fresh`."""
+    """Return this rank's rows in the computation's dtype, and their layout; a copy if `fresh`."""
     layout = by_rows(x.layout)
     block = movement.moved(x.block, x.layout, layout, x.mesh)
     work, _ = small.common_type(x.dtype)
@@ -130,7 +130,7 @@ def rows_of(x: DistArray, fresh: bool = False) -> tuple[Array, Layout]:
 
 
 def tall_qr(x: DistArray, with_q: bool = True) -> tuple[TallQR, Layout]:
-    """The factorization of a tall matrix on this rank, which must be one of the mesh."""
+    """Factor a tall matrix; this rank must be part of the mesh."""
     block, layout = rows_of(x)
     start = layout.section(x.mesh.coords)[0][0]
     group = x.mesh.subgroup(layout.cuts[0].mesh_dims)
@@ -157,7 +157,7 @@ def _tall(x: DistArray, mode: str) -> Any:
 
 
 def _short(x: DistArray, mode: str) -> Any:
-    """The factors of a matrix with few rows: Q and R of its first columns, Q^H times the others."""
+    """Factor a matrix with few rows: Q and R of its first columns, Q^H times the other columns."""
     m = x.shape[0]
     mesh = x.mesh
     work, dtype = small.common_type(x.dtype)
@@ -184,13 +184,13 @@ def _short(x: DistArray, mode: str) -> Any:
 
 
 def orthogonal(x: DistArray) -> Factored:
-    """The factored form of a large matrix of any shape; collective over its mesh."""
+    """Return the factored form of a large matrix of any shape; collective over its mesh."""
     block, layout = rows_of(x, fresh=True)
     return factored(block, layout, x.mesh)
 
 
 def triangle_of(form: Factored, dtype: np.dtype[Any]) -> DistArray:
-    """R of a factored matrix, cut evenly along its rows by the mesh dimensions of the matrix."""
+    """Return R of a factored matrix, cut evenly along its rows by the matrix's mesh dimensions."""
     k = min(form.layout.shape)
     rows, columns = form.layout.cuts
     layout = form.layout.with_cuts([rows.view(0, 1, k), columns])
@@ -222,7 +222,7 @@ def _general(x: DistArray, mode: str) -> Any:
 
 
 def _outside(x: DistArray, mode: str, dtype: np.dtype[Any]) -> Any:
-    """On a rank outside of the mesh: arrays of the right layouts, without elements."""
+    """Return arrays of the right layouts, without elements, on a rank outside of the mesh."""
     layout = by_rows(x.layout)
     m, n = layout.shape
     k, mc = min(m, n), m if mode == "complete" else min(m, n)

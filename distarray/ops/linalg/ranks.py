@@ -29,11 +29,11 @@ def matrix_rank(
     *,
     rtol: ArrayLike | None = None,
 ) -> Any:
-    """As :func:`numpy.linalg.matrix_rank`.
+    """Count the singular values above a tolerance, as :func:`numpy.linalg.matrix_rank`.
 
     Cost
     ----
-    That of the singular values.
+    The cost of the singular values.
     """
     if rtol is not None and tol is not None:
         raise ValueError("`tol` and `rtol` can't be both set.")
@@ -57,11 +57,11 @@ def _column(tol: ArrayLike) -> Any:
 @implements(np.linalg.cond)
 @repeatable(np.linalg.cond, stacks=False)
 def cond(x: ArrayLike, p: NormOrder = None) -> Any:
-    """As :func:`numpy.linalg.cond`, for every `p`.
+    """Compute the condition number for every `p`, as :func:`numpy.linalg.cond`.
 
     Cost
     ----
-    That of the singular values for `p` None, 2 and -2; else that of the inverse and of two norms.
+    The cost of the singular values for `p` None, 2 and -2; else of the inverse and of two norms.
     """
     (a,) = small.read(x)
     if a.size == 0 and 0 in a.shape[-2:]:
@@ -82,7 +82,7 @@ def cond(x: ArrayLike, p: NormOrder = None) -> Any:
 
 
 def _by_inverse(a: DistArray, p: NormOrder) -> Any:
-    """The product of the norms of a matrix and of its inverse; NaN if the matrix is singular."""
+    """Multiply the norms of a matrix and of its inverse; NaN if the matrix is singular."""
     if a.ndim > 2 or small.is_small(a):
         return _at_once(a, p)
     with np.errstate(all="ignore"):
@@ -101,7 +101,7 @@ def _at_once(a: DistArray, p: NormOrder) -> Any:
 
 
 def _finished(found: DistArray, a: DistArray) -> Any:
-    """Infinity where the condition number is undefined though all elements are numbers."""
+    """Set infinity where the condition number is undefined though all elements are numbers."""
     undefined = call_ufunc(np.isnan, found)
     if not bool(call(np.any, undefined)):
         return found

@@ -28,7 +28,7 @@ from distarray.typing import Array, ArrayLike
 __all__ = ["HERMITIAN_FROM", "eig", "eigh", "eigvals", "eigvalsh"]
 
 
-#: Hermitian matrices with at least this many rows are solved by all ranks together.
+#: Number of rows from which on all ranks together solve a Hermitian matrix.
 HERMITIAN_FROM = 2048
 
 
@@ -42,19 +42,19 @@ def _triangle(UPLO: str) -> str:
 @implements(np.linalg.eigh)
 @repeatable(np.linalg.eigh)
 def eigh(a: ArrayLike, UPLO: str = "L") -> Any:
-    """Eigenvalues and eigenvectors of Hermitian matrices. See :func:`numpy.linalg.eigh`.
+    """Compute eigenvalues and eigenvectors of Hermitian matrices. See :func:`numpy.linalg.eigh`.
 
     Parameters
     ----------
     a : DistArray, shape (..., n, n)
-        Placed in any way; one triangle is read.
+        Any placement; one triangle is read.
     UPLO : {"L", "U"}
         The triangle that is read.
 
     Returns
     -------
     EighResult
-        Eigenvalues in ascending order, on every rank, and eigenvectors laid out as `a`;
+        Eigenvalues in ascending order, on every rank, and eigenvectors in the layout of `a`;
         replicated if a single matrix has fewer than `HERMITIAN_FROM` rows. For a stack, both are
         cut as the stack is.
 
@@ -66,14 +66,14 @@ def eigh(a: ArrayLike, UPLO: str = "L") -> Any:
 
     Cost
     ----
-    A stack costs no messages beyond those that make its matrices whole; a small matrix is gathered
-    (n**2 elements to each rank) and solved everywhere at once. A large one is reduced to
-    tridiagonal form, n gathers of n elements, and takes up to 16/3 n**3 operations over all ranks.
+    A stack costs no messages except those that make its matrices whole. A small matrix is gathered
+    (n**2 elements to each rank) and solved by every rank. A large one is reduced to tridiagonal
+    form, in n gathers of n elements, and takes up to 16/3 n**3 operations over all ranks.
 
     Notes
     -----
     Eigenvectors are determined up to a factor of magnitude 1, and not at all within the space of
-    eigenvalues that agree to rounding: they may differ from NumPy's.
+    eigenvalues that agree up to rounding: they may differ from NumPy's.
     """
     lower = _triangle(UPLO) == "L"
     (a,) = read(a)
@@ -93,9 +93,9 @@ def eigh(a: ArrayLike, UPLO: str = "L") -> Any:
 @implements(np.linalg.eigvalsh)
 @repeatable(np.linalg.eigvalsh)
 def eigvalsh(a: ArrayLike, UPLO: str = "L") -> Any:
-    """Eigenvalues of Hermitian matrices. See :func:`numpy.linalg.eigvalsh`.
+    """Compute the eigenvalues of Hermitian matrices. See :func:`numpy.linalg.eigvalsh`.
 
-    Parameters, errors and cost as for :func:`eigh`, without the vectors.
+    Parameters, errors and cost are those of :func:`eigh`, without the vectors.
     """
     lower = _triangle(UPLO) == "L"
     (a,) = read(a)
@@ -110,7 +110,7 @@ def eigvalsh(a: ArrayLike, UPLO: str = "L") -> Any:
 
 
 def _values(values: Array, made: np.dtype[Any], a: DistArray) -> DistArray:
-    """Eigenvalues, which every rank has, as a replicated array."""
+    """Return replicated eigenvalues as a distributed array."""
     layout = Layout.replicated(a.shape[-1:], a.mesh.shape)
     return wrap(a.mesh.asarray(values.astype(real_type(made), copy=False)), layout, a.mesh)
 
@@ -118,12 +118,12 @@ def _values(values: Array, made: np.dtype[Any], a: DistArray) -> DistArray:
 @implements(np.linalg.eig)
 @repeatable(np.linalg.eig, stacks=False)
 def eig(a: ArrayLike) -> Any:
-    """Eigenvalues and eigenvectors of square matrices. See :func:`numpy.linalg.eig`.
+    """Compute eigenvalues and eigenvectors of square matrices. See :func:`numpy.linalg.eig`.
 
     Parameters
     ----------
     a : DistArray, shape (..., n, n)
-        Placed in any way.
+        Any placement.
 
     Returns
     -------
@@ -139,11 +139,11 @@ def eig(a: ArrayLike) -> Any:
 
     Cost
     ----
-    A single matrix is gathered (n**2 elements to each rank) and every rank computes the same: after
-    the reduction to Hessenberg form LAPACK chases bulges down the diagonal, one after another,
-    which gains little from more ranks, and no other known method is exact to rounding. In a stack
-    each rank takes some whole matrices; one small allreduce finds out whether all eigenvalues are
-    real.
+    A single matrix is gathered (n**2 elements to each rank) and every rank computes the same
+    result: after the reduction to Hessenberg form LAPACK chases bulges down the diagonal, one after
+    another. This gains little from more ranks, and no other known method is exact up to rounding.
+    In a stack each rank takes some whole matrices; one small allreduce determines whether all
+    eigenvalues are real.
     """
     (a,) = read(a)
     check_square(a)
@@ -160,7 +160,10 @@ def eig(a: ArrayLike) -> Any:
 @implements(np.linalg.eigvals)
 @repeatable(np.linalg.eigvals, stacks=False)
 def eigvals(a: ArrayLike) -> Any:
-    """Eigenvalues of square matrices. See :func:`numpy.linalg.eigvals`; gathers as :func:`eig`."""
+    """Compute the eigenvalues of square matrices. See :func:`numpy.linalg.eigvals`.
+
+    A single matrix is gathered, as by :func:`eig`.
+    """
     (a,) = read(a)
     check_square(a)
     common_type(a.dtype)
@@ -184,14 +187,14 @@ def _complex_eigvals(a: Array) -> Array:
 
 
 def _stays_complex(function: Callable[..., Any], a: DistArray, values: DistArray) -> bool:
-    """Whether the eigenvalues are returned as complex numbers: since NumPy 2.5 always."""
+    """Return True if the eigenvalues are returned as complex numbers: since NumPy 2.5 always."""
     if a.dtype.kind == "c" or np.asarray(function(np.eye(1))[0]).dtype.kind == "c":
         return True
     return _any_imaginary(values)
 
 
 def _any_imaginary(values: DistArray) -> bool:
-    """Whether any value on any rank is not real; one allreduce."""
+    """Return True if any value on any rank is not real; one allreduce."""
     mesh = values.mesh
     if mesh.coords is None:
         return False

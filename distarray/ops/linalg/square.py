@@ -41,8 +41,8 @@ __all__ = [
     "tensorsolve",
 ]
 
-#: Matrices with at least this many rows are factored by all ranks together; every rank factors the
-#: whole of a smaller one.
+#: Number of rows from which on all ranks together factor a matrix; every rank factors a smaller one
+#: as a whole.
 BLOCKED_FROM = 1024
 
 
@@ -52,18 +52,18 @@ def each_matrix(
     a: DistArray,
     blocked_from: int | None = None,
 ) -> Any:
-    """A function of square matrices, computed by one rank or by all, as size and number require.
+    """Apply a function of square matrices on one rank or on all, as size and number require.
 
     Parameters
     ----------
     function : callable
-        NumPy's, for whole matrices on one rank.
+        NumPy's function for whole matrices on one rank.
     large : callable
-        Ours, for one matrix that is distributed over all ranks.
+        Our function for one matrix that is distributed over all ranks.
     a : DistArray
         One matrix, or a stack of them.
     blocked_from : int, optional
-        A matrix with at least this many rows is large; `BLOCKED_FROM` by default.
+        Number of rows from which on a matrix is large; `BLOCKED_FROM` by default.
     """
     limit = BLOCKED_FROM if blocked_from is None else blocked_from
     alone = a.mesh.size() == 1 or a.shape[-1] < limit
@@ -75,26 +75,26 @@ def each_matrix(
 
 
 def _scalar(value: np.generic, a: DistArray) -> DistArray:
-    """A number that every rank has, as the 0-d result of an operation."""
+    """Return a replicated number as the 0-d result of an operation."""
     return wrap(value, Layout.replicated((), a.mesh.shape), a.mesh)
 
 
 @implements(np.linalg.cholesky)
 @repeatable(np.linalg.cholesky)
 def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Any:
-    """The Cholesky factor of positive definite matrices. See :func:`numpy.linalg.cholesky`.
+    """Compute the Cholesky factor of positive definite matrices. See :func:`numpy.linalg.cholesky`.
 
     Parameters
     ----------
     a : DistArray, shape (..., n, n)
-        Its lower triangle is read; with `upper`, its upper one.
+        Its lower triangle is read; with `upper`, its upper triangle.
     upper : bool
-        Whether the factor is upper triangular.
+        True if the factor is upper triangular.
 
     Returns
     -------
     DistArray
-        Laid out as `a`; replicated if a single matrix has fewer than `BLOCKED_FROM` rows.
+        In the layout of `a`; replicated if a single matrix has fewer than `BLOCKED_FROM` rows.
 
     Raises
     ------
@@ -103,9 +103,9 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Any:
 
     Cost
     ----
-    A stack costs no messages beyond those that make its matrices whole; a small matrix is gathered
-    (n**2 elements to each rank) and factored everywhere at once. A large one takes n**3 / 3
-    operations over all ranks, and each rank receives n**2 / 2 elements in n / 128 broadcasts.
+    A stack costs no messages except those that make its matrices whole. A small matrix is gathered
+    (n**2 elements to each rank) and factored by every rank. A large one takes n**3 / 3 operations
+    over all ranks, and each rank receives n**2 / 2 elements in n / 128 broadcasts.
     """
     (a,) = read(a)
     check_square(a)
@@ -128,17 +128,17 @@ def _as(x: DistArray, dtype: np.dtype[Any]) -> DistArray:
 @implements(np.linalg.inv)
 @repeatable(np.linalg.inv)
 def inv(a: ArrayLike) -> Any:
-    """The inverse of matrices. See :func:`numpy.linalg.inv`.
+    """Invert matrices. See :func:`numpy.linalg.inv`.
 
     Parameters
     ----------
     a : DistArray, shape (..., n, n)
-        Placed in any way.
+        Any placement.
 
     Returns
     -------
     DistArray
-        Laid out as `a`; replicated if a single matrix has fewer than `BLOCKED_FROM` rows.
+        In the layout of `a`; replicated if a single matrix has fewer than `BLOCKED_FROM` rows.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def inv(a: ArrayLike) -> Any:
 
     Cost
     ----
-    As :func:`solve` with n right-hand sides.
+    The cost of :func:`solve` with n right-hand sides.
     """
     (a,) = read(a)
     check_square(a)
@@ -158,12 +158,12 @@ def inv(a: ArrayLike) -> Any:
 @implements(np.linalg.slogdet)
 @repeatable(np.linalg.slogdet)
 def slogdet(a: ArrayLike) -> Any:
-    """Sign and logarithm of the determinant. See :func:`numpy.linalg.slogdet`.
+    """Compute sign and logarithm of the determinant. See :func:`numpy.linalg.slogdet`.
 
     Parameters
     ----------
     a : DistArray, shape (..., n, n)
-        Placed in any way.
+        Any placement.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def slogdet(a: ArrayLike) -> Any:
     Cost
     ----
     Large matrices: 2/3 n**3 operations over all ranks, and each rank receives n**2 / 2 elements in
-    n / 128 broadcasts. Smaller matrices: as :func:`cholesky`, with 2/3 n**3 operations.
+    n / 128 broadcasts. Smaller matrices: the cost of :func:`cholesky`, with 2/3 n**3 operations.
     """
     (a,) = read(a)
     check_square(a)
@@ -191,7 +191,7 @@ def slogdet(a: ArrayLike) -> Any:
 @implements(np.linalg.det)
 @repeatable(np.linalg.det)
 def det(a: ArrayLike) -> Any:
-    """The determinant of matrices. See :func:`numpy.linalg.det`; costs as :func:`slogdet`."""
+    """Compute determinants of matrices, as :func:`numpy.linalg.det`; costs as :func:`slogdet`."""
     (a,) = read(a)
     check_square(a)
     work, made = common_type(a.dtype)
@@ -206,19 +206,19 @@ def det(a: ArrayLike) -> Any:
 @implements(np.linalg.solve)
 @repeatable(np.linalg.solve, 2)
 def solve(a: ArrayLike, b: ArrayLike) -> Any:
-    """Solutions of systems of linear equations. See :func:`numpy.linalg.solve`.
+    """Solve systems of linear equations. See :func:`numpy.linalg.solve`.
 
     Parameters
     ----------
     a : DistArray, shape (..., n, n)
-        Placed in any way.
+        Any placement.
     b : DistArray, shape (n,) or (..., n, r)
         Right-hand sides; a single vector only if `b` has one dimension, as in NumPy 2.
 
     Returns
     -------
     DistArray
-        Laid out as `b`; replicated if a single matrix has fewer than `BLOCKED_FROM` rows.
+        In the layout of `b`; replicated if a single matrix has fewer than `BLOCKED_FROM` rows.
 
     Raises
     ------
@@ -227,10 +227,10 @@ def solve(a: ArrayLike, b: ArrayLike) -> Any:
 
     Cost
     ----
-    A stack costs no messages beyond those that make its matrices whole; a small matrix is gathered
-    (n**2 elements to each rank) and solved everywhere at once. A large one takes
-    2/3 n**3 + 2 n**2 r operations over all ranks, and each rank receives n**2 / 2 elements in
-    n / 128 broadcasts, twice that for many right-hand sides.
+    A stack costs no messages except those that make its matrices whole. A small matrix is gathered
+    (n**2 elements to each rank) and solved by every rank. A large one takes 2/3 n**3 + 2 n**2 r
+    operations over all ranks, and each rank receives n**2 / 2 elements in n / 128 broadcasts, or
+    twice as many for many right-hand sides.
     """
     a, b = read(a, b)
     check_square(a)
@@ -239,14 +239,14 @@ def solve(a: ArrayLike, b: ArrayLike) -> Any:
     probe = [np.empty((0, *x.shape[x.ndim - c :]), x.dtype) for x, c in ((a, 2), (b, core))]
     if core == 1:
         probe[1] = np.broadcast_to(np.zeros((), b.dtype), b.shape)
-    np.linalg.solve(*probe)  # raises what NumPy raises for shapes that do not fit
+    np.linalg.solve(*probe)  # raises NumPy's exception for wrong shapes
     if core == 1:
         return _solved(a, b[:, None], work, made)[..., 0]
     return _solved(a, b, work, made)
 
 
 def _solved(a: DistArray, b: DistArray, work: np.dtype[Any], made: np.dtype[Any]) -> Any:
-    """Solutions for matrices of right-hand sides, known to fit."""
+    """Solve for matrices of right-hand sides that are known to fit."""
     stack = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     many = prod(stack) >= a.mesh.size() or not prod(stack)
     alone = a.mesh.size() == 1 or a.shape[-1] < BLOCKED_FROM
@@ -263,12 +263,12 @@ def _solved(a: DistArray, b: DistArray, work: np.dtype[Any], made: np.dtype[Any]
 
 @implements(np.linalg.matrix_power, at=True)
 def matrix_power(a: ArrayLike, n: int) -> Any:
-    """Matrices to an integer power. See :func:`numpy.linalg.matrix_power`.
+    """Raise matrices to an integer power. See :func:`numpy.linalg.matrix_power`.
 
     Parameters
     ----------
     a : DistArray, shape (..., m, m)
-        Placed in any way.
+        Any placement.
     n : int
         The exponent; the inverse is taken first if it is negative.
 
@@ -279,7 +279,7 @@ def matrix_power(a: ArrayLike, n: int) -> Any:
 
     Cost
     ----
-    At most 2 log2(n) times that of :func:`numpy.matmul`.
+    At most 2 log2(n) times the cost of :func:`numpy.matmul`.
     """
     (x,) = read(a)
     check_square(x)
@@ -299,7 +299,7 @@ def matrix_power(a: ArrayLike, n: int) -> Any:
 
 
 def _power(a: DistArray, n: int, product: Callable[..., Any]) -> Any:
-    """A positive power, multiplied in NumPy's order."""
+    """Compute a positive power by multiplications in NumPy's order."""
     if n == 3:
         return product(product(a, a), a)
     power, result = a, None
@@ -314,7 +314,7 @@ def _power(a: DistArray, n: int, product: Callable[..., Any]) -> Any:
 
 @implements(np.linalg.tensorinv)
 def tensorinv(a: ArrayLike, ind: int = 2) -> Any:
-    """The inverse of a tensor. See :func:`numpy.linalg.tensorinv`; costs as :func:`inv`."""
+    """Invert a tensor. See :func:`numpy.linalg.tensorinv`; costs as :func:`inv`."""
     (a,) = read(a)
     if ind <= 0:
         raise ValueError("Invalid ind argument.")
@@ -325,7 +325,7 @@ def tensorinv(a: ArrayLike, ind: int = 2) -> Any:
 
 @implements(np.linalg.tensorsolve)
 def tensorsolve(a: ArrayLike, b: ArrayLike, axes: Sequence[int] | None = None) -> Any:
-    """The solution of a tensor equation. See :func:`numpy.linalg.tensorsolve`.
+    """Solve a tensor equation. See :func:`numpy.linalg.tensorsolve`.
 
     Costs as :func:`solve` with one right-hand side.
     """

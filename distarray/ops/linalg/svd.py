@@ -1,4 +1,4 @@
-"""svd and svdvals: of small matrices, stacks, tall, wide and large square matrices."""
+"""svd and svdvals: of small, tall, wide and large square matrices, and of stacks."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = ["svd", "svdvals"]
 
 SVDResult: Any = _linalg.SVDResult
 
-#: Matrices of similar sides, and triangles, are gathered up to this many bytes: LAPACK takes much
-#: longer than the gather, and the iteration for larger ones costs several times as much arithmetic.
+#: Maximum bytes of matrices of similar sides, and of triangles, that are gathered: LAPACK takes
+#: much longer than the gather; the iteration for larger ones costs several times the arithmetic.
 SQUARE_BYTES = 1 << 25
 
 
@@ -34,22 +34,22 @@ SQUARE_BYTES = 1 << 25
 def svd(
     a: ArrayLike, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
 ) -> Any:
-    """As :func:`numpy.linalg.svd`.
+    """Compute the singular value decomposition, as :func:`numpy.linalg.svd`.
 
     Parameters
     ----------
     a : array_like, shape (..., M, N)
-        Placed in any way.
+        Any placement.
     full_matrices, compute_uv, hermitian
         As in NumPy. With `full_matrices`, which is NumPy's default, the larger of U and Vh is a
-        square matrix of the longer side: rarely what a program with large data wants.
+        square matrix of the longer side; programs with large data rarely need it.
 
     Returns
     -------
     SVDResult, or the singular values alone
-        For a tall matrix U is cut along its rows as `a` is, singular values and Vh are replicated;
-        for a wide one Vh is cut along its columns. Signs are LAPACK's if one side is at least
-        twice as long as the other.
+        For a tall matrix U is cut along its rows as `a` is; singular values and Vh are replicated.
+        For a wide one Vh is cut along its columns. Signs are LAPACK's if one side is at least twice
+        as long as the other.
 
     Raises
     ------
@@ -58,11 +58,11 @@ def svd(
 
     Cost
     ----
-    Tall and wide: that of the QR factorization, and the decomposition of the triangle on every
-    rank. Square: one gather up to 32 MiB, where a distributed iteration cannot win; above it, the
-    QR factorization of the matrix and of its triangle's adjoint, then some six to ten sweeps of
-    block Jacobi rotations, in each of which every rank's block of columns visits every other rank
-    once. Stacks of at least as many matrices as ranks: nothing if the stack is cut.
+    Tall and wide: the cost of the QR factorization, and the decomposition of the triangle on every
+    rank. Square: one gather up to 32 MiB, where a distributed iteration cannot win. Above this
+    size, the QR factorization of the matrix and of its triangle's adjoint, then some six to ten
+    sweeps of block Jacobi rotations; in each sweep every rank's block of columns visits every other
+    rank once. Stacks of at least as many matrices as ranks: nothing if the stack is cut.
     """
     (x,) = small.read(a)
     if hermitian:
@@ -79,12 +79,12 @@ def svd(
 
 @implements(np.linalg.svdvals)
 def svdvals(x: ArrayLike, /) -> Any:
-    """As :func:`numpy.linalg.svdvals`; see :func:`svd`."""
+    """Compute the singular values, as :func:`numpy.linalg.svdvals`; see :func:`svd`."""
     return svd(x, compute_uv=False)
 
 
 def _hermitian(x: DistArray, vectors: bool) -> Any:
-    """From eigenvalues and eigenvectors, in the order of descending magnitude."""
+    """Decompose by eigenvalues and eigenvectors, in the order of descending magnitude."""
     if not vectors:
         values = call_ufunc(np.abs, call(np.linalg.eigvalsh, x))
         return call(np.sort, values)[..., ::-1]
@@ -119,18 +119,18 @@ def _matrix(x: DistArray, full: bool, vectors: bool) -> Any:
 
 
 def _transposed(x: DistArray) -> DistArray:
-    """The transpose of each matrix, a view."""
+    """Return the transpose of each matrix, a view."""
     axes = (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)
     return wrap(x.block.transpose(axes), x.layout.transpose(axes), x.mesh)
 
 
 def adjoint(x: DistArray) -> DistArray:
-    """The conjugate transpose of each matrix; a view if it is real."""
+    """Return the conjugate transpose of each matrix; a view if the matrix is real."""
     return conjugated(_transposed(x))
 
 
 def _tall(x: DistArray, full: bool, vectors: bool, flipped: bool) -> Any:
-    """The decomposition of the triangle, on every rank, with its left vectors multiplied by Q."""
+    """Decompose the triangle on every rank; its left vectors are multiplied by Q."""
     m, n = x.shape
     mesh = x.mesh
     if full and vectors and m > n:
@@ -153,7 +153,7 @@ def _tall(x: DistArray, full: bool, vectors: bool, flipped: bool) -> Any:
 
 
 def _of_triangle(r: Array, vectors: bool, flipped: bool) -> Any:
-    """The decomposition of R; for a wide matrix by that of R's adjoint, as in LAPACK."""
+    """Decompose R; for a wide matrix decompose R's adjoint, as LAPACK does."""
     function = partial(np.linalg.svd, compute_uv=vectors)
     if not (flipped and vectors):
         return small.call_linalg(function, r)
@@ -162,7 +162,7 @@ def _of_triangle(r: Array, vectors: bool, flipped: bool) -> Any:
 
 
 def _completed(x: DistArray) -> Any:
-    """All left vectors of a tall matrix: those of the triangle, and a basis of the complement."""
+    """Return all left vectors of a tall matrix: the triangle's, and a basis of the complement."""
     n = x.shape[1]
     q, r = call(np.linalg.qr, x, mode="complete")
     u, s, vh = small.at_once(np.linalg.svd, r[:n])
@@ -174,7 +174,7 @@ def _completed(x: DistArray) -> Any:
 
 
 def _large(x: DistArray, full: bool, vectors: bool) -> Any:
-    """As :func:`_tall`, but a large triangle is decomposed by all ranks, by Jacobi's iteration."""
+    """Decompose like :func:`_tall`; all ranks decompose a large triangle by Jacobi's iteration."""
     work, dtype = small.common_type(x.dtype)
     form = orthogonal(x)
     r = triangle_of(form, work)
@@ -195,7 +195,7 @@ def _large(x: DistArray, full: bool, vectors: bool) -> Any:
 
 
 def _outside(x: DistArray, full: bool, vectors: bool) -> Any:
-    """On a rank outside of the mesh: arrays without elements."""
+    """Return arrays without elements on a rank outside of the mesh."""
     (m, n), mesh = x.shape, x.mesh
     _, dtype = small.common_type(x.dtype)
     s = small.replicated(np.empty(n, small.real_type(dtype)), mesh)

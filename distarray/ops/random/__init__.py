@@ -35,5 +35,5 @@ __all__ = [
     "function",
 ]
 
-#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+#: Prefix under which users call these functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "np.random."

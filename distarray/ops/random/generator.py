@@ -1,4 +1,4 @@
-"""NumPy's own `Generator`, with distributed arrays."""
+"""NumPy's `Generator`, which returns distributed arrays."""
 
 from typing import Any, cast
 
@@ -20,30 +20,30 @@ _Theirs: Any = np.random.Generator
 class Generator(Ordering, _Theirs, metaclass=Kind):  # type: ignore[misc]
     """NumPy's generator: the same numbers, bit for bit, in distributed arrays.
 
-    Has every method of :class:`numpy.random.Generator`, which does the drawing: each rank draws its
-    part, from the position in the stream where the part begins (:mod:`distarray.engines.drawing`).
-    After a call the bit generators of all ranks have the state that NumPy's would have. What is a
-    scalar in NumPy is a scalar here, the same on all ranks.
+    Has every method of :class:`numpy.random.Generator`, which draws the numbers: each rank draws
+    its block, from the stream position where the block begins (:mod:`distarray.engines.drawing`).
+    After a call the bit generators of all ranks have the state that NumPy's would have. A scalar in
+    NumPy is a scalar here, the same on all ranks.
 
     Parameters
     ----------
     bit_generator : BitGenerator
         NumPy's own object, or a user's. One that is not from :mod:`distarray.numpy.random` gets
-        the state of rank 0's.
+        the state of rank 0's bit generator.
     mesh : DeviceMesh, optional
-        The mesh of the arrays it makes; the default mesh if not given.
+        Mesh of the arrays that the generator makes; the default mesh if not given.
 
     Attributes
     ----------
     bit_generator : BitGenerator
         Its state can be read and set; two generators may share one.
     mesh : DeviceMesh or None
-        The mesh of the arrays it makes; None for the default one.
+        Mesh of the arrays that the generator makes; None for the default mesh.
 
     Notes
     -----
-    All ranks make the same calls, for scalars as well. Methods take `mesh` and `placements` too,
-    which say where a new array goes. For arrays on a GPU the host draws.
+    All ranks make the same calls, for scalars as well. Methods also take `mesh` and `placements`
+    for a new array. For arrays on a GPU the host draws.
 
     Cost
     ----
@@ -68,12 +68,12 @@ class Generator(Ordering, _Theirs, metaclass=Kind):  # type: ignore[misc]
         self._mesh, self._home = mesh, home()
 
     def spawn(self, n_children: int) -> list["Generator"]:
-        """Generators whose sequences are independent of this one's and of one another."""
+        """Return generators whose sequences are independent of this one's and of one another."""
         children = self._plain.spawn(n_children)
         return [type(self)(child.bit_generator, mesh=self._mesh) for child in children]
 
     def bytes(self, length: int) -> bytes:
-        """Random bytes, the same on all ranks."""
+        """Return random bytes, the same on all ranks."""
         return bytes(self._plain.bytes(length))
 
     def __reduce__(self) -> Any:
@@ -85,7 +85,7 @@ class Generator(Ordering, _Theirs, metaclass=Kind):  # type: ignore[misc]
 
 
 def _restored(bits: Any = "MT19937") -> Generator:
-    """A generator from a bit generator, or from the name of one, as in old files."""
+    """Return a generator from a bit generator, or from the name of one, as in old files."""
     return Generator(named_bits(bits) if isinstance(bits, str) else bits)
 
 
@@ -93,14 +93,14 @@ add_methods(Generator, np.random.Generator, GENERATOR)
 
 
 def default_rng(seed: Seed = None, *, mesh: DeviceMesh | None = None) -> Generator:
-    """NumPy's default generator, with distributed arrays.
+    """Return NumPy's default generator, with distributed arrays.
 
     Parameters
     ----------
     seed : None, int, array_like of int, SeedSequence, BitGenerator, Generator or RandomState
-        None takes fresh entropy from rank 0. A generator of ours is returned itself.
+        None takes fresh entropy from rank 0. A generator of this class is returned itself.
     mesh : DeviceMesh, optional
-        The mesh of the arrays it makes; the default mesh if not given.
+        Mesh of the arrays that the generator makes; the default mesh if not given.
 
     Returns
     -------

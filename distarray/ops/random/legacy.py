@@ -1,4 +1,4 @@
-"""The older interface: `RandomState`, and functions that share one state."""
+"""NumPy's older interface: `RandomState`, and functions that share one state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Result = TypeVar("Result")
 
 _Theirs: Any = np.random.RandomState
 _HERE = Place(None, None)
-#: The entries of a pickled state besides NumPy's.
+#: Entries of a pickled state besides NumPy's.
 _OURS = frozenset({"mesh", "apart"})
 
 
@@ -48,7 +48,7 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
     seed : None, int, array_like of int, BitGenerator, SeedSequence
         None takes fresh entropy from rank 0, which is collective.
     mesh : DeviceMesh, optional
-        The mesh of the arrays it makes; the default mesh if not given.
+        Mesh of the arrays that the generator makes; the default mesh if not given.
 
     Notes
     -----
@@ -63,7 +63,7 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
         super().__init__(self._source._bit_generator)
 
     def _bits_of(self, seed: Seed) -> Any:
-        """What NumPy's state is made from: a seed, or a bit generator equal on all ranks."""
+        """Return the source of NumPy's state: a seed, or a bit generator equal on all ranks."""
         if seed is None:
             return MT19937()
         if isinstance(seed, np.random.BitGenerator):
@@ -83,15 +83,15 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
             plain.seed(seed.full() if isinstance(seed, DistArray) else seed)
 
     def get_state(self, legacy: bool = True) -> Any:
-        """NumPy's own state: a tuple of five, or a dictionary."""
+        """Return NumPy's own state: a tuple of five, or a dictionary."""
         return self._source.get_state(legacy)
 
     def set_state(self, state: Any) -> None:
-        """Go back to a state that `get_state` gave, here or in NumPy."""
+        """Restore a state that `get_state` returned, here or in NumPy."""
         self._plain.set_state(state)
 
     def leave(self) -> None:
-        """Called after each draw through the functions; see `_Joined`."""
+        """Do nothing after a draw through the functions; `_Joined` records its position here."""
 
     def __getstate__(self) -> Any:
         return self.get_state(legacy=False)
@@ -112,21 +112,21 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
     # -- other names --------------------------------------------------------------------------
 
     def rand(self, *args: int) -> Any:
-        """Uniform numbers on [0, 1), in an array of the given extents."""
+        """Draw uniform numbers on [0, 1), in an array of the given extents."""
         return self.random_sample(size=args) if args else self.random_sample()
 
     def randn(self, *args: int) -> Any:
-        """Normal numbers of mean 0 and variance 1, in an array of the given extents."""
+        """Draw normal numbers of mean 0 and variance 1, in an array of the given extents."""
         return self.standard_normal(size=args) if args else self.standard_normal()
 
     def random(self, size: ShapeLike | None = None) -> Any:
-        """Uniform numbers on [0, 1)."""
+        """Draw uniform numbers on [0, 1)."""
         return self.random_sample(size=size)
 
     def random_integers(
         self, low: ArrayLike, high: ArrayLike | None = None, size: ShapeLike | None = None
     ) -> Any:
-        """Integers from `low` to `high`, inclusive; deprecated, as in NumPy."""
+        """Draw integers from `low` to `high`, inclusive; deprecated, as in NumPy."""
         low, high = (1, low) if high is None else (low, high)
         warnings.warn(
             f"This function is deprecated. Please call randint({low}, {high} + 1) instead",
@@ -137,7 +137,7 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
         return self.randint(low, int(last) + 1, size=size, dtype="l")
 
     def bytes(self, length: int) -> bytes:
-        """Random bytes, the same on all ranks."""
+        """Return random bytes, the same on all ranks."""
         return bytes(self._plain.bytes(length))
 
     # -- permutations and choices -------------------------------------------------------------
@@ -149,13 +149,13 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
         replace: bool = True,
         p: ArrayLike | None = None,
     ) -> Any:
-        """Elements of a 1-d population, or integers below `a`."""
+        """Choose elements of a 1-d population, or integers below `a`."""
         if np.ndim(a) > 1:
             raise ValueError("a must be 1-dimensional")
         return chosen(self, a, size, replace, p, _HERE, {})
 
     def permutation(self, x: ArrayLike) -> Any:
-        """A random permutation of the integers below `x`, or of an array's rows."""
+        """Return a random permutation of the integers below `x`, or of an array's rows."""
         return permutation_of(self, x, _HERE)
 
     def shuffle(self, x: DistArray | Array | MutableSequence[Any]) -> None:
@@ -164,7 +164,7 @@ class RandomState(Drawing, _Theirs, metaclass=Kind):  # type: ignore[misc]
 
 
 def _restored(bits: Any = "MT19937") -> RandomState:
-    """A state from a bit generator, or from the name of one, as in old files."""
+    """Return a state from a bit generator, or from the name of one, as in old files."""
     return RandomState(named_bits(bits) if isinstance(bits, str) else bits)
 
 
@@ -177,9 +177,9 @@ add_methods(RandomState, np.random.RandomState, LEGACY)
 class _Joined(RandomState):
     """NumPy's own shared state, from which libraries draw as well.
 
-    The memory of MT19937, 624 words and the index of the next one, tells whether a library has
-    drawn. It may have drawn on some ranks only, so at the next draw here the ranks compare their
-    positions, and continue from rank 0's.
+    The memory of MT19937, 624 words and the index of the next word, shows whether a library has
+    drawn. It may have drawn on some ranks only. So at the next draw here the ranks compare their
+    positions, and continue from rank 0's position.
     """
 
     def __init__(self, settle: Callable[[Any], Any]) -> None:
@@ -216,7 +216,7 @@ class _Joined(RandomState):
 
 
 class _Process:
-    """Stands for this process if ranks are not threads."""
+    """Key for this process if ranks are not threads."""
 
 
 _PROCESS = _Process()
@@ -224,7 +224,7 @@ _states: WeakKeyDictionary[Any, RandomState] = WeakKeyDictionary()
 
 
 def _shared() -> RandomState:
-    """The state behind the functions, one for each world: ranks may be threads."""
+    """Return the state behind the functions, one for each world: ranks may be threads."""
     world = current_world() or _PROCESS
     found = _states.get(world)
     if found is None:
@@ -236,7 +236,7 @@ def _shared() -> RandomState:
 def function(
     method: Callable[Concatenate[Any, Parameters], Result],
 ) -> Callable[Parameters, Result]:
-    """The function that calls a method of the shared state."""
+    """Return the function that calls a method of the shared state."""
     name = method.__name__
 
     @wraps(method)
@@ -254,7 +254,7 @@ def function(
 
 
 class _Module:
-    """The module ``numpy.random.mtrand``: the class, the functions, and their shared state."""
+    """Module ``numpy.random.mtrand``: the class, the functions, and their shared state."""
 
     RandomState = RandomState
 
@@ -281,7 +281,7 @@ def join(settle: Callable[[Any], Any]) -> None:
 
 
 def get_bit_generator() -> Any:
-    """The bit generator that the functions share."""
+    """Return the bit generator that the functions share."""
     return _shared()._source._bit_generator
 
 

@@ -22,20 +22,20 @@ from distarray.typing import ArrayLike, Placements, ShapeLike
 
 __all__ = ["Ordering", "chosen", "permutation_of", "shuffle_in_place"]
 
-#: With probabilities, each element takes one uniform number.
+#: Row of weighted choices: each element takes one uniform number.
 _WEIGHTED = Row(Way.FIXED, (0,), 2)
-#: From a population this many times larger than the choice, NumPy chooses without an array of all.
+#: Ratio of population to choice from which on NumPy chooses without an array of all elements.
 _RARE = 50
 _ANYWHERE = Place(None, None)
 
 
 class Ordering(Drawing):
-    """Permutations and choices, as numpy.random.Generator has them.
+    """Permutations and choices, as in :class:`numpy.random.Generator`.
 
     Cost
     ----
     Each rank makes NumPy's swaps on an array of indices of up to `config.fallback_limit` bytes, and
-    takes its own part. Distributed elements are sent once, to their new rank.
+    takes its own section. Distributed elements are sent once, to their new rank.
     """
 
     def permutation(
@@ -46,7 +46,7 @@ class Ordering(Drawing):
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
     ) -> Any:
-        """A random permutation of the integers below `x`, or of an array along an axis."""
+        """Return a random permutation of the integers below `x`, or of an array along an axis."""
         return permutation_of(self, x, Place(mesh, placements), axis)
 
     def shuffle(self, x: Any, axis: int = 0) -> None:
@@ -62,7 +62,7 @@ class Ordering(Drawing):
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
     ) -> Any:
-        """Each slice along an axis permuted independently; without an axis, all elements."""
+        """Permute each slice along an axis independently; without an axis, all elements."""
         mesh = mesh_for(mesh, self._mesh, [x, out])
         verify_place(self._plain, "permuted", mesh)
         if isinstance(x, DistArray) or isinstance(out, DistArray):
@@ -85,13 +85,13 @@ class Ordering(Drawing):
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
     ) -> Any:
-        """Elements of a population, or integers below `a`.
+        """Choose elements of a population, or integers below `a`.
 
         Cost
         ----
-        With replacement that of :meth:`integers`, or of :meth:`random` with probabilities, which
-        are gathered if they are distributed. Without replacement that of :meth:`permutation`.
-        Elements of a distributed population are fetched as ``np.take`` does.
+        With replacement the cost of :meth:`integers`, or of :meth:`random` with probabilities,
+        which are gathered if they are distributed. Without replacement the cost of
+        :meth:`permutation`. Elements of a distributed population are fetched as by ``np.take``.
         """
         place = Place(mesh, placements)
         return chosen(self, a, size, replace, p, place, {"axis": axis, "shuffle": shuffle})
@@ -100,7 +100,7 @@ class Ordering(Drawing):
 def _permuted(
     source: Any, x: DistArray, axis: int | None, out: Any, placements: Placements | None
 ) -> Any:
-    """Permuted slices of a distributed array; in `out` if that is given."""
+    """Permute slices of a distributed array; into `out` if it is given."""
     _check_out(x, out)
     if axis is not None:
         axis = normalize_axis_index(axis, x.ndim)
@@ -119,7 +119,7 @@ def _permuted(
 
 
 def permutation_of(self: Drawing, x: Any, place: Place, *axis: int) -> Any:
-    """A permutation by NumPy's swaps; see :meth:`Ordering.permutation`."""
+    """Return a permutation by NumPy's swaps; see :meth:`Ordering.permutation`."""
     if type(x) is int and place == _ANYWHERE and is_small(x):
         check_limit("permutation", x)
         return replicated(self, self._plain.permutation(x, *axis))
@@ -170,7 +170,7 @@ def chosen(
     place: Place,
     more: dict[str, Any],
 ) -> Any:
-    """Elements of a population; see :meth:`Ordering.choice`."""
+    """Choose elements of a population; see :meth:`Ordering.choice`."""
     if replace and p is None and _are_few_integers(a, size, place):
         return replicated(self, self._plain.choice(a, size, **more))
     mesh = mesh_for(place.mesh, self._mesh, [a, p])
@@ -192,12 +192,12 @@ def chosen(
 
 
 def _are_few_integers(a: Any, size: Any, place: Place) -> bool:
-    """Whether `a` is an integer, and `size` integers below it are surely replicated."""
+    """Return True if `a` is an integer, and `size` integers are certainly replicated."""
     return type(a) is int and place == _ANYWHERE and is_small(size)
 
 
 def _check_population(population: Any, count: int, shape: tuple[int, ...] | None) -> None:
-    """Raise NumPy's error if there is nothing to choose from."""
+    """Raise NumPy's error if there is no element to choose from."""
     if count <= 0 and (shape is None or 0 not in shape):
         raise ValueError(
             "a cannot be empty unless no samples are taken"
@@ -212,7 +212,7 @@ def _index(
     place: Place,
     more: dict[str, Any],
 ) -> Any:
-    """The chosen positions below a number; how depends on replacement and probabilities."""
+    """Choose positions below a number; the method depends on replacement and probabilities."""
     count, shape, replace, p = asked
     if not replace:
         rest = {"shuffle": more["shuffle"]} if more else {}
@@ -230,7 +230,7 @@ def _count(size: ShapeLike | None) -> int:
 
 
 def _is_few(size: ShapeLike | None, a: Any) -> bool:
-    """Whether the chosen elements are surely replicated."""
+    """Return True if the chosen elements are certainly replicated."""
     width = 1 if not np.ndim(a) else np.asarray(a)[:1].nbytes
     return bool(_count(size) * max(8, width) < config.replicate_below)
 
@@ -244,7 +244,7 @@ def _chosen_at_once(
     place: Place,
     more: dict[str, Any],
 ) -> Any:
-    """NumPy's own call, made on every rank; each takes its part of the result."""
+    """Make NumPy's own call on every rank; each rank takes its section of the result."""
     mesh = place.mesh
     assert mesh is not None
     verify_place(self._plain, "choice", mesh)
@@ -259,7 +259,7 @@ def _chosen_at_once(
 
 
 def _population(a: Any, axis: int) -> tuple[Any, int]:
-    """The array to choose from (None for integers), and the size of the population."""
+    """Return the array to choose from (None for integers), and the size of the population."""
     array = a if isinstance(a, DistArray) else np.asarray(a)
     if array.ndim:
         return array, array.shape[normalize_axis_index(axis, array.ndim)]

@@ -1,7 +1,7 @@
 """Numbers by position: an element's number depends on its position, not on the layout.
 
-They are not NumPy's numbers for a seed, though NumPy's methods draw them. No rank needs to know
-what another has drawn: nothing is sent, for any number of ranks.
+For a given seed they are not NumPy's numbers, though NumPy's methods draw them. No rank needs the
+numbers that another rank has drawn: nothing is sent, for any number of ranks.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ _PROBE = np.random.Generator(np.random.Philox(0))
 class Generator:
     """Random numbers by global position: no message, the same arrays on any number of ranks.
 
-    A number depends on the seed, on how many calls came before, on the shape and on its position
+    A number depends on the seed, on the number of earlier calls, on the shape and on its position
     in the array, and not on the layout. For the same seed the numbers are not NumPy's (see
-    :mod:`distarray.engines.drawing.streams`); :func:`distarray.numpy.random.default_rng` has those.
+    :mod:`distarray.engines.drawing.streams`); :func:`distarray.numpy.random.default_rng` has
+    NumPy's numbers.
 
     Parameters
     ----------
     bit_generator : Philox
         A key and a counter, from :mod:`distarray.random`; two generators may share one.
     mesh : DeviceMesh, optional
-        The mesh of the arrays it makes; the default mesh if not given.
+        Mesh of the arrays that the generator makes; the default mesh if not given.
 
     Attributes
     ----------
@@ -52,7 +53,7 @@ class Generator:
 
     Notes
     -----
-    All ranks make the same calls, for scalars as well. Each call takes the next part of the
+    All ranks make the same calls, for scalars as well. Each call takes the next section of the
     sequence. Methods have NumPy's parameters, which must be numbers here, and `mesh` and
     `placements`.
 
@@ -77,7 +78,7 @@ class Generator:
         out: DistArray | None = None,
         **place: Any,
     ) -> Any:
-        """Uniform numbers on [0, 1), in a new array or in a distributed one."""
+        """Draw uniform numbers on [0, 1), in a new array or in a distributed one."""
         return self._drawn("random", (), size, out, place, dtype=dtype)
 
     def standard_normal(
@@ -87,7 +88,7 @@ class Generator:
         out: DistArray | None = None,
         **place: Any,
     ) -> Any:
-        """Normal numbers of mean 0 and variance 1."""
+        """Draw normal numbers of mean 0 and variance 1."""
         return self._drawn("standard_normal", (), size, out, place, dtype=dtype)
 
     def standard_exponential(
@@ -97,19 +98,19 @@ class Generator:
         out: DistArray | None = None,
         **place: Any,
     ) -> Any:
-        """Exponential numbers of mean 1."""
+        """Draw exponential numbers of mean 1."""
         return self._drawn("standard_exponential", (), size, out, place, dtype=dtype)
 
     def uniform(
         self, low: float = 0.0, high: float = 1.0, size: ShapeLike | None = None, **place: Any
     ) -> Any:
-        """Uniform numbers on [low, high)."""
+        """Draw uniform numbers on [low, high)."""
         return self._drawn("uniform", (low, high), size, None, place)
 
     def normal(
         self, loc: float = 0.0, scale: float = 1.0, size: ShapeLike | None = None, **place: Any
     ) -> Any:
-        """Normal numbers of a mean and a standard deviation."""
+        """Draw normal numbers of a mean and a standard deviation."""
         return self._drawn("normal", (loc, scale), size, None, place)
 
     def integers(
@@ -121,7 +122,7 @@ class Generator:
         endpoint: bool = False,
         **place: Any,
     ) -> Any:
-        """Integers from `low` to `high`, exclusive, or inclusive with `endpoint`."""
+        """Draw integers from `low` to `high`, exclusive, or inclusive with `endpoint`."""
         more = {"dtype": dtype, "endpoint": endpoint}
         return self._drawn("integers", (low, high), size, None, place, **more)
 
@@ -175,7 +176,7 @@ class Generator:
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
     ) -> Any:
-        """A random permutation of the integers below `x`, or of a distributed array along an axis.
+        """Permute the integers below `x`, or a distributed array along an axis, at random.
 
         Cost
         ----
@@ -200,13 +201,13 @@ class Generator:
     # -- streams ------------------------------------------------------------------------------
 
     def spawn(self, n_children: int) -> list[Generator]:
-        """Generators whose sequences are independent of this one's and of one another."""
+        """Return generators whose sequences are independent of this one's and of one another."""
         verify_home(self._home)
         children = self.bit_generator.spawn(n_children)
         return [type(self)(child, mesh=self._mesh) for child in children]
 
     def _begin(self, name: str, mesh: DeviceMesh) -> Call:
-        """The next call of the stream; under `config.check` all ranks must make the same one."""
+        """Start the next call of the stream; under `config.check` it must agree on all ranks."""
         verify_home(self._home)
         if config.check:
             verify_text(f"Generator.{name} of {self.bit_generator.summary()}", mesh)
@@ -225,14 +226,14 @@ def _restored(
 
 
 def default_rng(seed: Any = None, *, mesh: DeviceMesh | None = None) -> Generator:
-    """A generator of numbers by position.
+    """Return a generator of numbers by position.
 
     Parameters
     ----------
     seed : None, int, array_like of int, SeedSequence, or Generator
         None takes fresh entropy from rank 0. A generator by position is returned itself.
     mesh : DeviceMesh, optional
-        The mesh of the arrays it makes; the default mesh if not given.
+        Mesh of the arrays that the generator makes; the default mesh if not given.
 
     Cost
     ----

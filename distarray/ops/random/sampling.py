@@ -16,16 +16,16 @@ from distarray.engines.drawing.sampling import Place, sample
 
 __all__ = ["Drawing", "Place", "add_methods", "is_small", "replicated"]
 
-#: Arguments of these types are numbers, shapes, data types and names.
+#: Types of arguments that are numbers, shapes, data types and names.
 _PLAIN = frozenset(
     {int, float, bool, type(None), tuple, type, str, np.float64, np.float32, np.int64}
 )
-#: The most bytes of a number.
+#: Maximum number of bytes of a number.
 _WIDEST = 8
 
 
 class Drawing:
-    """A generator of NumPy's, and the mesh of the arrays that it makes."""
+    """Generator of NumPy's, and the mesh of the arrays that it makes."""
 
     _source: Any
     _mesh: DeviceMesh | None
@@ -33,18 +33,18 @@ class Drawing:
 
     @property
     def _plain(self) -> Any:
-        """NumPy's generator; raises outside of the context in which this one was made."""
+        """NumPy's generator; raises outside of the context in which this generator was made."""
         verify_home(self._home)
         return self._source
 
     @property
     def mesh(self) -> DeviceMesh | None:
-        """The mesh of the arrays it makes; None for the default one."""
+        """Mesh of the arrays that the generator makes; None for the default mesh."""
         return self._mesh
 
 
 def add_methods(ours: type[Drawing], theirs: type[Any], rows: dict[str, Row]) -> None:
-    """Give a class the methods of NumPy's."""
+    """Add the methods of NumPy's class to a class."""
     for name, row in rows.items():
         setattr(ours, name, _method(theirs, name, row))
 
@@ -71,7 +71,7 @@ def _method(theirs: type[Any], name: str, row: Row) -> Callable[..., Any]:
 
 
 def is_small(size: Any, *arguments: Iterable[Any]) -> bool:
-    """Whether arguments are numbers, and an array of the given size is surely replicated."""
+    """Return True if arguments are numbers, and an array of this size is certainly replicated."""
     for values in arguments:
         for value in values:
             if type(value) not in _PLAIN:
@@ -88,7 +88,7 @@ def is_small(size: Any, *arguments: Iterable[Any]) -> bool:
 
 
 def replicated(self: Drawing, drawn: Any) -> Any:
-    """What NumPy has drawn on every rank, as an array; a number stays a number."""
+    """Return the numbers that NumPy has drawn on every rank as an array, or as a number."""
     if type(drawn) is not np.ndarray:
         return drawn
     return of_whole(drawn, self._mesh or default_mesh())

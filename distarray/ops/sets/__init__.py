@@ -1,4 +1,4 @@
-"""Sets: distinct elements, and what two arrays have in common."""
+"""Sets: distinct elements, and comparisons of the elements of two arrays."""
 
 from distarray.ops.sets import algebra, unique
 

@@ -27,12 +27,12 @@ from distarray.typing import Array, ArrayLike, DType
 
 __all__ = ["intersect1d", "isin", "setdiff1d", "setxor1d", "union1d"]
 
-#: How :func:`isin` looks elements up.
+#: Method by which :func:`isin` looks elements up.
 Kind: TypeAlias = Literal["sort", "table"] | None
 
 
 def _pair(ar1: ArrayLike, ar2: ArrayLike) -> tuple[DistArray, DistArray]:
-    """Two operands on their common mesh."""
+    """Return two operands on their common mesh."""
     mesh = common_mesh(ar1, ar2)
     return as_distarray(ar1, mesh), as_distarray(ar2, mesh)
 
@@ -44,11 +44,11 @@ def _flat(x: DistArray) -> DistArray:
 
 @implements(np.union1d, objects=Objects.GATHER)
 def union1d(ar1: ArrayLike, ar2: ArrayLike) -> DistArray:
-    """The distinct elements of two arrays; see :func:`numpy.union1d`.
+    """Return the distinct elements of two arrays; see :func:`numpy.union1d`.
 
     Cost
     ----
-    As ``concatenate`` and :func:`unique`.
+    The cost of ``concatenate`` and :func:`unique`.
     """
     found: DistArray = call(np.unique, call(np.concatenate, (ar1, ar2), axis=None))
     return found
@@ -58,11 +58,11 @@ def union1d(ar1: ArrayLike, ar2: ArrayLike) -> DistArray:
 def intersect1d(
     ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, return_indices: bool = False
 ) -> Any:
-    """The elements that two arrays have in common; see :func:`numpy.intersect1d`.
+    """Return the elements that are in both of two arrays; see :func:`numpy.intersect1d`.
 
     Cost
     ----
-    As :func:`unique` of each array, ``concatenate`` and ``sort``; one element per pair of
+    The cost of :func:`unique` of each array, ``concatenate`` and ``sort``; one element per pair of
     neighbouring ranks; and the masks that select the result.
     """
     x, y = _pair(ar1, ar2)
@@ -89,11 +89,11 @@ def intersect1d(
 
 @implements(np.setxor1d, objects=Objects.GATHER)
 def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> DistArray:
-    """The elements that are in only one of two arrays; see :func:`numpy.setxor1d`.
+    """Return the elements that are in only one of two arrays; see :func:`numpy.setxor1d`.
 
     Cost
     ----
-    As :func:`intersect1d`.
+    The cost of :func:`intersect1d`.
     """
     x, y = _pair(ar1, ar2)
     if not assume_unique:
@@ -110,11 +110,11 @@ def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Dis
 
 @implements(np.setdiff1d, objects=Objects.GATHER)
 def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> DistArray:
-    """The elements of one array that are not in another; see :func:`numpy.setdiff1d`.
+    """Return the elements of one array that are not in another; see :func:`numpy.setdiff1d`.
 
     Cost
     ----
-    As :func:`unique` of both arrays and :func:`isin`.
+    The cost of :func:`unique` of both arrays and :func:`isin`.
     """
     x, y = _pair(ar1, ar2)
     if assume_unique:
@@ -136,34 +136,34 @@ def isin(
     *,
     kind: Kind = None,
 ) -> DistArray:
-    """Which elements of an array are in another one; see :func:`numpy.isin`.
+    """Return True for the elements of an array that are in another one; see :func:`numpy.isin`.
 
     Parameters
     ----------
     element : DistArray or array_like
         Any placement.
     test_elements : DistArray or array_like
-        The elements looked for.
+        The elements to look for.
     assume_unique : bool
-        Whether no element of either array repeats, which saves time. If one does repeat, the result
-        is arbitrary, as in NumPy.
+        True if no element of either array repeats, which saves time. If an element does repeat, the
+        result is arbitrary, as in NumPy.
     invert : bool
-        Whether to return which elements are not in the other array.
+        True to mark the elements that are not in the other array.
     kind : {None, "sort", "table"}
-        As in NumPy; it decides which arguments are refused, not how elements are looked up.
+        As in NumPy; decides which arguments raise, not how elements are looked up.
 
     Returns
     -------
     DistArray
-        Laid out as `element`.
+        In the layout of `element`.
 
     Cost
     ----
     Nothing if every rank has `test_elements`, one exchange if they are small. Integers with fewer
     possible values than a block has bytes: one allreduce of a byte for each possible value.
-    Otherwise as :func:`unique` of `test_elements`; if few of them are distinct, nothing more. If
-    many are, an all-to-all of this rank's distinct elements and an exchange of the answers, a byte
-    each.
+    Otherwise the cost of :func:`unique` of `test_elements`; if few of them are distinct, nothing
+    more. If many are distinct, an all-to-all of this rank's distinct elements and an exchange of
+    the results, a byte each.
     """
     x, test = _pair(element, test_elements)
     _check_kind(x, test, kind)
@@ -179,7 +179,7 @@ def _inside(
     distinct: bool = False,
     ascends: bool = False,
 ) -> DistArray:
-    """As :func:`isin`, for checked arguments.
+    """Compute :func:`isin` for checked arguments.
 
     With `distinct` no element of either array repeats; with `ascends` `test` is sorted.
     """
@@ -196,10 +196,10 @@ def _inside(
 
 
 def _differ(element: DistArray, test: DistArray) -> bool:
-    """Whether no elements are equal because the arrays have no common data type.
+    """Return True if no elements are equal because the arrays have no common data type.
 
-    NumPy compares with a few elements one by one, and finds them different; many it sorts together,
-    and raises. The sizes of the whole arrays decide, so all ranks raise.
+    With few elements NumPy compares one by one and finds no equal pair. With many elements it sorts
+    both together, and raises. The sizes of the whole arrays decide, so all ranks raise.
     """
     try:
         np.concatenate([np.zeros(0, element.dtype), np.zeros(0, test.dtype)])
@@ -213,7 +213,7 @@ def _differ(element: DistArray, test: DistArray) -> bool:
 
 
 def _known(element: DistArray, test: DistArray, kind: Kind, ready: bool) -> DistArray | Array:
-    """The elements to look for: on the host, whole on every rank; or as a sorted, cut array."""
+    """Return the elements to look for: whole on every rank's host, or as a sorted, cut array."""
     mesh = test.mesh
     parts = prod([cut.parts for cut in test.layout.cuts])
     if parts > 1 and test.size and test.nbytes >= config.replicate_below:
@@ -232,12 +232,12 @@ def _known(element: DistArray, test: DistArray, kind: Kind, ready: bool) -> Dist
 
 
 def _tabulated(element: DistArray, test: DistArray) -> Array | None:
-    """The distinct integers to look for, by a table of all possible ones; None if too many."""
+    """Find the distinct integers by a table of all possible ones; None if there are too many."""
     mesh = test.mesh
     if mesh.coords is None:
         return np.empty(0, test.dtype)
     low, high = (int(found) for found in (test.min(), test.max()))
-    # The table is no larger than a rank's part of the arrays.
+    # The table is no larger than a rank's block of the arrays.
     if high - low >= max(element.nbytes, test.nbytes) // mesh.size():
         return None
     seen = np.zeros(high - low + 1, bool)
@@ -249,7 +249,7 @@ def _tabulated(element: DistArray, test: DistArray) -> Array | None:
 
 
 def _looked_up(block: Array, test: DistArray, kind: DType) -> Array:
-    """Which elements of this rank's block are in a sorted, cut array."""
+    """Return True for elements of this rank's block that are in a sorted, cut array."""
     if test.mesh.coords is None:
         return np.zeros(block.shape, bool)
     flat = block.astype(kind, copy=False).reshape(-1)
@@ -268,7 +268,7 @@ def _looked_up(block: Array, test: DistArray, kind: DType) -> Array:
 
 
 def _check_kind(element: DistArray, test: DistArray, kind: Kind) -> None:
-    """Raise what NumPy raises about `kind`."""
+    """Raise NumPy's exceptions about `kind`."""
     np.isin(np.zeros(1, element.dtype), np.zeros(0, test.dtype), kind=kind)
     if kind == "table" and test.size:
         low, high = (int(found) for found in (test.min(), test.max()))

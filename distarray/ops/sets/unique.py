@@ -29,7 +29,7 @@ _INVERSE: Any = type(np.unique_inverse(np.empty(0)))
 
 
 def _ascending(*args: Any, sorted: bool = True, **kwargs: Any) -> Any:
-    """NumPy's own function, for small whole arrays; sorts always, as `sorted` is not passed on."""
+    """Call NumPy's function for small whole arrays; it always sorts: `sorted` is not passed on."""
     return _unique(*args, **kwargs)
 
 
@@ -44,32 +44,32 @@ def unique(
     equal_nan: bool = True,
     sorted: bool = True,
 ) -> Any:
-    """The distinct elements of an array, ascending; see :func:`numpy.unique`.
+    """Return the distinct elements of an array, ascending; see :func:`numpy.unique`.
 
     Parameters
     ----------
     ar : DistArray or array_like
         Any placement.
     return_index, return_inverse, return_counts : bool
-        Whether to return also where each distinct element is first, the position of each element
-        of `ar` among the distinct ones, and how often each distinct element occurs.
+        True to return also the first position of each distinct element, the position of each
+        element of `ar` among the distinct ones, and the count of each distinct element.
     axis : int, optional
-        Distinct slices along an axis, instead of elements.
+        Axis along which slices are compared instead of elements.
     equal_nan : bool
-        Whether all NaN count as one element.
+        True if all NaN count as one element.
     sorted : bool
-        Has no effect: the elements ascend in any case.
+        Has no effect: the elements always ascend.
 
     Returns
     -------
     DistArray, or a tuple of them
         Few distinct elements are replicated; many are cut in ascending order, in blocks of about
-        equal length. The inverse is laid out as `ar`.
+        equal length. The inverse has the layout of `ar`.
 
     Cost
     ----
-    Every rank finds its own distinct elements. If these are few (`config.replicate_below` bytes
-    in all), an allgather of them. Otherwise two rounds of messages for the cuts, an all-to-all of
+    Every rank finds its own distinct elements. If these are few (`config.replicate_below` bytes in
+    total), an allgather of them. Otherwise two rounds of messages for the cuts, an all-to-all of
     the elements that change rank, and another of as many numbers for each further result. With an
     axis, the slices are first made whole.
 
@@ -91,7 +91,7 @@ def unique(
 
 @cache
 def _hashes_nat(kind: str, asked: _Asked) -> bool:
-    """Whether NumPy lists NaT once in any case: some versions do, for dates, where they hash."""
+    """Return True if NumPy always lists NaT once: some versions do, for dates, where they hash."""
     found = _unique(np.array(["NaT", "NaT"], f"{kind}8[s]"), *asked, equal_nan=False)
     return len(found[0] if any(asked) else found) == 1
 
@@ -101,7 +101,7 @@ def _listed(found: list[DistArray]) -> Any:
 
 
 def _by_numpy(x: DistArray, asked: _Asked, axis: Axis, equal_nan: bool, sorted: bool) -> Any:
-    """NumPy's result for Python objects, which are whole on every rank."""
+    """Return NumPy's result for Python objects, which are whole on every rank."""
     found: Any = np.unique(x.block, *asked, axis, equal_nan=equal_nan, sorted=sorted)  # type: ignore[call-overload]
     if not isinstance(found, tuple):
         return as_distarray(found, x.mesh)
@@ -112,7 +112,7 @@ def _by_numpy(x: DistArray, asked: _Asked, axis: Axis, equal_nan: bool, sorted: 
 
 
 def _elements(x: DistArray, asked: _Asked, equal_nan: bool) -> list[DistArray]:
-    """The distinct elements, and the other results asked for."""
+    """Return the distinct elements, and the other requested results."""
     if not equal_nan and x.dtype.kind in "fcmM" and bool(np.isnan(x).any()):
         return _with_every_nan(x, asked)
     kind = x.dtype
@@ -137,7 +137,7 @@ def _elements(x: DistArray, asked: _Asked, equal_nan: bool) -> list[DistArray]:
 
 
 def _in_order(layout: Layout) -> bool:
-    """Whether the ranks' blocks follow one another in C order."""
+    """Return True if the ranks' blocks follow one another in C order."""
     cutting = [dim for dim, cut in enumerate(layout.cuts) if cut.parts > 1]
     if not cutting:
         return True
@@ -147,7 +147,7 @@ def _in_order(layout: Layout) -> bool:
 
 
 def _global(places: Array, shape: tuple[int, ...], x: DistArray) -> Array:
-    """Places in the flattened block as places in the flattened array."""
+    """Convert places in the flattened block to places in the flattened array."""
     if x.layout.is_replicated or not places.size:
         return places
     starts = [start for start, _ in x.layout.section(x.mesh.coords)]
@@ -167,7 +167,7 @@ def _merged(layout: Layout, mesh: DeviceMesh, own: Distinct, equal_nan: bool) ->
 
 
 def _cutting(layout: Layout) -> tuple[int, ...]:
-    """Mesh dimensions along which ranks have different elements, in order."""
+    """Return the mesh dimensions along which ranks have different elements, in order."""
     cutting = [cut.mesh_dims for cut in layout.cuts if cut.parts > 1]
     if len(cutting) == 1:
         return cutting[0]
@@ -175,7 +175,7 @@ def _cutting(layout: Layout) -> tuple[int, ...]:
 
 
 def _placed(merged: Merged, x: DistArray) -> list[Any]:
-    """The distinct elements, where they are first and how often they occur, as arrays."""
+    """Return the distinct elements, their first positions and their counts as arrays."""
     mesh = x.mesh
     if merged.counts is None:
         cut = Cut.whole(len(merged.found.keys))
@@ -189,7 +189,7 @@ def _placed(merged: Merged, x: DistArray) -> list[Any]:
 
 
 def _with_every_nan(x: DistArray, asked: _Asked) -> list[DistArray]:
-    """The distinct elements if no NaN equals another: each NaN is listed."""
+    """Return the distinct elements if no NaN equals another: each NaN is listed."""
     flat: Any = in_line(x).plain()
     lost = np.isnan(flat)
     numbers, nans = np.flatnonzero(~lost), np.flatnonzero(lost)
@@ -214,7 +214,7 @@ def _with_every_nan(x: DistArray, asked: _Asked) -> list[DistArray]:
 
 
 def _slices(x: DistArray, asked: _Asked, axis: int) -> list[DistArray]:
-    """The distinct slices along an axis, compared as NumPy compares them: element by element."""
+    """Return the distinct slices along an axis, compared as in NumPy: element by element."""
     mesh, kind = x.mesh, x.dtype
     y: Any = call(np.moveaxis, x, axis, 0)
     if packed_type(kind) != kind:
@@ -248,55 +248,55 @@ def _slices(x: DistArray, asked: _Asked, axis: int) -> list[DistArray]:
 
 
 def _consolidated(rows: Array) -> Array:
-    """Each row as one element of a structured type."""
+    """Return each row as one element of a structured type."""
     flat = np.ascontiguousarray(rows.reshape(len(rows), int(np.prod(rows.shape[1:]))))
     kind = [(f"f{number}", flat.dtype) for number in range(flat.shape[1])]
     return flat.view(kind).reshape(-1) if kind else np.empty(len(flat), kind)
 
 
-# -- the array API's -----------------------------------------------------------------------------
+# -- functions of the array API standard ---------------------------------------------------------
 
 
 @implements(np.unique_all, objects=Objects.GATHER)
 def unique_all(x: ArrayLike) -> Any:
-    """Distinct elements, first places, inverse and counts; see :func:`numpy.unique_all`.
+    """Return distinct elements, first places, inverse and counts; see :func:`numpy.unique_all`.
 
     Cost
     ----
-    As :func:`unique`.
+    The cost of :func:`unique`.
     """
     return _ALL(*unique(x, True, True, True, equal_nan=False))
 
 
 @implements(np.unique_counts, objects=Objects.GATHER)
 def unique_counts(x: ArrayLike) -> Any:
-    """Distinct elements and how often each occurs; see :func:`numpy.unique_counts`.
+    """Return distinct elements and the count of each; see :func:`numpy.unique_counts`.
 
     Cost
     ----
-    As :func:`unique`.
+    The cost of :func:`unique`.
     """
     return _COUNTS(*unique(x, return_counts=True, equal_nan=False))
 
 
 @implements(np.unique_inverse, objects=Objects.GATHER)
 def unique_inverse(x: ArrayLike) -> Any:
-    """Distinct elements and the inverse; see :func:`numpy.unique_inverse`.
+    """Return distinct elements and the inverse; see :func:`numpy.unique_inverse`.
 
     Cost
     ----
-    As :func:`unique`.
+    The cost of :func:`unique`.
     """
     return _INVERSE(*unique(x, return_inverse=True, equal_nan=False))
 
 
-@implements(np.unique_values, objects=Objects.GATHER, small=False)  # NumPy's are not sorted
+@implements(np.unique_values, objects=Objects.GATHER, small=False)  # NumPy's results are not sorted
 def unique_values(x: ArrayLike) -> DistArray:
-    """Distinct elements in ascending order; see :func:`numpy.unique_values`.
+    """Return distinct elements in ascending order; see :func:`numpy.unique_values`.
 
     Cost
     ----
-    As :func:`unique`.
+    The cost of :func:`unique`.
     """
     found: DistArray = unique(x, equal_nan=False)
     return found

@@ -1,7 +1,7 @@
 """partition and argpartition, by NumPy's own call if lines are whole.
 
-NumPy leaves the order inside the parts undefined. If lines are whole it is that of NumPy's call;
-under `config.reproducible` it is the same on any number of ranks.
+NumPy leaves the order inside the parts undefined. If lines are whole this order is that of NumPy's
+call; under `config.reproducible` it is the same on any number of ranks.
 """
 
 import operator
@@ -26,7 +26,7 @@ from distarray.typing import Array, ArrayLike, Axis
 __all__ = ["argpartition", "partition"]
 
 _INDEX = np.dtype(np.intp)
-#: More places than this are not selected one by one: everything is sorted.
+#: Maximum number of places that are selected individually; for more places everything is sorted.
 _MANY = 8
 #: An axis with at least `_LINES` lines has many, unless a line takes more than `_LONG` bytes.
 _LINES, _LONG = 64, 1 << 26
@@ -40,12 +40,12 @@ def partition(
     kind: str = "introselect",
     order: Fields = None,
 ) -> DistArray:
-    """A copy with certain elements where sorting puts them; see :func:`numpy.partition`.
+    """Copy an array with certain elements in their sorted places; see :func:`numpy.partition`.
 
     Returns
     -------
     DistArray
-        Laid out as by :func:`sort`.
+        In the layout of the result of :func:`sort`.
 
     Cost
     ----
@@ -54,12 +54,12 @@ def partition(
 
     Notes
     -----
-    NumPy does not define the order of the smaller elements before each place and of the others
-    after it. A line that is whole on a rank has the order of NumPy's own call. In a line that is
-    cut the elements keep their original order; with many places at once, and for text, records and
-    complex numbers, the line is sorted. So the order depends on how the array is cut. Under
-    `config.reproducible` every number of ranks gives the same array; a single line then takes two
-    to three times as long as in NumPy.
+    NumPy does not define the order of the smaller elements before each place and of the other
+    elements after it. A line that is whole on a rank has the order of NumPy's own call. In a line
+    that is cut the elements keep their original order; with many places at once, and for text,
+    records and complex numbers, the line is sorted. So the order depends on how the array is cut.
+    Under `config.reproducible` every number of ranks returns the same array; a single line then
+    takes two to three times as long as in NumPy.
     """
     x = as_distarray(a)
     places = _places(np.partition, x, kth, axis, kind, order)
@@ -91,22 +91,22 @@ def argpartition(
     kind: str = "introselect",
     order: Fields = None,
 ) -> DistArray:
-    """Indices that partition an array; see :func:`numpy.argpartition`.
+    """Return indices that partition an array; see :func:`numpy.argpartition`.
 
     Returns
     -------
     DistArray
-        Laid out as by :func:`sort`.
+        In the layout of the result of :func:`sort`.
 
     Cost
     ----
-    As :func:`partition`, but for each element of a long line a byte and an index are sent.
+    The cost of :func:`partition`; for each element of a long line, a byte and an index are sent.
 
     Notes
     -----
     The order inside the parts is undefined, see :func:`partition`. In a line that is cut, and in a
-    single line under `config.reproducible`, indices ascend before, between and after the elements
-    asked for, and among those equal to them.
+    single line under `config.reproducible`, indices ascend before, between and after the requested
+    elements, and among the elements equal to them.
     """
     x = as_distarray(a)
     places = _places(np.argpartition, x, kth, axis, kind, order)
@@ -133,10 +133,10 @@ def argpartition(
 def partition_in_place(
     x: DistArray, kth: ArrayLike, axis: int = -1, kind: str = "introselect", order: Fields = None
 ) -> None:
-    """``x.partition()``: as :func:`partition`, in the array's own layout and memory."""
+    """Partition ``x`` as :func:`partition` does, in the array's own layout and memory."""
     axis = operator.index(axis)
     places = _places(np.partition, x, kth, axis, kind, order)
-    fits = x.layout.is_plain and not devices.on_device(x.block)  # CuPy partitions no views
+    fits = x.layout.is_plain and not devices.on_device(x.block)  # CuPy does not partition views
     if places and fits and order is None and _numpys(x, axis):
         if kind := faults.sort_kind(x.dtype):
             x.block.sort(axis, kind)
@@ -147,7 +147,7 @@ def partition_in_place(
 
 
 def _numpys(x: DistArray, axis: Axis) -> bool:
-    """Whether NumPy's own call serves: every line is whole, and parts may be in any order."""
+    """Return True if NumPy's call suffices: lines are whole, and parts may be in any order."""
     if config.settings.reproducible:
         return False
     axes = range(x.ndim) if axis is None else [operator.index(axis)]
@@ -157,7 +157,7 @@ def _numpys(x: DistArray, axis: Axis) -> bool:
 def _by_numpy(
     function: Callable[..., Any], x: DistArray, places: Sequence[int], axis: Axis, order: Fields
 ) -> DistArray:
-    """The result of NumPy's function for lines that are whole."""
+    """Return the result of NumPy's function for lines that are whole."""
     x, axis = _lined_up(x, axis)
     keys = x if order is None else comparable(x, order)
     found = keys.like(function(keys.block, places, axis))
@@ -165,26 +165,26 @@ def _by_numpy(
 
 
 def _selects(x: DistArray, places: Sequence[int]) -> bool:
-    """Whether places are selected one by one; otherwise everything is sorted."""
+    """Return True if places are selected individually; otherwise everything is sorted."""
     return x.dtype.kind in "biufmM" and bool(x.ndim) and 0 < len(places) <= _MANY
 
 
 def _lined_up(x: DistArray, axis: Axis) -> tuple[DistArray, int]:
-    """The array, flattened if there is no axis, and the axis counted from the front."""
+    """Return the array, flattened if there is no axis, and the axis counted from the front."""
     if axis is None:
         return in_line(x).plain(), 0
     return x, normalize_axis_index(operator.index(axis), x.ndim)
 
 
 def _many_lines(x: DistArray, axis: int) -> bool:
-    """Whether each line is sent to one rank; this must not depend on the number of ranks."""
+    """Return True if each line is sent to one rank; must not depend on the number of ranks."""
     others = [extent for dim, extent in enumerate(x.shape) if dim != axis]
     longest = max(others, default=1)
     return longest >= _LINES and x.nbytes // longest <= _LONG
 
 
 def _by_line(function: Callable[[Array], Array], block: Array, axis: int) -> Array:
-    """The results of a function for each line of a block along an axis."""
+    """Apply a function to each line of a block along an axis."""
     if block.ndim == 1:
         return function(block)
     lines = np.moveaxis(block, axis, -1)
@@ -193,12 +193,12 @@ def _by_line(function: Callable[[Array], Array], block: Array, axis: int) -> Arr
 
 
 def _order_at(line: Array, places: Sequence[int]) -> Array:
-    """The order of a line that puts the right elements at certain places."""
+    """Return the order of a line that puts the right elements at certain places."""
     return _order(_labels(line, faults.partition(line, places)[places]))
 
 
 def _label(block: Array, value: Array) -> Array:
-    """0, 1 or 2 for elements below a value, equal to it or above it; NaN is above all others."""
+    """Return 0, 1 or 2 for elements below, equal to or above a value; NaN is above all others."""
     above, not_below = block > value, block >= value
     lost = np.isnan(block) if block.dtype.kind == "f" else None
     if lost is not None and lost.any():
@@ -208,7 +208,7 @@ def _label(block: Array, value: Array) -> Array:
 
 
 def _labels(line: Array, values: Sequence[Array] | Array) -> Array:
-    """For each element the number of values below it, plus the number of those not above it."""
+    """Count for each element the values below it, plus the values not above it."""
     labels = _label(line, values[0])
     for value in values[1:]:
         labels += _label(line, value)
@@ -216,14 +216,14 @@ def _labels(line: Array, values: Sequence[Array] | Array) -> Array:
 
 
 def _order(labels: Array) -> Array:
-    """The stable argsort of a few small numbers."""
+    """Return the stable argsort of a few small numbers."""
     if not labels.size:
         return labels.astype(_INDEX)
     return np.concatenate([np.flatnonzero(labels == n) for n in range(int(labels.max()) + 1)])
 
 
 def _routed(part: Array, labels: Array, line: Line) -> Array:
-    """This rank's part of a line in the stable order of labels."""
+    """Return this rank's section of a line in the stable order of labels."""
     order = _order(labels)
     routed = Routed(line.group, labels[order], line.lengths, line.stops)
     return routed.carried(part[order])[_order(routed.keys)]
@@ -232,7 +232,7 @@ def _routed(part: Array, labels: Array, line: Line) -> Array:
 def _selected(
     line: Line, block: Array, places: Sequence[int], to_host: Callable[[Array], Array]
 ) -> list[Any]:
-    """The elements that belong at certain places of a line."""
+    """Return the elements that belong at certain places of a line."""
     known = block
     if block.dtype.kind == "f":
         lost = np.isnan(block)
@@ -251,7 +251,7 @@ def _sizes(group: Group, block: Array) -> Array:
 def _places(
     function: Callable[..., Any], x: DistArray, kth: ArrayLike, axis: Axis, kind: str, order: Fields
 ) -> list[int]:
-    """The places, counted from the front; raises what NumPy raises about the arguments."""
+    """Return the places, counted from the front; raise NumPy's exceptions about the arguments."""
     wanted = kth.full() if isinstance(kth, DistArray) else np.asarray(kth)
     first = np.zeros_like(wanted)
     probe = tiny(x.shape, x.dtype)

@@ -1,6 +1,6 @@
 """searchsorted: values are looked up in a sorted array; if both are cut, the values are sent.
 
-Every rank gets the last element of every block, from which it knows the block where a value
+Every rank gets the last element of every block. From these it computes the block where a value
 belongs.
 """
 
@@ -35,7 +35,7 @@ from distarray.typing import Array, ArrayLike, DType
 
 __all__ = ["Haystack", "searchsorted"]
 
-#: Whether a value goes before equal elements or after them.
+#: Place of a value: before equal elements or after them.
 Side: TypeAlias = Literal["left", "right"]
 
 _INDEX = np.dtype(np.intp)
@@ -43,7 +43,7 @@ _PURPOSE = "values looked up"
 
 
 class Haystack:
-    """A sorted array in one dimension, cut over ranks, in which values are looked up.
+    """Sorted array in one dimension, cut over ranks, in which values are looked up.
 
     Parameters
     ----------
@@ -63,29 +63,29 @@ class Haystack:
         self.start = sum(lengths[: self.group.rank])
         last = devices.to_host(self.block[-1:])
         held = [min(n, 1) for n in lengths]
-        #: The ranks that have elements, and the last element of each.
+        #: Ranks that have elements, and the last element of each.
         self.ranks = np.flatnonzero(np.array(held))
         self.lasts = np.concatenate(self.group.allgather_varied(last, held, "ends of blocks"))
 
     def ask(
         self, values: Array, side: Side, answer: Callable[[Array], Array], dtype: DType
     ) -> Array:
-        """The answers of the ranks that have the places of the values.
+        """Return the results of the ranks that own the places of the values.
 
         Parameters
         ----------
         values : array
             This rank's values, 1-d, on the host.
         side : {"left", "right"}
-            Whether the place of a value is before or after elements that are equal.
+            Place of a value: before or after equal elements.
         answer : callable
-            Called with the values that this rank receives; returns an array of as many answers.
+            Called with the values that this rank receives; returns one result per value.
         dtype : dtype
-            The data type of the answers.
+            Data type of the results.
 
         Cost
         ----
-        One all-to-all of the values, and one exchange of the answers.
+        One all-to-all of the values, and one exchange of the results.
         """
         group = self.group
         found = np.searchsorted(self.lasts, values, side)
@@ -101,7 +101,7 @@ class Haystack:
         return result
 
     def places(self, values: Array, side: Side) -> Array:
-        """The result of ``searchsorted`` for the whole array."""
+        """Return the result of ``searchsorted`` for the whole array."""
 
         def answer(part: Array) -> Array:
             return (position(self.block, part, side) + self.start).astype(_INDEX, copy=False)
@@ -113,7 +113,7 @@ class Haystack:
 def searchsorted(
     a: ArrayLike, v: ArrayLike, side: Side = "left", sorter: ArrayLike | None = None
 ) -> DistArray:
-    """Where to insert values into a sorted array; see :func:`numpy.searchsorted`.
+    """Find where to insert values into a sorted array; see :func:`numpy.searchsorted`.
 
     Parameters
     ----------
@@ -122,25 +122,25 @@ def searchsorted(
     v : DistArray or array_like
         The values.
     side : {"left", "right"}
-        Before or after elements that are equal.
+        Before or after equal elements.
     sorter : DistArray or array_like, optional
-        As given by :func:`argsort`.
+        As returned by :func:`argsort`.
 
     Returns
     -------
     DistArray
-        Laid out as `v`. If `v` is replicated and large and `a` is cut, a pending sum.
+        In the layout of `v`. A pending sum if `v` is replicated and large and `a` is cut.
 
     Cost
     ----
     Nothing if every rank has all of `a`; one exchange if `a` is small. Otherwise, for values that
     every rank has, one allreduce of the places. If both are cut, an allgather of an element per
-    rank, an all-to-all of the values and an exchange of their places. With `sorter`, also that of
-    ``take(a, sorter)``.
+    rank, an all-to-all of the values and an exchange of their places. With `sorter`, also the cost
+    of ``take(a, sorter)``.
 
     Notes
     -----
-    For an array that is not sorted NumPy's answer is arbitrary, and may differ from this one.
+    For an array that is not sorted NumPy's result is arbitrary, and may differ from this one.
     """
     mesh = common_mesh(a, v, sorter)
     values = as_distarray(v, mesh)
@@ -158,7 +158,7 @@ def searchsorted(
 
 
 def _checked(a: DistArray, v: DistArray, side: Side, sorter: ArrayLike | None) -> DistArray:
-    """The array in its sorted order; raises what NumPy raises."""
+    """Return the array in its sorted order; raise NumPy's exceptions."""
     probe = tiny(a.shape, a.dtype)
     np.searchsorted(probe, tiny(v.shape, v.dtype), side)
     if sorter is None:
@@ -187,7 +187,7 @@ def _local(haystack: Array, values: Array, side: Side) -> Array:
 
 
 def _counted(a: DistArray, v: DistArray, side: Side) -> DistArray:
-    """The places of values that every rank has: sums over blocks of the elements before them."""
+    """Return the places of replicated values: the sums over blocks of the elements before them."""
     mesh = a.mesh
     found = mesh.asarray(_local(mesh.asarray(a.block), mesh.asarray(v.block), side))
     pending = {m: Partial() for m in a.layout.cuts[0].mesh_dims}
@@ -199,7 +199,7 @@ def _counted(a: DistArray, v: DistArray, side: Side) -> DistArray:
 
 
 def _routed(a: DistArray, values: Array, side: Side) -> Array:
-    """The places of values that are cut over the ranks."""
+    """Return the places of values that are cut over the ranks."""
     if a.layout.cuts[0].step < 0:
         a = to_layout(a, canonical_along(a.layout, 0))
     if a.mesh.coords is None:

@@ -40,7 +40,7 @@ __all__ = [
     "viewed",
 ]
 
-#: The fields of records to compare first.
+#: Fields of records to compare first.
 Fields: TypeAlias = str | Sequence[str] | None
 
 _INDEX = np.dtype(np.intp)
@@ -56,7 +56,7 @@ def sort(
     *,
     stable: bool | None = None,
 ) -> DistArray:
-    """A sorted copy of an array; see :func:`numpy.sort`.
+    """Return a sorted copy of an array; see :func:`numpy.sort`.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def sort(
     Returns
     -------
     DistArray
-        Laid out as `a`, with the canonical cut of the axis; small arrays whose axis is cut are
+        In the layout of `a`, with the canonical cut of the axis; small arrays whose axis is cut are
         replicated.
 
     Cost
@@ -80,7 +80,7 @@ def sort(
     Nothing if the axis is whole. If another dimension is long enough to be cut instead, two
     exchanges. A long cut axis: two rounds of messages of about ``sqrt(n * p)`` keys for the exact
     cuts (see :mod:`~distarray.engines.sorting.splitters`), one all-to-all of elements that change
-    rank, and memory for twice the block. ``axis=None`` flattens first, as ``ravel``.
+    rank, and memory for twice the block. ``axis=None`` flattens first, like ``ravel``.
 
     Notes
     -----
@@ -102,7 +102,7 @@ def sort_in_place(
     *,
     stable: bool | None = None,
 ) -> None:
-    """``x.sort()``: as :func:`sort`, in the array's own layout and memory."""
+    """Sort ``x`` as :func:`sort` does, in the array's own layout and memory."""
     if not x.layout.is_plain or x.dtype.hasobject or not x.ndim:
         x[...] = call(np.sort, x, axis, kind, order, stable=stable)
         return
@@ -138,13 +138,13 @@ def argsort(
     *,
     stable: bool | None = None,
 ) -> DistArray:
-    """The indices that sort an array; see :func:`numpy.argsort`.
+    """Return the indices that sort an array; see :func:`numpy.argsort`.
 
-    Equal elements keep their order, whatever `kind` is. The result is laid out as by :func:`sort`.
+    Equal elements keep their order, for every `kind`. The result has the layout of :func:`sort`'s.
 
     Cost
     ----
-    As :func:`sort`, with an index of 8 bytes sent with each element.
+    The cost of :func:`sort`, with an index of 8 bytes sent with each element.
     """
     x, axis = _operand(np.argsort, a, axis, kind=kind, order=order, stable=stable)
     if not x.ndim or x.dtype.hasobject:
@@ -169,7 +169,7 @@ def _operand(
     axis: Axis,
     **keywords: str | Sequence[str] | bool | None,
 ) -> tuple[DistArray, Any]:
-    """The operand, flattened if there is no axis, and the axis; raises what NumPy raises."""
+    """Return the operand, flattened if `axis` is None, and the axis; raise NumPy's exceptions."""
     x = as_distarray(a)
     order = keywords["order"]
     if isinstance(order, list):
@@ -178,7 +178,7 @@ def _operand(
     return (in_line(x).plain(), -1) if axis is None else (x, axis)
 
 
-@lru_cache(maxsize=1024, typed=True)  # NumPy takes no truth value, nor 1.0, for 1
+@lru_cache(maxsize=1024, typed=True)  # NumPy accepts neither a truth value nor 1.0 for 1
 def _check(
     function: Callable[..., Any],
     ndim: int,
@@ -194,13 +194,13 @@ def _check(
 def _by_numpy(
     function: Callable[..., Any], x: DistArray, axis: Axis, **keywords: str | Sequence[str] | None
 ) -> DistArray:
-    """NumPy's result for a 0-d array, or Python objects, which are whole on every rank."""
+    """Return NumPy's result for a 0-d array, or Python objects, which are whole on every rank."""
     block = x.mesh.asarray(x.block)
     return as_distarray(function(block, axis=axis, **keywords), x.mesh)
 
 
 def comparable(x: DistArray, order: Fields = None) -> DistArray:
-    """The array in a data type whose elements compare as wanted: by the fields in `order` first."""
+    """Return the array in a data type whose elements compare by the fields in `order` first."""
     dtype = x.dtype
     if dtype.names is not None:
         keys = packed(x.block, _in_turn(dtype.names, order))
@@ -213,13 +213,13 @@ def comparable(x: DistArray, order: Fields = None) -> DistArray:
 
 
 def _in_turn(names: tuple[str, ...], order: Fields) -> tuple[str, ...]:
-    """The fields in the order in which they are compared."""
+    """Return the fields in the order in which they are compared."""
     first = [order] if isinstance(order, str) else list(order or ())
     return (*first, *[name for name in names if name not in first])
 
 
 def viewed(x: DistArray, dtype: DType) -> DistArray:
-    """The array with the data type that it had before `comparable`."""
+    """Return the array with the data type that it had before `comparable`."""
     if x.dtype == dtype:
         return x
     if dtype.kind in "mM":
@@ -230,11 +230,11 @@ def viewed(x: DistArray, dtype: DType) -> DistArray:
 
 @implements(np.sort_complex, objects=Objects.GATHER)
 def sort_complex(a: ArrayLike) -> DistArray:
-    """A sorted copy of an array, as complex numbers; see :func:`numpy.sort_complex`.
+    """Return a sorted copy of an array, as complex numbers; see :func:`numpy.sort_complex`.
 
     Cost
     ----
-    As :func:`sort` along the last axis.
+    The cost of :func:`sort` along the last axis.
     """
     found = sort(a)
     if found.dtype.kind == "c":
@@ -249,23 +249,23 @@ def sort_complex(a: ArrayLike) -> DistArray:
 
 @implements(np.lexsort, objects=Objects.GATHER)
 def lexsort(keys: ArrayLike, axis: int = -1) -> DistArray:
-    """The indices that sort by several keys, the last one first; see :func:`numpy.lexsort`.
+    """Return the indices that sort by several keys, last key first; see :func:`numpy.lexsort`.
 
     Parameters
     ----------
     keys : sequence of array_like, or array
-        All of one shape.
+        Keys, all of one shape.
     axis : int
         The axis to sort along.
 
     Returns
     -------
     DistArray
-        Laid out as the keys.
+        In the layout of the keys.
 
     Cost
     ----
-    As :func:`argsort`; all keys of an element are sent with it.
+    The cost of :func:`argsort`; all keys of an element are sent with it.
     """
     given: Any = keys
     listed = list(given)
@@ -273,7 +273,7 @@ def lexsort(keys: ArrayLike, axis: int = -1) -> DistArray:
     arrays = [as_distarray(key, mesh) for key in listed]
     probes = [tiny(x.shape, x.dtype) for x in arrays]
     if len({x.shape for x in arrays}) > 1:
-        probes = [np.zeros(number) for number in range(len(arrays))]  # NumPy refuses them
+        probes = [np.zeros(number) for number in range(len(arrays))]  # NumPy raises for them
     np.lexsort(probes, axis)
     if not arrays[0].ndim or any(x.dtype.hasobject for x in arrays):
         blocks = [devices.to_host(mesh.asarray(x.block)) for x in arrays]
@@ -286,7 +286,7 @@ def lexsort(keys: ArrayLike, axis: int = -1) -> DistArray:
 
 
 def _lex(blocks: Sequence[Array], axis: int) -> Array:
-    """``np.lexsort``, by stable sorts that are several times as fast."""
+    """Compute ``np.lexsort`` by stable sorts that are several times as fast."""
     order = stable_order(blocks[0], axis)
     for block in blocks[1:]:
         found = stable_order(np.take_along_axis(block, order, axis), axis)
@@ -295,13 +295,13 @@ def _lex(blocks: Sequence[Array], axis: int) -> Array:
 
 
 def _lex_line(parts: Sequence[Array], line: Line) -> Array:
-    """This rank's part of the order of a line, on the host: devices have no structured keys."""
+    """Return this rank's section of the order, on the host: devices have no structured keys."""
     found = _lex_spread([devices.to_host(part) for part in parts], line)
     return devices.back(found, parts[0]) if devices.on_device(parts[0]) else found
 
 
 def _lex_spread(parts: Sequence[Array], line: Line) -> Array:
-    """The keys as one structured key, the most important field first."""
+    """Order by the keys as one structured key, the most important field first."""
     # In records NumPy sorts a NaN of half precision before all numbers, but not one of single.
     kinds = [np.dtype("f4") if p.dtype.char == "e" else packed_type(p.dtype) for p in parts]
     fields = [(f"f{number}", kind) for number, kind in enumerate(reversed(kinds))]
