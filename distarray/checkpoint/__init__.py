@@ -1,10 +1,10 @@
-"""Checkpoints: the state of a program on disk, from which any number of ranks can go on.
+"""Checkpoints: the state of a program on disk, from which any number of ranks can continue.
 
-:func:`save` writes nested dicts and lists of arrays and numbers, all of it or nothing;
-:func:`load` brings them back on any mesh with any placements. A checkpoint is a Zarr v3 group,
-whose arrays any Zarr reader opens; it holds no pickles, and loading it runs no code.
+:func:`save` writes nested dicts and lists of arrays and numbers, completely or not at all.
+:func:`load` loads them on any mesh with any placements. A checkpoint is a Zarr v3 group, whose
+arrays any Zarr reader can open. It contains no pickles, and loading it runs no code.
 
-Names are loaded on first use; importing this package starts no MPI.
+Names are loaded on first use. Importing this package starts no MPI.
 """
 
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckpointError", "Saving", "latest", "load", "register", "save", "steps", "verify"]
 
-#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+#: Prefix of this package's functions in reports (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray.checkpoint."
 
 _HOMES = {

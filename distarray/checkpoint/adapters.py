@@ -1,9 +1,10 @@
-"""Adapters: how objects other than arrays, containers and numbers are saved, a table by type.
+"""Adapters, by type, for saving objects other than arrays, containers and numbers.
 
-An adapter turns an object into a state of these (:attr:`Adapter.state`) and, after the arrays of
-that state have been filled in place, gives the object the rest (:attr:`Adapter.restore`). A
-checkpoint holds no code, and loading runs none that it names: the adapter's name in a checkpoint is
-only compared with that of the object it is loaded into.
+An adapter converts an object to a state of arrays, containers and numbers (:attr:`Adapter.state`).
+When a checkpoint is loaded, the arrays of that state are filled in place, and the adapter then sets
+the other values in the object (:attr:`Adapter.restore`). A checkpoint contains no code, and loading
+runs no code that it names: the adapter's name in a checkpoint is only compared with the name of the
+adapter of the destination object.
 """
 
 from collections.abc import Callable
@@ -18,24 +19,25 @@ __all__ = ["Adapter", "AsSaved", "Exact", "Filled", "adapted_in", "adapter_of", 
 
 
 class Exact(dict[Any, Any]):
-    """A dict of an adapter's state that has the keys that were saved, and no others."""
+    """Dict of an adapter's state, whose keys must be exactly the saved keys."""
 
 
 class AsSaved(dict[Any, Any]):
-    """A dict of an adapter's state that gets the keys that were saved.
+    """Dict of an adapter's state that gets exactly the saved keys.
 
-    Arrays that it has are loaded in place, others are made, and keys that were not saved go.
+    Arrays that the dict already has are loaded in place. Other arrays are made, and keys that were
+    not saved are removed.
     """
 
 
 class Filled(NamedTuple):
-    """An array of an adapter's state that gets its values when all ranks have agreed to save.
+    """Array of an adapter's state that is filled after all ranks have agreed to save.
 
     Attributes
     ----------
     array : DistArray or numpy.ndarray
     fill : callable
-        Fills the array; may communicate.
+        Function that fills the array; it may communicate.
     """
 
     array: "DistArray | Array"
@@ -43,17 +45,18 @@ class Filled(NamedTuple):
 
 
 class Adapter(NamedTuple):
-    """How objects of one type are saved.
+    """Functions that save and restore objects of one type.
 
     Attributes
     ----------
     name : str
-        Stored in the checkpoint, such as "torch.module".
+        Name of the adapter in the checkpoint, such as "torch.module".
     state : callable
-        ``state(object)``: nested dicts, lists and tuples of DistArrays, NumPy arrays, numbers,
-        strings. Arrays that share memory with the object are loaded in place. No communication.
+        ``state(object)`` returns nested dicts, lists and tuples of DistArrays, NumPy arrays,
+        numbers and strings, without communication. Arrays that share memory with the object are
+        loaded in place.
     restore : callable
-        ``restore(object, state)`` after loading, with the same state filled.
+        ``restore(object, state)`` is called after loading, with the same state, now filled.
     """
 
     name: str
@@ -62,12 +65,12 @@ class Adapter(NamedTuple):
 
 
 _adapters: dict[type, Adapter] = {}
-#: For some packages the module that registers adapters for their types.
+#: Modules that register adapters for the types of a package, by package.
 _homes: dict[str, str] = {}
 
 
 def adapted_in(package: str, home: str) -> None:
-    """Name the module that registers adapters for a package's types; imported on first use."""
+    """Set the module that registers adapters for a package's types; it is imported on first use."""
     _homes[package] = home
 
 
@@ -77,20 +80,21 @@ def register(
     state: Callable[[Any], Any],
     restore: Callable[[Any, Any], None],
 ) -> None:
-    """Register how objects of a type, and of types derived from it, are saved and loaded.
+    """Register functions that save and restore objects of a type, and of types derived from it.
 
     Parameters
     ----------
     kind : type
     name : str
-        Stored in the checkpoint; loading into an object of another name is refused.
+        Name of the adapter in the checkpoint. Loading into an object whose adapter has another name
+        raises CheckpointError.
     state : callable
-        ``state(object)`` gives nested dicts, lists and tuples of DistArrays, NumPy arrays, numbers
-        and strings. Those arrays that share memory with the object are loaded in place. Called on
-        every rank; must not communicate, nor depend on the rank.
+        ``state(object)`` returns nested dicts, lists and tuples of DistArrays, NumPy arrays,
+        numbers and strings. Arrays that share memory with the object are loaded in place. The
+        function is called on every rank; it must not communicate, nor depend on the rank.
     restore : callable
-        ``restore(object, state)`` is called after loading, with the same state filled from the
-        checkpoint; it sets everything that is not in arrays.
+        ``restore(object, state)`` is called after loading, with the same state, filled from the
+        checkpoint. It sets all values of the object that are not in arrays.
 
     Examples
     --------
@@ -111,7 +115,7 @@ def register(
 
 
 def adapter_of(value: object) -> Adapter | None:
-    """The adapter of an object's type, or of the nearest type that it is derived from."""
+    """Return the adapter of an object's type, or of the nearest base class that has an adapter."""
     for known in type(value).__mro__:
         found = _adapters.get(known)
         if found is not None:

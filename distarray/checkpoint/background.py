@@ -1,9 +1,10 @@
-"""Writing in the background, without messages between the ranks.
+"""Writing of checkpoints in the background, without messages between the ranks.
 
-Threads that write must not use MPI while the program does. So the ranks communicate through the
-file system: each has a file in the directory that is being written, whose name says whether the
-rank is still writing, is done or has failed. The thread of rank 0 waits until all are done, and
-gives the checkpoint its name; the program need not call anything for that.
+The writing threads must not use MPI while the program uses it. Therefore the ranks communicate
+through the file system: each rank has a mark file in the directory that is being written. The
+file's name shows whether the rank is still writing, is done or has failed. The thread of rank 0
+waits until all ranks are done, and renames the directory to its final name; this needs no call by
+the program.
 """
 
 import atexit
@@ -41,12 +42,12 @@ _PATIENCE = 600.0
 
 
 class Unfinished(NamedTuple):
-    """A checkpoint that is being written.
+    """Checkpoint that is being written.
 
     Attributes
     ----------
     directory, final : Path
-        The directory that is written, and its final place.
+        The directory that is written, and its final path.
     step, keep : int or None
     node : dict
         The description of the state.
@@ -62,36 +63,36 @@ class Unfinished(NamedTuple):
     stored: list[Stored]
 
     def mark(self, rank: int, word: str) -> Path:
-        """The file by which a rank that writes in the background says how far it is."""
+        """Return the path of a rank's mark file; `word` is "writing", "done" or "failed"."""
         return self.directory / f".rank-{rank}.{word}"
 
     def tell(self, rank: int, written: Written) -> None:
-        """Write into that file which chunks the rank has written."""
+        """Write the table of the chunks that the rank has written into its mark file."""
         handle = os.open(self.mark(rank, "writing"), os.O_WRONLY | os.O_CLOEXEC)
         try:
             data = as_table(written, self.stored).tobytes()
-            while data:  # not by a file object: under the runner only rank 0's write
+            while data:  # not by a file object: under the runner only rank 0's file objects write
                 data = data[os.write(handle, data) :]
         finally:
             os.close(handle)
 
     def describe(self, flusher: Flusher, rank: int, ranks: int) -> None:
-        """Write a rank's share of the metadata of arrays."""
+        """Write a rank's share of the arrays' metadata."""
         make_directories(self.directory, self.stored, flusher, rank, ranks)
 
     def make_room(self) -> None:
-        """Remove what no load needs any more. On one rank."""
+        """Remove old generations that no load needs any more. On one rank."""
         make_room(self.final, self.step, sum(stored.nbytes for stored in self.stored))
 
     def commit(self, tables: Iterable[Array]) -> None:
-        """Give the checkpoint its name, once all files are on disk, and remove old ones.
+        """Rename the checkpoint to its final name, and remove old checkpoints. On one rank.
 
-        On one rank.
+        All files must be on disk.
 
         Parameters
         ----------
         tables : iterable of array
-            The chunks that each rank has written.
+            The table of written chunks of each rank.
         """
         if not syncs_at_once(self.directory):
             directories.flush_up(directories_of(self.directory, self.stored))
@@ -102,12 +103,12 @@ class Unfinished(NamedTuple):
 
 
 class Saving:
-    """A checkpoint that is being saved, or has been.
+    """Checkpoint that is being saved, or has been saved.
 
     Attributes
     ----------
     path : Path
-        Its place, now or later.
+        The path of the checkpoint, which exists when saving is complete.
 
     Examples
     --------
@@ -128,7 +129,7 @@ class Saving:
 
     @property
     def done(self) -> bool:
-        """Whether this rank has finished writing; on rank 0 whether all ranks have. Local."""
+        """True if this rank, or on rank 0 all ranks, have finished writing. Local."""
         return self._writer is None or not self._writer.thread.is_alive()
 
     def wait(self) -> Path:
@@ -137,11 +138,11 @@ class Saving:
         Raises
         ------
         OSError
-            On all ranks, if saving has failed on any of them; only once.
+            On all ranks, if saving has failed on one rank; only at the first call.
 
         Cost
         ----
-        Two small allreduces, after the time that writing still takes.
+        Two small allreduces, after the remaining time of the writing.
         """
         writer, self._writer = self._writer, None
         if writer is not None:
@@ -159,7 +160,7 @@ _pending: list[Saving] = []
 
 
 class _Writer:
-    """The thread of one rank."""
+    """Thread that writes one rank's shards."""
 
     def __init__(self, new: Unfinished, shards: list[Shard], mesh: DeviceMesh) -> None:
         self.new, self.shards = new, shards
@@ -168,15 +169,15 @@ class _Writer:
         self.error: Exception | None = None
         self.committed = False
         self.written = threading.Event()
-        #: What all ranks have agreed on: whether the checkpoint gets its name.
+        #: Agreement of all ranks: True if the checkpoint is to get its final name, None before.
         self.verdict: bool | None = None
         self.told = threading.Condition()
         self.thread = threading.Thread(target=self._run, name=f"saving {new.final.name}")
 
     def begin(self) -> None:
-        """Begin to write; where no thread can be had, write at once.
+        """Start the thread; if no thread can be started, write in this call.
 
-        The other ranks notice nothing of that: their threads write meanwhile.
+        This does not affect the other ranks, whose threads write at the same time.
         """
         error = thread_start.try_start(self.thread)
         if error is not None:
@@ -184,7 +185,7 @@ class _Writer:
             self._run()
 
     def join(self) -> None:
-        """Wait until this rank has done its part."""
+        """Wait until this rank's thread has ended."""
         if self.thread.ident is not None:
             self.thread.join()
 
@@ -195,7 +196,7 @@ class _Writer:
                     self.new.make_room()
                 self.new.describe(flusher, self.rank, self.ranks)
                 written: Written = []
-                while self.shards:  # the memory of each is freed as soon as it is written
+                while self.shards:  # the memory of a shard is freed as soon as it is written
                     some = [self.shards.pop(0)]
                     write_shards(self.new.directory, some, flusher, written, lambda count: None)
             self.new.tell(self.rank, written)
@@ -226,9 +227,9 @@ class _Writer:
             directories.discard(self.new.directory)
 
     def _all_done(self) -> bool:
-        """Wait until no rank writes any more; returns whether none has failed.
+        """Wait until no rank writes any more; return True if no rank has failed.
 
-        This rank waits even if it has failed: the directory must stay while others write in it.
+        This rank waits even if it has failed: the directory must exist while other ranks write.
         """
         pause, deadline = 0.001, None
         while True:
@@ -248,19 +249,19 @@ class _Writer:
             pause = min(2 * pause, 0.5)
 
     def tell(self, verdict: bool) -> None:
-        """Pass on what the ranks have agreed on."""
+        """Pass the agreement of the ranks to the waiting thread."""
         with self.told:
             self.verdict = verdict
             self.told.notify_all()
 
 
 def start(new: Unfinished, shards: list[Shard], mesh: DeviceMesh) -> Saving:
-    """Begin to write shards that have been copied; raises at once if that fails. Collective."""
+    """Start writing shards that have been copied; raise at once if that fails. Collective."""
     agreed(mesh.group, lambda: new.mark(mesh.rank, "writing").touch(exist_ok=False))
     writer = _Writer(new, shards, mesh)
     saving = Saving(new.final, mesh, writer)
     with _lock:
-        atexit.unregister(_at_exit)  # registered once, however often the program saves
+        atexit.unregister(_at_exit)  # so that it is registered only once
         atexit.register(_at_exit)
         _pending.append(saving)
     writer.begin()
@@ -286,7 +287,7 @@ def _raise(error: Exception | None) -> None:
 
 
 def settle(mesh: DeviceMesh) -> None:
-    """Wait for what ranks of a mesh are saving, and raise its errors; collective."""
+    """Wait for the background saves of a mesh's ranks, and raise their errors; collective."""
     with _lock:
         mine = [saving for saving in _pending if _within(saving.mesh, mesh)]
     for saving in mine:
@@ -298,7 +299,7 @@ def _within(small: DeviceMesh, large: DeviceMesh) -> bool:
 
 
 def _in_forked_child() -> None:
-    """Forget the threads that write: they are the parent's."""
+    """Forget the writing threads in the child: they belong to the parent."""
     global _lock
     _lock = threading.Lock()
     for saving in _pending:
@@ -310,9 +311,9 @@ os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def finish() -> None:
-    """Wait for what this rank is still saving, and raise the first error. Local.
+    """Wait for this rank's background saves, and raise the first error. Local.
 
-    For the end of the program, after which no call would raise it.
+    The function is called at the end of the program, after which no call could raise the error.
     """
     with _lock:
         mine, _pending[:] = list(_pending), []
@@ -329,7 +330,7 @@ def finish() -> None:
 
 
 def _at_exit() -> None:
-    """Report errors at the end of the program, which then ends with a status."""
+    """Report errors at the end of the program, which then ends with a nonzero exit status."""
     try:
         finish()
     except Exception as error:

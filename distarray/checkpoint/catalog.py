@@ -1,4 +1,4 @@
-"""The checkpoints in a directory, and the description that each of them has. On one rank."""
+"""Checkpoints in a directory, and the description (catalog) of each. Functions run on one rank."""
 
 import errno
 import json
@@ -41,12 +41,12 @@ __all__ = [
 ]
 
 ROOT = "zarr.json"
-#: The directory, within that of a checkpoint, of the one that it has replaced. No array has this
-#: name: keys with a tilde are quoted.
+#: Subdirectory of a checkpoint with the checkpoint that it has replaced. No array has this name,
+#: since keys with a tilde are quoted.
 OLDER = "~older"
 _PREFIX = "step-"
 _STEP = re.compile(rf"{_PREFIX}\d{{8,18}}")
-#: How often a directory is looked into that others change meanwhile.
+#: Maximum number of listings of a directory that other jobs change at the same time.
 _LOOKS = 5
 _KEY = "distarray"
 _FORMAT = 1
@@ -54,26 +54,26 @@ _LARGEST = 1 << 30
 _NAME = re.compile(r"[A-Za-z0-9._%~-]+")
 _GROUP = {"zarr_format": 3, "node_type": "group", "attributes": {}}
 _GROUP_TEXT = json.dumps(_GROUP)
-#: The beginning of a description, before the digits of its checksum.
+#: Beginning of a description, before the digits of its checksum.
 _HEAD = f'{{"attributes": {{"{_KEY}": {{"crc32c": "'
-#: Digits in their place while the checksum is computed.
+#: Placeholder for the digits while the checksum is computed.
 _OPEN = "0" * 8
 
 
 class Catalog(NamedTuple):
-    """The description of a checkpoint.
+    """Description of a checkpoint.
 
     Attributes
     ----------
     path : Path
-        Its directory.
+        The checkpoint's directory.
     step : int or None
     node : dict
         The description of the state.
     arrays : dict of str to Stored
     checksums : mapping or None
     head : bytes
-        How the description begins, with its checksum: no other description begins so.
+        First bytes of the description, with its checksum; they identify the description.
     """
 
     path: Path
@@ -85,7 +85,7 @@ class Catalog(NamedTuple):
 
 
 def place_of(path: PathLike) -> tuple[str, Exception | None]:
-    """An absolute path without resolved links, which is equal on all nodes; and the error."""
+    """Return the absolute path, equal on all nodes since links are not resolved; and the error."""
     try:
         text = local_path(path)
         if "://" in text:
@@ -99,12 +99,12 @@ def place_of(path: PathLike) -> tuple[str, Exception | None]:
 
 
 def step_path(path: Path, step: int | None) -> Path:
-    """The directory of the checkpoint of a step."""
+    """Return the directory of a step's checkpoint."""
     return path if step is None else path / f"{_PREFIX}{step:08d}"
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Whether there is a checkpoint: a directory gets its name when it is complete."""
+    """Return True if a path is a checkpoint; it is complete, since only then it gets its name."""
     try:
         return read_plain(path / ROOT, most=len(_HEAD)) == _HEAD.encode()
     except (OSError, CheckpointError):
@@ -112,7 +112,7 @@ def is_checkpoint(path: Path) -> bool:
 
 
 def steps(path: Path) -> list[int]:
-    """The steps that have checkpoints, ascending."""
+    """List the steps that have checkpoints, ascending."""
     found: list[int] = []
     for _ in range(_LOOKS):
         try:
@@ -121,22 +121,22 @@ def steps(path: Path) -> list[int]:
             return []
         found = sorted(int(place.name[len(_PREFIX) :]) for place in places if is_checkpoint(place))
         if all(map(os.path.lexists, places)):
-            break  # otherwise a save has removed one, and its own may not have been listed
+            break  # otherwise a save has removed a step; its own step may not have been listed
     return found
 
 
 def step_directories(path: Path) -> list[Path]:
-    """The directories in a directory that have names of steps."""
+    """List the subdirectories that have names of steps."""
     return [path / name for name in os.listdir(path) if _STEP.fullmatch(name)]
 
 
 def find(path: Path, step: int | None = None) -> Path:
-    """The checkpoint at a path: the path itself, that of a step, or that of the last step.
+    """Find the checkpoint at a path: the path itself, the given step's, or the last step's.
 
     Raises
     ------
     FileNotFoundError
-        If there is no checkpoint; names those of other steps.
+        If there is no checkpoint; the error lists other steps.
     """
     if step is not None:
         directories.recover(step_path(path, step))
@@ -144,7 +144,7 @@ def find(path: Path, step: int | None = None) -> Path:
             have = ", ".join(map(str, steps(path)[-5:])) or "none"
             raise FileNotFoundError(f"no checkpoint of step {step} in {path} (the last: {have})")
         return step_path(path, step)
-    for _ in range(_LOOKS):  # names may be exchanged in two steps at any time
+    for _ in range(_LOOKS):  # at any time another job may exchange names in two steps
         directories.recover(path)
         directories.recover_all(path)
         if os.path.lexists(path / ROOT):
@@ -167,7 +167,7 @@ def make_directories(
 ) -> None:
     """Make the directories of arrays, with Zarr's metadata.
 
-    Each rank makes those of some arrays, and rank 0 those of groups.
+    Each rank makes the directories of some arrays, and rank 0 those of groups.
     """
     made = {""}
     for number, stored in enumerate(arrays):
@@ -182,14 +182,14 @@ def make_directories(
 
 
 def _make(directory: str, text: str, flusher: Flusher) -> None:
-    """Make a directory, unless another rank has made it, with the metadata in it."""
+    """Make a directory, unless another rank has made it, and write its metadata."""
     os.makedirs(directory, exist_ok=True)
     handle = os.open(
         f"{directory}/{ROOT}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666
     )
     try:
         data = text.encode()
-        while data:  # not by a file object: under the runner only rank 0's write
+        while data:  # not by a file object: under the runner only rank 0's file objects write
             data = data[os.write(handle, data) :]
     except BaseException:
         os.close(handle)
@@ -199,12 +199,12 @@ def _make(directory: str, text: str, flusher: Flusher) -> None:
 
 @lru_cache(maxsize=8192)
 def _array_text(stored: Stored) -> str:
-    """The metadata of an array; cached, for programs save the same arrays again and again."""
+    """Return the metadata of an array; cached, since programs save the same arrays repeatedly."""
     return json.dumps(array_json(stored))
 
 
 def directories_of(root: Path, arrays: Iterable[Stored]) -> set[Path]:
-    """A checkpoint's directory and all below it."""
+    """Return a checkpoint's directory and all its subdirectories."""
     found = {root}
     for stored in arrays:
         parts = stored.name.split("/")
@@ -219,12 +219,12 @@ def write_catalog(
     arrays: Sequence[Stored],
     checksums: Mapping[str, str],
 ) -> None:
-    """Write the description of a checkpoint, its last file."""
+    """Write the description of a checkpoint; it is the last file that is written."""
     members = members_of(arrays)
     about = {
         "format": _FORMAT,
         "step": step,
-        "id": os.urandom(8).hex(),  # two saves of one state in one second differ
+        "id": os.urandom(8).hex(),  # distinguishes two saves of one state in one second
         "saved": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "state": node,
         "chunks": checksums,
@@ -242,7 +242,7 @@ def write_catalog(
 
 
 def members_of(arrays: Iterable[Stored]) -> dict[str, str]:
-    """Zarr's metadata of the arrays and of the groups they are in, by name."""
+    """Return Zarr's metadata of the arrays and of their groups, by name."""
     members: dict[str, str] = {}
     for stored in arrays:
         parts = stored.name.split("/")
@@ -253,29 +253,29 @@ def members_of(arrays: Iterable[Stored]) -> dict[str, str]:
 
 
 def sealed(data: bytes) -> bytes:
-    """A description with its checksum, which does not cover the checksum's own digits."""
+    """Insert the checksum into a description; the checksum does not cover its own digits."""
     start, stop = len(_HEAD), len(_HEAD) + len(_OPEN)
     blank = data[:start] + _OPEN.encode() + data[stop:]
     return data[:start] + f"{checksum(blank):08x}".encode() + data[stop:]
 
 
 def read_catalog(path: Path) -> bytes:
-    """The description of a checkpoint, as it is in the file."""
+    """Read the description of a checkpoint, as bytes of the file."""
     return read_plain(path / ROOT)
 
 
 def read_head(path: Path, name: str = "", root: int | None = None) -> bytes:
-    """How a description begins, by which it is known; the file is named as for `read_plain`."""
+    """Read the first bytes, which identify a description; parameters as for `read_plain`."""
     return read_plain(path, name, root, len(_HEAD) + len(_OPEN))
 
 
 def parse_catalog(path: Path, data: bytes) -> Catalog:
-    """The description of a checkpoint, checked as far as possible without its other files.
+    """Parse the description of a checkpoint; check it as far as possible without other files.
 
     Raises
     ------
     CheckpointError
-        If it is not a checkpoint, is damaged, or has something that no save writes.
+        If it is not a checkpoint, is damaged, or contains an entry that no save writes.
     """
     whole = _parsed(path / ROOT, data)
     try:
@@ -317,16 +317,17 @@ def _arrays(path: Path, arrays: Json) -> dict[str, Stored]:
 
 
 def read_plain(path: Path, name: str = "", root: int | None = None, most: int = _LARGEST) -> bytes:
-    """The content of an ordinary file of reasonable size, or its first bytes.
+    """Read an ordinary file of reasonable size, or its first bytes.
 
     Parameters
     ----------
     path : Path
         The file.
     name, root : str and int, optional
-        Its name below a directory that is open, from where it is opened; `path` is for messages.
+        The file's name relative to an open directory, and the descriptor of the directory. If they
+        are given, `path` is only used in error texts.
     most : int
-        Bytes to read.
+        Maximum number of bytes to read.
     """
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

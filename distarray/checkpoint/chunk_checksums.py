@@ -1,8 +1,8 @@
-"""The list of chunks in a checkpoint's description: the CRC32C of each.
+"""List of the CRC32C of all chunks, in a checkpoint's description.
 
-In its file a chunk is followed by its CRC32C, which shows that it is whole. That in the description
-shows that it is this checkpoint's, and in its place: a chunk of another step, or of another array,
-is whole as well.
+In its file a chunk is followed by its CRC32C, which shows that the chunk is intact. The CRC32C in
+the description shows that the chunk belongs to this checkpoint and to this position: a chunk of
+another step, or of another array, is intact as well.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,39 +17,39 @@ from distarray.typing import Array
 
 __all__ = ["Checksums", "Written", "as_table", "as_texts", "checksum", "parse_text", "table_from"]
 
-#: The list of each array, as it is in a description; None for one of an early version.
+#: Texts with the checksums of each array, from a description; None for early versions.
 Checksums: TypeAlias = Mapping[str, Json] | None
 #: Chunks that a rank has written: name of the array, number of the chunk, CRC32C.
 Written: TypeAlias = list[tuple[str, int, int]]
 
-#: Hexadecimal digits of a checksum.
+#: Number of hexadecimal digits of a checksum.
 _DIGITS = 8
 
 
 def checksum(data: Array | bytes, before: int = 0) -> int:
-    """CRC32C of a contiguous array or of bytes; `before` is that of preceding bytes."""
+    """Compute the CRC32C of a contiguous array or of bytes; `before`: CRC32C of earlier bytes."""
     return int(needs("google_crc32c").extend(before, data))
 
 
 def as_table(written: Written, arrays: Sequence[Stored]) -> Array:
-    """What a rank has written, as rows of integers, for sending; arrays by their number."""
+    """Convert the list of written chunks to a table of integers; arrays become their numbers."""
     numbers = {stored.name: number for number, stored in enumerate(arrays)}
     rows = [(numbers[name], chunk, value) for name, chunk, value in written]
     return np.array(rows, np.int64).reshape(-1, 3)
 
 
 def table_from(data: bytes) -> Array:
-    """The table whose bytes these are."""
+    """Convert bytes back to a table."""
     return np.frombuffer(data, np.int64).reshape(-1, 3)
 
 
 def as_texts(tables: Iterable[Array], arrays: Sequence[Stored]) -> dict[str, str]:
-    """The checksums of all chunks of each array, which ranks have written, in hexadecimal.
+    """Convert the ranks' tables to the checksums of each array's chunks, in hexadecimal.
 
     Raises
     ------
     CheckpointError
-        If not every chunk has been written once.
+        If not every chunk has been written exactly once.
     """
     rows = np.concatenate([as_table([], arrays), *tables])
     counts = np.array([stored.chunk_count for stored in arrays], np.int64)
@@ -68,12 +68,12 @@ def as_texts(tables: Iterable[Array], arrays: Sequence[Stored]) -> dict[str, str
 
 
 def parse_text(text: Json, stored: Stored) -> Array:
-    """The checksums of an array's chunks, numbered in C order.
+    """Parse the checksums of an array's chunks, which are in C order.
 
     Raises
     ------
     CheckpointError
-        If they are not those of all its chunks.
+        If the text does not contain one checksum for each chunk.
     """
     if not isinstance(text, str) or len(text) != _DIGITS * stored.chunk_count:
         raise CheckpointError(f"array {stored.name!r}: the list of its chunks is malformed")

@@ -1,7 +1,8 @@
-"""The files of chunks: chunks with their checksums, written and read on one rank.
+"""Files of chunks with their checksums, written and read on one rank.
 
-A file is a shard: its chunks one after the other, each followed by the CRC32C of its bytes. If it
-may have several chunks, an index of their offsets and lengths follows, with a CRC32C of its own.
+A file contains a shard: its chunks one after the other, each followed by the CRC32C of its bytes.
+If a shard may have several chunks, an index of their offsets and lengths follows, with its own
+CRC32C.
 """
 
 import errno
@@ -32,34 +33,34 @@ __all__ = [
 
 _ABSENT = (1 << 64) - 1
 
-#: Bytes of chunks that this process has read; for tests.
+#: Number of bytes of chunks that this process has read; for tests.
 counted = {"read": 0}
 _counting = threading.Lock()
 
-#: Bytes after which the system begins to write an unfinished file to disk.
+#: Number of bytes after which writing an unfinished file to disk is started.
 _BEGIN = 1 << 25
 
 
 def as_bytes(view: Array) -> Array:
-    """The bytes of a C-contiguous array, as a view."""
+    """Return the bytes of a C-contiguous array, as a view."""
     return view.reshape(-1).view(np.uint8)
 
 
 def write_shard(
     path: str, stored: Stored, chunks: Iterator[Array | None], flusher: Flusher
 ) -> tuple[int, list[int]]:
-    """Write the file of a shard; returns the number of its bytes, and its chunks' checksums.
+    """Write the file of a shard; return the number of bytes, and the checksums of the chunks.
 
     Parameters
     ----------
     path : str
-        Must not exist.
+        The file, which must not exist.
     stored : Stored
     chunks : iterator of array or None
         The chunks of the shard in C order, each C-contiguous and whole; None for a chunk beyond
         the edge of the array.
     flusher : Flusher
-        Brings the file to disk.
+        Object that brings the file to disk.
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
@@ -91,7 +92,7 @@ def _check_bytes(value: int) -> Array:
 
 
 def _write_all(handle: int, buffers: list[Array]) -> None:
-    """Write all bytes of some buffers; the system may take fewer at a time."""
+    """Write all bytes of the buffers; a single system call may write fewer."""
     views = [buffer.data for buffer in buffers if buffer.size]
     while views:
         written = os.writev(handle, views)
@@ -102,7 +103,7 @@ def _write_all(handle: int, buffers: list[Array]) -> None:
 
 
 class ChunkFiles:
-    """Reads chunks and checks their checksums; keeps a few files open.
+    """Files of a checkpoint, from which chunks are read and verified; a few files stay open.
 
     Parameters
     ----------
@@ -112,7 +113,7 @@ class ChunkFiles:
     ----------
     held : HeldCheckpoint
     bytes : int
-        Bytes read so far.
+        Number of bytes read so far.
     """
 
     _MOST = 32
@@ -137,7 +138,7 @@ class ChunkFiles:
         ChunkReading(self, stored, chunk).read(out)
 
     def listed(self, stored: Stored) -> Array | None:
-        """The checksums of an array's chunks in the description; None if it lists none."""
+        """Return the checksums of an array's chunks in the description; None if not listed."""
         if self.held.checksums is None:
             return None
         if stored.name not in self._listed:
@@ -146,7 +147,7 @@ class ChunkFiles:
         return self._listed[stored.name]
 
     def read_at(self, place: "ChunkReading", buffers: list[Array]) -> None:
-        """Fill buffers with the next bytes of a chunk."""
+        """Read the next bytes of a chunk into buffers."""
         handle, index = self._shard(place.name, place.stored, place.shard)
         start = 0
         if index is not None:
@@ -184,14 +185,14 @@ class ChunkFiles:
 
 
 class ChunkReading:
-    """The reading of a chunk, from its first byte to its last, in one piece or several.
+    """Sequential read of a chunk, from its first byte to its last, in one or several pieces.
 
     Parameters
     ----------
     files : ChunkFiles
     stored : Stored
     chunk : tuple of int
-        Number of the chunk along each dimension, through the whole array.
+        Index of the chunk along each dimension of the whole array.
     """
 
     def __init__(self, files: ChunkFiles, stored: Stored, chunk: Index) -> None:
@@ -206,18 +207,18 @@ class ChunkReading:
         return f"array {self.stored.name!r}, chunk {self._chunk}, in {path}"
 
     def read(self, out: Array) -> None:
-        """Read the next bytes; after the last byte the checksum is compared.
+        """Read the next bytes; after the last byte verify the checksum.
 
         Parameters
         ----------
         out : array of uint8
-            C-contiguous; has at most as many bytes as are left.
+            A C-contiguous array, with at most as many bytes as are left in the chunk.
 
         Raises
         ------
         CheckpointError
-            If the file is not complete, its bytes are not those that were saved, or they are those
-            of another checkpoint or of another chunk.
+            If the file is not complete, the bytes differ from the saved bytes, or the chunk is of
+            another checkpoint or another position.
         """
         last = self.at + out.size == self.stored.chunk_bytes
         found = np.empty(CHECK, np.uint8)
@@ -233,7 +234,7 @@ class ChunkReading:
             self._check_place()
 
     def _check_place(self) -> None:
-        """Raise if the chunk is not the one that the description of the checkpoint lists."""
+        """Raise if the chunk's checksum is not the one in the checkpoint's description."""
         listed = self._files.listed(self.stored)
         if listed is None:
             return
@@ -247,7 +248,7 @@ class ChunkReading:
 
 
 def _open_plain(held: HeldCheckpoint, file: str, size: int, name: str) -> int:
-    """Open an ordinary file of a given size; anything else is refused."""
+    """Open an ordinary file of a given size; raise for any other file."""
     path = f"{held.path}/{file}"
     try:
         handle = held.open(file)
@@ -269,7 +270,7 @@ def _cannot_open(path: str, name: str, error: OSError) -> Exception:
 
 
 def wrong_size(path: str, name: str, found: os.stat_result, size: int) -> str:
-    """The error of a file that is not an ordinary one of `size` bytes."""
+    """Return the error text for a file that is not an ordinary file of `size` bytes."""
     if not stat.S_ISREG(found.st_mode):
         kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no ordinary file"
         return f"array {name!r}: {path} is {kind}, which no save makes"
@@ -280,7 +281,7 @@ def wrong_size(path: str, name: str, found: os.stat_result, size: int) -> str:
 
 
 def _read_all(handle: int, buffers: list[Array], at: int, where: "str | ChunkReading") -> int:
-    """Fill buffers with a file's bytes from `at` on; returns the number of bytes."""
+    """Read a file's bytes from `at` on into buffers; return the number of bytes."""
     views = [buffer.data for buffer in buffers if buffer.size]
     total = sum(map(len, views))
     while views:

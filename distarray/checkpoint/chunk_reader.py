@@ -1,4 +1,4 @@
-"""Reading chunks into a rank's blocks, and the ranks whose blocks a chunk meets."""
+"""Reading of chunks into a rank's blocks, and the ranks whose blocks overlap a chunk."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
@@ -20,20 +20,20 @@ from distarray.typing import Array
 
 __all__ = ["Chunk", "ChunkReader", "Progress", "Ranks", "Wanted", "ranks_of"]
 
-#: Called with numbers of bytes that have been read or written.
+#: Function that is called with the number of bytes that have been read or written.
 Progress: TypeAlias = Callable[[int], object]
 
 
 class Wanted(NamedTuple):
-    """An array that is being loaded.
+    """Array that is being loaded.
 
     Attributes
     ----------
     stored : Stored
     layout : Layout
-        Its layout in memory, without pending folds.
+        The array's layout in memory, without pending folds.
     block : numpy.ndarray
-        This rank's block, to be filled; may be strided.
+        This rank's block, which is filled; it may be strided.
     """
 
     stored: Stored
@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A chunk of one of the arrays, and the ranks that want some of its elements."""
+    """Chunk of one of the arrays, and the ranks that need some of its elements."""
 
     array: int
     number: int
@@ -51,17 +51,17 @@ class Chunk(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int]:
-        """Number of the array, and of the chunk in C order."""
+        """Number of the array, and number of the chunk in C order."""
         return self.array, self.number
 
     @property
     def reader(self) -> int:
-        """The rank that reads it."""
+        """Rank that reads the chunk."""
         return self.ranks.nth(self.number % self.ranks.count)
 
 
 class Ranks:
-    """The ranks whose blocks meet a box: counted at once, and listed only on demand."""
+    """Ranks whose blocks overlap a box: counted immediately, listed only on demand."""
 
     __slots__ = ("_layout", "_ways", "count")
 
@@ -83,7 +83,7 @@ class Ranks:
         self.count = prod([len(choices) for _, choices in self._ways])
 
     def nth(self, number: int) -> int:
-        """One of these ranks, by its number in the mesh."""
+        """Return the `number`-th of these ranks, as its rank in the mesh."""
         coords = [0] * len(self._layout.mesh_shape)
         for mesh_dims, choices in reversed(self._ways):
             number, at = divmod(number, len(choices))
@@ -92,7 +92,7 @@ class Ranks:
         return rank_of(tuple(coords), self._layout.mesh_shape)
 
     def __iter__(self) -> Iterator[tuple[int, Coords]]:
-        """Each rank with its coordinates."""
+        """Yield each rank with its coordinates."""
         for choice in product(*[choices for _, choices in self._ways]):
             coords = [0] * len(self._layout.mesh_shape)
             for (mesh_dims, _), digits in zip(self._ways, choice):
@@ -103,7 +103,7 @@ class Ranks:
 
 @lru_cache(256)
 def ranks_of(layout: Layout, box: Box) -> Ranks:
-    """The ranks whose blocks meet a box; arrays of one layout have many boxes in common."""
+    """Return the ranks whose blocks overlap a box; cached: arrays of one layout share boxes."""
     return Ranks(layout, box)
 
 
@@ -112,7 +112,7 @@ def _meets(interval: tuple[int, int], start: int, stop: int) -> bool:
 
 
 class ChunkReader:
-    """Reads chunks into blocks; after an error it reads nothing, and its methods do not fail.
+    """Reader of chunks into blocks; after an error it reads nothing, and its methods do not raise.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class ChunkReader:
         self._place: ChunkReading
 
     def read_alone(self, chunk: Chunk) -> None:
-        """Read a chunk, and copy what is wanted of it into this rank's block."""
+        """Read a chunk, and copy the elements that this rank needs into its block."""
         grid, size = self.arrays[chunk.array].stored.grid, self.stored(chunk).chunk_bytes
         box = grid.chunk_box(chunk.place)
         view = self.target(chunk, box)
@@ -146,15 +146,15 @@ class ChunkReader:
             self.put(chunk, box, out, grid.chunk)
 
     def stored(self, chunk: Chunk) -> Stored:
-        """The array that a chunk is of."""
+        """Return the array to which a chunk belongs."""
         return self.arrays[chunk.array].stored
 
     def begin(self, chunk: Chunk) -> None:
-        """Begin to read another chunk."""
+        """Begin the read of another chunk."""
         self._place = ChunkReading(self._files, self.stored(chunk), chunk.place)
 
     def go_on(self, out: Array) -> None:
-        """Fill `out` with the next bytes of the chunk."""
+        """Read the next bytes of the chunk into `out`."""
         if self.error is None:
             try:
                 self._place.read(out)
@@ -163,16 +163,16 @@ class ChunkReader:
                 self.error = caught
 
     def put(self, chunk: Chunk, box: Box, data: Array, shape: Sequence[int]) -> None:
-        """Copy into this rank's block what is wanted of a box whose bytes are given.
+        """Copy the elements that this rank needs from the bytes of a box into its block.
 
-        `shape` is the shape of the bytes, which begin with those of the box and may go on beyond
-        the edge of the array.
+        `shape` is the shape of the array in `data`, whose first corner is the box; `data` may
+        extend beyond the edge of the array.
         """
         if self.error is None:
             self.target(chunk, box)[...] = self.part(chunk, box, data, shape, self.mesh.coords)
 
     def target(self, chunk: Chunk, box: Box) -> Array:
-        """The part of this rank's block that a box of an array meets, as a view."""
+        """Return the section of this rank's block that a box of an array overlaps, as a view."""
         _, layout, block = self.arrays[chunk.array]
         section = layout.section(self.mesh.coords)
         return part_of(block, _common(box, section, section))
@@ -180,7 +180,7 @@ class ChunkReader:
     def part(
         self, chunk: Chunk, box: Box, data: Array, shape: Sequence[int], coords: Coords | None
     ) -> Array:
-        """The part of a box that the rank at some coordinates wants, as a view of its bytes."""
+        """Return the section of a box that the rank at `coords` needs, as a view of `data`."""
         stored, layout, _ = self.arrays[chunk.array]
         found = data.view(stored.dtype).reshape(shape)
         return part_of(found, _common(box, layout.section(coords), box))
@@ -188,6 +188,6 @@ class ChunkReader:
 
 @lru_cache(256)
 def _common(a: Box, b: Box, within: Box) -> tuple[slice, ...]:
-    """The intersection of two boxes, as slices of a third box that contains it."""
+    """Return the intersection of two boxes, as slices of a third box that contains it."""
     common = intersect(a, b) or ((0, 0),) * len(a)
     return tuple([slice(i - start, j - start) for (i, j), (start, _) in zip(common, within)])

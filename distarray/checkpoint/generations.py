@@ -1,9 +1,9 @@
-"""The generations of a checkpoint: what a save replaces stays until the next one.
+"""Generations of a checkpoint: a replaced checkpoint is kept until the next save.
 
-A job that loads a checkpoint while another one saves to the same path goes on reading the files
-that it has found. Therefore a checkpoint that has been replaced is kept, without a name of its own,
-in the directory of its successor; so is, with ``keep=1``, that of the last step. A job that needs
-longer than two saves finds files gone, and starts again with the new checkpoint.
+If a job loads a checkpoint while another job saves to the same path, it continues to read the files
+of the old checkpoint. Therefore a replaced checkpoint is kept in a subdirectory of its successor.
+With ``keep=1``, the checkpoint of the previous step is kept there as well. A load that takes longer
+than two saves finds that files are missing, and starts again with the new checkpoint.
 """
 
 import os
@@ -36,30 +36,30 @@ from distarray.io.rank_zero import on_rank_zero
 __all__ = ["make_room", "of_one_generation", "retire"]
 
 T = TypeVar("T")
-#: Seconds since the last save after which a generation goes when the next save begins. Before, it
-#: goes when the next save is complete, for loads may still read it.
+#: Seconds since the last save after which an old generation is removed when the next save begins.
+#: Earlier it is removed when the next save is complete, since loads may still read it.
 _GRACE = 600.0
-#: Most attempts to load a checkpoint that is being replaced.
+#: Maximum number of attempts to load a checkpoint that is being replaced.
 _ATTEMPTS = 50
-#: Most attempts to read the description of a checkpoint that has been found.
+#: Maximum number of attempts to read the description of a checkpoint that has been found.
 _LOOKS = 3
 
 
 def of_one_generation(
     group: Group, given: PathLike, step: int | None, call: str, act: Callable[[Catalog], T]
 ) -> T:
-    """The result of a function of a checkpoint's catalog, all of one save; collective.
+    """Call a function with a checkpoint's catalog, so that all files are of one save; collective.
 
     Parameters
     ----------
     group : Group
     given, step : path-like, int or None
-        Where the checkpoint is.
+        The path of the checkpoint, and the step.
     call : str
-        The caller's name, for messages.
+        The caller's name for error texts.
     act : callable
-        Collective over the group, with the same errors on all ranks; called again if it fails and
-        another save has replaced the checkpoint meanwhile.
+        Collective function of the catalog that raises the same errors on all ranks. It is called
+        again if it fails and another save has replaced the checkpoint in the meantime.
 
     Cost
     ----
@@ -83,26 +83,26 @@ def of_one_generation(
 
 
 def _found(place: str, step: int | None) -> tuple[Path, bytes]:
-    """The checkpoint at a place and its description."""
+    """Find the checkpoint at a path; return its directory and its description."""
     for _ in range(_LOOKS - 1):
         path = find(Path(os.path.realpath(place)), step)
-        with suppress(CheckpointError, FileNotFoundError):  # perhaps it has just been removed
+        with suppress(CheckpointError, FileNotFoundError):  # it may just have been removed
             return path, read_catalog(path)
     path = find(Path(os.path.realpath(place)), step)
     return path, read_catalog(path)
 
 
 def _is_current(place: str, step: int | None, catalog: Catalog) -> bool:
-    """Whether a catalog is still that of the checkpoint at a place."""
+    """Return True if a catalog still describes the checkpoint at a path."""
     try:
         path = find(Path(os.path.realpath(place)), step)
         return path == catalog.path and read_head(path / ROOT) == catalog.head
     except (OSError, CheckpointError):
-        return False  # reading it again says what is wrong
+        return False  # the next attempt raises the error
 
 
 def make_room(final: Path, step: int | None, needed: int) -> None:
-    """Remove what the last save has replaced if no load needs it, or the disk is too full.
+    """Remove old generations if no load needs them any more, or if the disk is too full.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def make_room(final: Path, step: int | None, needed: int) -> None:
         The checkpoint that is about to be written.
     step : int or None
     needed : int
-        Bytes that will be written.
+        Number of bytes that will be written.
     """
     with suppress(OSError):
         for holder in _holders(final, step):
@@ -121,7 +121,7 @@ def make_room(final: Path, step: int | None, needed: int) -> None:
 
 
 def retire(final: Path, step: int | None, keep: int | None) -> None:
-    """Remove what other saves have replaced, and all but `keep` of the steps.
+    """Remove the old generations of earlier saves, and all but `keep` of the steps.
 
     Parameters
     ----------
@@ -144,6 +144,6 @@ def retire(final: Path, step: int | None, keep: int | None) -> None:
 
 
 def _holders(final: Path, step: int | None) -> list[Path]:
-    """The checkpoints at a path that have older ones in their directories."""
+    """List the checkpoints at a path whose directories contain an old generation."""
     found = [final] if step is None else step_directories(final.parent)
     return [path for path in found if os.path.lexists(path / OLDER)]

@@ -1,8 +1,8 @@
-"""A checkpoint that is held open while it is read.
+"""Checkpoint whose directory is held open while it is read.
 
-The directory of a checkpoint changes its name, or loses it, when another save puts a new one in its
-place. Files are opened from the directory that a rank holds, so that they are all of one save; what
-takes the name meanwhile is never read.
+The directory of a checkpoint is renamed or removed when another save replaces the checkpoint. Files
+are opened relative to the directory that a rank holds open, so that all files are of one save. A
+checkpoint that gets the same name later is never read.
 """
 
 import errno
@@ -16,14 +16,14 @@ from distarray.errors import CheckpointError
 
 __all__ = ["HeldCheckpoint"]
 
-#: Errors of a directory that another job has just renamed or removed.
+#: Errors of opening a directory that another job has just renamed or removed.
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
-#: Seconds for which a directory may have no name, where names are exchanged in two steps.
+#: Seconds for which the name may be missing, if names are exchanged in two steps.
 _PATIENCE = 1.0
 
 
 class HeldCheckpoint:
-    """The directory of the checkpoint that a catalog describes; a context manager.
+    """Open directory of the checkpoint that a catalog describes; a context manager.
 
     Parameters
     ----------
@@ -32,14 +32,14 @@ class HeldCheckpoint:
     Attributes
     ----------
     path : Path
-        Its name when it was found; for messages.
+        The path at which the checkpoint was found, for error texts.
     checksums : mapping or None
-        Those of the catalog.
+        The checksums of the catalog.
 
     Raises
     ------
     CheckpointError
-        If another checkpoint has its place, and it is not kept any more.
+        If another checkpoint has replaced this checkpoint, and it is not kept any more.
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -53,20 +53,20 @@ class HeldCheckpoint:
         os.close(self._handle)
 
     def open(self, name: str) -> int:
-        """Open a file below, for reading; neither a link is followed nor a pipe waited for."""
+        """Open a file of the checkpoint for reading; do not follow a link or wait for a pipe."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         return os.open(name, flags, dir_fd=self._handle)
 
     def read(self, name: str) -> bytes:
-        """The content of a file of metadata."""
+        """Read a file of metadata."""
         return read_plain(self.path / name, name, self._handle)
 
     def stat(self, name: str) -> os.stat_result:
-        """The status of an entry below, also of a link."""
+        """Return the status of an entry; of a link itself, not of its target."""
         return os.stat(name, dir_fd=self._handle, follow_symlinks=False)
 
     def entries(self, name: str) -> Iterator[tuple[str, os.stat_result]]:
-        """Names and statuses of the entries of a directory below."""
+        """Yield names and statuses of the entries of a subdirectory."""
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(name, flags, dir_fd=self._handle)
         try:
@@ -78,7 +78,7 @@ class HeldCheckpoint:
 
 
 def _held(catalog: Catalog) -> int:
-    """The directory of a catalog: under its own name, or within that of its successor."""
+    """Open the directory of a catalog: under its own name, or inside its successor."""
     until = time.monotonic() + _PATIENCE
     while True:
         for place in (catalog.path, catalog.path / OLDER):
@@ -94,7 +94,7 @@ def _held(catalog: Catalog) -> int:
 
 
 def _opened(place: Path, head: bytes) -> int | None:
-    """A directory, if its description begins so."""
+    """Open a directory if its description begins with `head`; return None otherwise."""
     try:
         handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:

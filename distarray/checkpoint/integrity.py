@@ -1,6 +1,6 @@
-"""Integrity checks: the files of a checkpoint, their kinds, sizes, checksums and places.
+"""Integrity checks of the files of a checkpoint: kinds, sizes, checksums and positions.
 
-The ranks share the work: each checks some of the arrays.
+The ranks share the work: each rank checks some of the arrays.
 """
 
 import re
@@ -36,7 +36,7 @@ _UNLISTED = (
 
 
 def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None = None) -> int:
-    """Read a whole checkpoint and check all checksums, without loading it; collective.
+    """Read a whole checkpoint and verify all checksums, without loading it; collective.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None =
     Returns
     -------
     int
-        Bytes of the arrays.
+        Size of the arrays in bytes.
 
     Raises
     ------
@@ -82,18 +82,18 @@ def verify(path: PathLike, *, step: int | None = None, mesh: DeviceMesh | None =
 
 
 def _check(catalog: Catalog, group: Group) -> None:
-    """Raise if the files are not what was saved; collective."""
+    """Raise if the files differ from those that were saved; collective."""
     arrays = list(catalog.arrays.values())
     with ExitStack() as stack:
         held = agreed(group, lambda: stack.enter_context(HeldCheckpoint(catalog)))
-        for check in (check_files, _check_members, _check_chunks):  # each goes by the one before
+        for check in (check_files, _check_members, _check_chunks):  # each relies on earlier ones
             agreed(group, partial(check, held, arrays, group))
 
 
 def check_files(held: HeldCheckpoint, arrays: Sequence[Stored], group: Group) -> None:
-    """Raise if the files of some arrays are not exactly those that were saved.
+    """Raise if the files of the arrays are not exactly those that were saved.
 
-    The cost depends on the files that exist, not on those that the metadata claim.
+    The cost depends on the files that exist, not on the metadata, which may be hostile.
     """
     for number, stored in enumerate(arrays):
         if number % group.size == group.rank:
@@ -102,7 +102,7 @@ def check_files(held: HeldCheckpoint, arrays: Sequence[Stored], group: Group) ->
 
 
 def _check_directories(held: HeldCheckpoint, name: str) -> None:
-    """Raise if a directory on the way to an array is not a directory, such as a link."""
+    """Raise if a component of an array's path is missing or not a directory, such as a link."""
     parts = name.split("/")
     for end in range(1, len(parts) + 1):
         part = "/".join(parts[:end])
@@ -141,9 +141,9 @@ def _check_array(held: HeldCheckpoint, stored: Stored) -> None:
 
 
 def _check_members(held: HeldCheckpoint, arrays: Sequence[Stored], group: Group) -> None:
-    """Raise if the metadata beside an array, for other readers of Zarr, are not those saved.
+    """Raise if the arrays' own metadata, for other readers of Zarr, differ from those saved.
 
-    Loading uses only the checkpoint's own description.
+    Loading uses only the checkpoint's description.
     """
     for number, (name, text) in enumerate(members_of(arrays).items()):
         file = f"{name}/{ROOT}"
@@ -154,7 +154,7 @@ def _check_members(held: HeldCheckpoint, arrays: Sequence[Stored], group: Group)
 
 
 def _check_chunks(held: HeldCheckpoint, arrays: Sequence[Stored], group: Group) -> None:
-    """Raise if a chunk is not the one that was saved; each rank reads some of the files."""
+    """Raise if a chunk differs from the saved chunk; each rank reads some of the files."""
     number = 0
     with ChunkFiles(held) as files:
         for stored in arrays:

@@ -1,4 +1,4 @@
-"""Which checkpoints there are."""
+"""Lists of existing checkpoints."""
 
 from os.path import realpath
 from pathlib import Path
@@ -15,19 +15,19 @@ __all__ = ["latest", "steps"]
 
 
 def latest(path: PathLike, *, mesh: DeviceMesh | None = None) -> Path | None:
-    """The checkpoint of the last step in a directory, or the checkpoint at a path; collective.
+    """Find the checkpoint of a directory's last step, or the checkpoint at a path; collective.
 
     Parameters
     ----------
     path : str or path-like
         As for :func:`save`.
     mesh : DeviceMesh, optional
-        Its ranks call this; the default mesh if not given.
+        The mesh whose ranks call this function; by default the default mesh.
 
     Returns
     -------
     Path or None
-        None if there is no checkpoint; the same on all ranks.
+        The checkpoint, None if there is no checkpoint; equal on all ranks.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def latest(path: PathLike, *, mesh: DeviceMesh | None = None) -> Path | None:
 
 
 def steps(path: PathLike, *, mesh: DeviceMesh | None = None) -> list[int]:
-    """The steps that have checkpoints in a directory, ascending; collective.
+    """List the steps that have checkpoints in a directory, ascending; collective.
 
     Examples
     --------

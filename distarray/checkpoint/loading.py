@@ -1,4 +1,4 @@
-"""Loading a state on any number of ranks."""
+"""Loading of a state on any number of ranks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from distarray.typing import Array, Placements, Shape
 
 __all__ = ["load"]
 
-#: Placements for all arrays, by patterns of names, or by a function of name and shape.
+#: Placements: one for all arrays, by name pattern, or from a function of name and shape.
 ManyPlacements: TypeAlias = (
     "Placements | Mapping[str, Placements] | Callable[[str, Shape], Placements | None]"
 )
@@ -60,17 +60,18 @@ def load(
     path : str or path-like
         A checkpoint, or a directory with checkpoints of steps, of which the last is loaded.
     into : dict, list, tuple, DistArray, ..., optional
-        A state like the one that was saved, or with some of its keys only: its arrays are filled
-        in place, whatever their mesh and placements, its numbers replaced, its torch modules and
-        optimizers restored. Where it has None, what was saved is made anew.
+        A state with the structure of the saved state, or with some of its keys only. Its arrays, on
+        any mesh with any placements, are filled in place. Its numbers are replaced, and its torch
+        modules and optimizers are restored. Where `into` has None, a new object is made.
     mesh : DeviceMesh, optional
-        The mesh of new arrays. By default the mesh of the arrays of `into` if they have one in
-        common, otherwise the default mesh. All its ranks call this.
+        The mesh of new arrays, whose ranks all call this function. By default the mesh of the
+        arrays of `into` if they have the same mesh, otherwise the default mesh.
     placements : sequence of Placement, mapping or callable, optional
-        Placements of new arrays: the same for all; or a mapping of patterns to placements,
-        ``{"model/*": [Shard(0)]}``, whose first match counts; or ``placements(name, shape)``. By
-        default an array gets the placements that it had when it was saved, if the mesh has as many
-        dimensions, and otherwise those of :func:`distarray.distribute`.
+        Placements of new arrays: the same for all arrays; or a mapping of name patterns to
+        placements, ``{"model/*": [Shard(0)]}``, of which the first match is used; or a function
+        ``placements(name, shape)``. By default an array gets its placements at the time of the
+        save, if the mesh has the same number of dimensions, and otherwise those of
+        :func:`distarray.distribute`.
     step : int, optional
         The step to load instead of the last one.
     progress : bool, optional
@@ -79,27 +80,28 @@ def load(
     Returns
     -------
     object
-        The state: `into`, or a new one, in which objects with adapters are the states they had.
+        The state: `into`, or a new state, in which an object with an adapter is represented by the
+        adapter's state.
 
     Raises
     ------
     FileNotFoundError
         If there is no checkpoint.
     CheckpointError
-        On all ranks, if it is damaged, foreign or hostile, or does not fit `into`; names the array
-        and the file. Errors that show without reading the data (sizes of files, names, shapes,
-        types) are raised before `into` is changed.
+        On all ranks, if the checkpoint is damaged, foreign or hostile, or does not fit `into`. The
+        error names the array and the file. Errors that are found without reading the data (sizes
+        of files, names, shapes, types) are raised before `into` is changed.
 
     Notes
     -----
-    What is loaded is of one save, also while another job saves to the same path: if files have gone
-    meanwhile, loading begins anew with the new checkpoint.
+    All loaded values are of one save, also while another job saves to the same path: if files have
+    been removed in the meantime, loading starts again with the new checkpoint.
 
     Cost
     ----
-    Each chunk of the arrays is read once, by one rank, and verified. Others that want some of it
-    copy it from memory that the ranks of a node share, or receive it if the ranks are not all on
-    one node. Beyond its blocks a rank needs 32 MiB at most.
+    Each chunk of the arrays is read once, by one rank, and verified. Other ranks that need elements
+    of it copy them from memory that the ranks of a node share, or receive them in messages if the
+    ranks are not all on one node. In addition to its blocks a rank needs at most 32 MiB.
 
     Examples
     --------
@@ -116,8 +118,8 @@ def load(
         mesh = _mesh_of(into)
     if mesh.coords is None:
         return into
-    home = mesh  # bound for the function below
-    passed.number += 1  # arrays of `into` are written to
+    home = mesh  # a name that is never None, for the function below
+    passed.number += 1  # the arrays of `into` are written to
     background.settle(mesh)
 
     def act(catalog: Catalog) -> Any:
@@ -133,7 +135,7 @@ def _loaded(
     placements: ManyPlacements | None,
     progress: bool | None,
 ) -> Any:
-    """The state of a catalog; collective."""
+    """Load the state that a catalog describes; collective."""
     group = mesh.group
     match = Match(catalog.arrays, lambda whole, kind: _item(whole, kind, mesh))
     result = agreed(group, lambda: match.value(catalog.node, into, "state"))
@@ -156,7 +158,7 @@ def _loaded(
 
 
 def _mesh_of(into: Any) -> DeviceMesh:
-    """The mesh of the arrays of a state, if they have one in common; else the default mesh."""
+    """Return the mesh of a state's arrays if they have the same mesh; else the default mesh."""
     if into is None:
         return default_mesh()
     flat, _ = flatten(into)
@@ -166,7 +168,7 @@ def _mesh_of(into: Any) -> DeviceMesh:
 
 
 def _item(whole: Array, kind: str, mesh: DeviceMesh) -> Any:
-    """The object that a saved array without dimensions becomes."""
+    """Convert a saved array without dimensions to an object of the saved kind."""
     if kind == "DistArray":
         return as_distarray(whole, mesh)
     return whole[()] if kind == "scalar" else whole
@@ -178,7 +180,7 @@ def _needed(catalog: Catalog, match: Match) -> list[Stored]:
 
 
 class _Loading:
-    """The arrays to be loaded, with memory for them."""
+    """Arrays to be loaded, with memory for this rank's blocks."""
 
     def __init__(
         self,
@@ -188,9 +190,9 @@ class _Loading:
         placements: ManyPlacements | None,
     ) -> None:
         self._catalog, self._match, self._mesh = catalog, match, mesh
-        #: The arrays on each mesh.
+        #: Arrays to load, by mesh.
         self._wanted: dict[DeviceMesh, list[Wanted]] = {}
-        #: Functions that make arrays of blocks once these are filled.
+        #: Functions that make arrays of the blocks after the blocks have been filled.
         self._after: list[Callable[[], object]] = []
         for target in match.targets:
             self._into(catalog.arrays[target.name], target.value)
@@ -206,7 +208,7 @@ class _Loading:
         self._wanted.setdefault(mesh, []).append(wanted)
 
     def _into(self, stored: Stored, value: DistArray | Array) -> None:
-        """Want an array that exists."""
+        """Add an existing array that is filled."""
         if not isinstance(value, DistArray):
             layout = Layout.replicated(stored.shape, self._mesh.shape)
             self._want(self._mesh, Wanted(stored, layout, value))
@@ -219,7 +221,7 @@ class _Loading:
             self._after.append(lambda: device.__setitem__(..., mesh.asarray(block)))
 
     def _make(self, stored: Stored, fresh: Fresh, placements: ManyPlacements | None) -> None:
-        """Want a new array."""
+        """Add a new array, and allocate its block."""
         mesh = self._mesh
         layout = Layout.replicated(stored.shape, mesh.shape)
         if fresh.kind == "DistArray":
@@ -232,7 +234,7 @@ class _Loading:
                 f"array {stored.name!r} of {stored.nbytes} bytes does not fit: {error}"
             ) from None
         self._want(mesh, Wanted(stored, layout, block))
-        made = self._match.made  # not by self: in a reference cycle blocks would outlive their use
+        made = self._match.made  # `keep` must not refer to self: a cycle would keep blocks alive
 
         def keep() -> None:
             array = fresh.kind == "ndarray"
@@ -241,7 +243,7 @@ class _Loading:
         self._after.append(keep)
 
     def read(self, held: HeldCheckpoint, shown: bool) -> Exception | None:
-        """Fill the blocks of this rank; returns its error, if there is one."""
+        """Fill the blocks of this rank; return its exception or None."""
         total = sum(
             prod(w.layout.local_shape(on.coords)) * w.stored.dtype.itemsize
             for on, some in self._wanted.items()
@@ -260,7 +262,7 @@ class _Loading:
         return error
 
     def assemble(self) -> None:
-        """Make arrays of the blocks."""
+        """Make arrays of the filled blocks."""
         for step in self._after:
             step()
 
@@ -268,7 +270,7 @@ class _Loading:
 def _placements(
     fresh: Fresh, stored: Stored, mesh: DeviceMesh, placements: ManyPlacements | None
 ) -> Placements | None:
-    """The placements of a new array: the caller's, else those saved, else None: the default."""
+    """Return a new array's placements: the caller's, else the saved ones, else None (default)."""
     if isinstance(placements, Mapping):
         patterns = [p for p in placements if fnmatchcase(fresh.name, p)]
         said = placements[patterns[0]] if patterns else None

@@ -1,4 +1,4 @@
-"""Matching the description of a saved state with the state that it is loaded into."""
+"""Matching of the description of a saved state with the state into which it is loaded."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -16,19 +16,19 @@ from distarray.typing import Array, DType, Shape
 
 __all__ = ["Fresh", "Match", "Target"]
 
-#: Gives a value when everything has been loaded.
+#: Function that returns a value after all arrays have been loaded.
 Later: TypeAlias = Callable[[], Any]
 
 
 class Target(NamedTuple):
-    """An array that is loaded into an existing one."""
+    """Saved array that is loaded into an existing array."""
 
     name: str
     value: DistArray | Array
 
 
 class Fresh(NamedTuple):
-    """A new array.
+    """Saved array for which a new array is made.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Fresh(NamedTuple):
     kind : str
         "DistArray" or "ndarray".
     placements : tuple of str
-        Its placements when it was saved, as texts.
+        The array's placements when it was saved, as texts.
     """
 
     name: str
@@ -45,23 +45,23 @@ class Fresh(NamedTuple):
 
 
 class Match:
-    """The arrays to load, and the state that they make.
+    """Match of a saved state with its destination: the arrays to load, and the resulting state.
 
     Parameters
     ----------
     arrays : dict of str to Stored
         The arrays of the checkpoint.
     item : callable
-        ``item(whole, kind)`` makes an object of an array without dimensions.
+        ``item(whole, kind)`` converts an array without dimensions to an object.
 
     Attributes
     ----------
     targets : list of Target
-        Arrays of the program that will be filled.
+        Arrays of the program that are filled.
     fresh : dict of str to Fresh
-        Arrays that will be made, by name.
+        Arrays for which new arrays are made, by name.
     made : dict of str to DistArray or numpy.ndarray
-        The new arrays; the caller adds them before it asks for the state.
+        The new arrays; the caller adds them before it requests the state.
     """
 
     def __init__(self, arrays: dict[str, Stored], item: Callable[[Array, str], Any]) -> None:
@@ -71,12 +71,12 @@ class Match:
         self._arrays, self._item = arrays, item
 
     def value(self, node: Json, into: Any, words: str) -> Later:
-        """Match one value with what it is loaded into (None: nothing).
+        """Match a saved value with its destination `into`; None: a new object is made.
 
         Raises
         ------
         CheckpointError
-            If one does not fit the other.
+            If the saved value does not fit the destination.
         """
         into = into.array if isinstance(into, Filled) else into
         if isinstance(into, dict):
@@ -119,7 +119,7 @@ class Match:
 
         def updated() -> Any:
             for key, value in values.items():
-                into[key] = value()  # not by update: that of a Counter adds
+                into[key] = value()  # not by `update`, which adds for a Counter
             return into
 
         return updated
@@ -188,7 +188,7 @@ class Match:
         return lambda: unflatten(node, lambda n: self.made[n["array"]], self._item)
 
     def _collect(self, node: Json) -> None:
-        """Collect the arrays below a node; raises if something is wrong with it."""
+        """Collect the arrays below a node; raise if the node is malformed."""
 
         def array(found: Node) -> None:
             name, kind = found["array"], found["kind"]
@@ -210,7 +210,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _of(node: Json, kind: str, words: str) -> Any:
-    """The content of a node of some kind."""
+    """Return the content of a node; raise if the node is not of kind `kind`."""
     if not isinstance(node, dict) or kind not in node:
         found = next(iter(node), "nothing") if isinstance(node, dict) else "nothing"
         raise CheckpointError(f"{words} is of kind {kind!r}, but {found!r} was saved there")

@@ -1,4 +1,4 @@
-"""A progress bar with bytes a second, on rank 0."""
+"""Progress bar with bytes per second, on rank 0."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -12,20 +12,20 @@ __all__ = ["bar", "shows"]
 
 
 def shows(mesh: DeviceMesh, wanted: bool | None) -> bool:
-    """Whether this rank shows a bar: rank 0 of the mesh may, for its own share.
+    """Return True if this rank shows a bar: only rank 0 may, for its own share of the work.
 
     Parameters
     ----------
     mesh : DeviceMesh
-        Its other ranks do as much at the same time.
+        The mesh whose ranks share the work; the other ranks have similar shares.
     wanted : bool or None
-        None: within :func:`distarray.progress`, and if standard error is a terminal and tqdm is
-        installed.
+        The caller's choice. None: show a bar within :func:`distarray.progress`, or if standard
+        error is a terminal, provided that tqdm is installed.
 
     Raises
     ------
     ImportError
-        On rank 0 alone, if a bar is wanted and tqdm is not installed.
+        On rank 0 alone, if a bar is requested and tqdm is not installed.
     """
     seen = is_watched() or sys.stderr.isatty()
     if mesh.rank != 0 or wanted is False or (wanted is None and not seen):
@@ -41,14 +41,14 @@ def shows(mesh: DeviceMesh, wanted: bool | None) -> bool:
 
 @contextmanager
 def bar(what: str, total: int, mesh: DeviceMesh, shown: bool) -> Iterator[Callable[[int], object]]:
-    """Yield a function that is called with numbers of bytes that this rank has done.
+    """Yield a function that is called with the number of bytes that this rank has processed.
 
     Parameters
     ----------
     what : str
         The text before the bar.
     total : int
-        Bytes that this rank has to do.
+        Number of bytes that this rank has to process.
     mesh : DeviceMesh
         The ranks that share the work.
     shown : bool

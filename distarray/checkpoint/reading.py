@@ -1,8 +1,8 @@
-"""Reading arrays: each chunk is read once, and sent to the ranks that want some of it.
+"""Reading of arrays: each chunk is read once, and sent to the ranks that need its elements.
 
-A chunk that one rank wants alone is read by that rank, straight into its block where it is one
-stretch there. A chunk that several ranks want is read by one of them, in turn, and passed to the
-others (:mod:`distarray.checkpoint.shared_chunks`).
+A chunk that only one rank needs is read by that rank, directly into its block if the chunk is
+contiguous there. A chunk that several ranks need is read by one of them, chosen in turn, and passed
+to the others (:mod:`distarray.checkpoint.shared_chunks`).
 """
 
 from collections.abc import Sequence
@@ -18,27 +18,27 @@ __all__ = ["read_arrays"]
 def read_arrays(
     files: ChunkFiles, arrays: Sequence[Wanted], mesh: DeviceMesh, progress: Progress
 ) -> Exception | None:
-    """Fill this rank's blocks of some arrays; collective over the mesh they are on.
+    """Fill this rank's blocks of the arrays; collective over the mesh of the arrays.
 
     Parameters
     ----------
     files : ChunkFiles
     arrays : sequence of Wanted
-        The same, in the same order, on all ranks of the mesh.
+        The same arrays, in the same order, on all ranks of the mesh.
     mesh : DeviceMesh
     progress : callable
-        Called with the bytes of chunks that have been read.
+        Function that is called with the number of bytes of chunks that have been read.
 
     Returns
     -------
     Exception or None
-        The error of this rank, which has taken part in all communication nevertheless.
+        The error of this rank, which has nevertheless taken part in all communication.
 
     Cost
     ----
-    Each chunk is read once. An allreduce of an integer; where several ranks want a chunk, one
-    exchange of a few integers for each piece of it, then rounds of pieces, in which each rank gets
-    what it lacks.
+    Each chunk is read once. An allreduce of an integer. If several ranks need a chunk, one exchange
+    of a few integers for each piece of it, then rounds of pieces, in which each rank gets its
+    missing elements.
     """
     reader = ChunkReader(files, arrays, mesh, progress)
     alone, shared = _divided(arrays, mesh)
@@ -51,7 +51,7 @@ def read_arrays(
 def _divided(
     arrays: Sequence[Wanted], mesh: DeviceMesh
 ) -> tuple[list[Chunk], dict[tuple[int, int], Chunk]]:
-    """The chunks that this rank wants: those that it alone wants, and the others."""
+    """Return the chunks that only this rank needs, and the chunks that it shares with others."""
     alone, shared = [], {}
     for array, (stored, layout, _) in enumerate(arrays):
         section = layout.section(mesh.coords)

@@ -1,4 +1,4 @@
-"""Checks that all ranks save the same state, and load the same, before files are touched."""
+"""Checks that all ranks save, or load, the same state, before files are accessed."""
 
 import json
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ _CURE = (
 def check_same_state(
     group: Group, options: Mapping[str, Any], flat: Flat, error: Exception | None
 ) -> None:
-    """Raise on all ranks if they do not save the same state in the same way.
+    """Raise on all ranks if the ranks save different states or pass different options.
 
-    NumPy's arrays must have equal values, for one rank writes each of them. The entries of dicts
-    may have different orders.
+    NumPy's arrays must have equal values, since one rank writes each of them. The entries of dicts
+    may be in different orders.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def check_same_state(
     flat : Flat
         The state.
     error : Exception or None
-        What this rank has found wrong already.
+        An error that this rank has already found.
 
     Cost
     ----
@@ -63,7 +63,7 @@ def check_same_state(
 
 
 def _canonical(node: Node) -> Node:
-    """A description with the entries of dicts in a canonical order."""
+    """Return a description with the entries of dicts in a canonical order."""
     kind, value = next(iter(node.items()))
     if kind == "dict":
         ordered = sorted(value, key=lambda entry: (str(type(entry[0])), str(entry[0])))
@@ -76,7 +76,7 @@ def _canonical(node: Node) -> Node:
 
 
 def check_same_text(group: Group, text: str, what: str) -> None:
-    """Raise on all ranks if a text is not the same on all."""
+    """Raise on all ranks if a text differs between ranks."""
     said = Argument(f"{what} on rank {{rank}} differs from that on rank 0", text)
     same_call(group, "checkpoint.load", [said])
 
@@ -89,7 +89,7 @@ def _described(leaf: Leaf) -> str:
 
 
 def _sum(value: Array) -> str:
-    """A checksum of the values; none for types with padding, whose bytes may differ."""
+    """Return the text of a checksum of the values; empty for types with padding."""
     if not value.nbytes or value.dtype.names is not None or value.dtype.char in "gG":
         return ""
     return f", CRC32C {checksum(as_bytes(np.ascontiguousarray(value))):08x}"

@@ -1,4 +1,4 @@
-"""Saving a state: all of it or nothing, at once or in the background."""
+"""Saving of a state: completely or not at all, immediately or in the background."""
 
 import os
 from collections.abc import Sequence
@@ -44,59 +44,60 @@ def save(
     Parameters
     ----------
     path : str or path-like
-        A directory, on a file system that all ranks see. Without `step` it becomes the checkpoint
-        and replaces an old one; with `step` the checkpoint is a directory in it, such as
-        ``step-00000100``, beside those of other steps. Nothing else is ever overwritten.
+        A directory, on a file system that all ranks share. Without `step` it becomes the checkpoint
+        and replaces an old checkpoint. With `step` the checkpoint is a subdirectory, such as
+        ``step-00000100``, next to the checkpoints of other steps. Nothing else is ever overwritten.
     state : dict, list, tuple, DistArray, ...
         Nested dicts (keys are str or int), lists and tuples of DistArrays, NumPy arrays, numbers,
-        strings, bytes and None, and of objects for which :func:`register` has been called (torch
-        modules and optimizers, by :mod:`distarray.torch`). Values that are not distributed are
-        saved once, and must be equal on all ranks.
+        strings, bytes and None, and of objects whose type has been passed to :func:`register`
+        (torch modules and optimizers, by :mod:`distarray.torch`). Values that are not distributed
+        are saved once, and must be equal on all ranks.
     step : int, optional
         Number of the step, for :func:`latest` and `keep`.
     asynchronous : bool
-        Copy the arrays, return, and write while the program goes on. Errors are raised by the next
-        call of `save`, `load` or `latest`, or by ``wait()`` of the result.
+        If True, copy the arrays, return, and write while the program continues. Errors are raised
+        by the next call of `save`, `load` or `latest`, or by ``wait()`` of the result.
     keep : int, optional
-        After saving, remove all but this many checkpoints, those of the lowest steps first.
-        Needs `step`. Nothing is removed by default.
+        Number of checkpoints to keep. After saving, the checkpoints of the lowest steps are
+        removed. Needs `step`. By default no checkpoint is removed.
     mesh : DeviceMesh, optional
-        Its ranks save, and call this. By default the mesh of the arrays if they have one in
-        common, otherwise the default mesh.
+        The mesh whose ranks save and call this function. By default the mesh of the arrays if they
+        have the same mesh, otherwise the default mesh.
     progress : bool, optional
-        Show a progress bar (tqdm) with bytes a second on rank 0. By default if standard error is
-        a terminal.
+        Show a progress bar (tqdm) with bytes per second on rank 0. By default a bar is shown if
+        standard error is a terminal.
 
     Returns
     -------
     Saving
-        Its ``path`` is the place of the checkpoint; ``wait()`` waits until it is complete.
+        Object whose ``path`` is the path of the checkpoint; ``wait()`` waits until it is complete.
 
     Raises
     ------
     TypeError
-        If something in the state cannot be saved; before anything is written.
+        If a value of the state cannot be saved; before a file is written.
     DivergenceError
-        If the ranks do not bring the same state.
+        If the ranks do not pass the same state.
     FileExistsError
-        If there is something at `path` that is not a checkpoint.
+        If `path` exists and is not a checkpoint.
     OSError
-        On all ranks, if writing fails on any of them. An old checkpoint is untouched.
+        On all ranks, if writing fails on one rank. An old checkpoint is unchanged.
 
     Cost
     ----
-    Pending folds are carried out. Nothing else is sent where blocks are cut regularly; otherwise
+    Pending folds are carried out. No other message is sent if blocks are cut regularly. Otherwise
     each rank receives the few rows between its block and the next boundary of a file. Replicas
-    share the writing. Each rank needs 8 MiB beyond its blocks (asynchronous: a copy of them).
+    share the writing. Each rank needs 8 MiB in addition to its blocks (asynchronous: a copy of
+    them).
 
     Notes
     -----
-    Everything is written into a directory beside the final one, brought to disk (fsync), and
-    renamed when all ranks are done. Whenever the job is killed, there is the old checkpoint or the
-    whole new one.
+    All files are written into a temporary directory next to the final directory, brought to disk
+    (fsync), and renamed when all ranks are done. Whenever the job is killed, either the old
+    checkpoint or the complete new checkpoint exists.
 
-    What has been replaced stays, in the directory ``~older`` of the checkpoint, until the next
-    save: another job may be loading it. It needs as much room on the disk again.
+    A replaced checkpoint is kept in the directory ``~older`` of the new checkpoint until the next
+    save, since another job may be loading it. It needs its disk space until then.
 
     Examples
     --------
@@ -117,7 +118,7 @@ def save(
         return Saving(step_path(place, step), mesh)
     background.settle(mesh)
     wrong = wrong or _wrong_arguments(step, keep)
-    if wrong is None:  # NumPy's integers are not JSON's
+    if wrong is None:  # JSON does not accept NumPy's integers
         step, keep = (None if n is None else index(n) for n in (step, keep))
     said = {"path": where, "step": step, "keep": keep}
     said["asynchronous"] = bool(asynchronous)
@@ -145,7 +146,7 @@ def _common_mesh(flat: Flat) -> DeviceMesh:
 
 
 def _wrong_arguments(step: SupportsIndex | None, keep: SupportsIndex | None) -> Exception | None:
-    """The error of a wrong step or a wrong number of checkpoints to keep."""
+    """Return the error for an invalid `step` or `keep`; None if both are valid."""
     try:
         if step is not None and not 0 <= index(step) < 10**18:
             return ValueError(f"checkpoint.save: step is not negative, unlike {step}")
@@ -166,11 +167,11 @@ def _begin(
     items: Sequence[Item],
     mesh: DeviceMesh,
 ) -> Unfinished:
-    """Make the directory to write in, on rank 0, for all ranks."""
+    """Make the temporary directory, on rank 0, for all ranks."""
     final = step_path(path, step)
 
     def make() -> Path:
-        needs("google_crc32c")  # now, so that it is not missing in the background
+        needs("google_crc32c")  # imported now, so that an error is not raised in the background
         _check_target(path, final)
         return directories.begin(final)
 
@@ -180,7 +181,7 @@ def _begin(
 
 
 def _check_target(path: Path, final: Path) -> None:
-    """Refuse to write over anything that is not a checkpoint."""
+    """Raise if the path exists and is not a checkpoint."""
     directories.recover(final)
     if final != path and is_checkpoint(path):
         raise FileExistsError(
@@ -202,10 +203,10 @@ def _write(
     progress: bool | None,
     written: Written,
 ) -> Exception | None:
-    """Write this rank's files; returns the error, if there is one.
+    """Write this rank's files; return its exception or None.
 
-    Their chunks are added to `written`. After an error the rank goes on sending the others what
-    they lack.
+    The written chunks are added to `written`. After an error this rank still sends the elements
+    that other ranks need.
     """
     failure: Exception | None = None
     total = sum(bytes_of(item) for item in items)
@@ -226,11 +227,11 @@ def _write(
                 failure = tried(new.describe, flusher, mesh.rank, mesh.size())
     except Exception as caught:
         failure = failure or caught
-    for item in left:  # not yet reached: otherwise a later call would receive what others are sent
+    for item in left:  # after an error: send the remaining messages, or a later call receives them
         shard_of(item)
     return failure
 
 
 def bytes_of(item: Item) -> int:
-    """Bytes of an array that this rank writes."""
+    """Return the number of bytes of an array that this rank writes."""
     return prod(item.writing.local_shape(item.mesh.coords)) * item.stored.dtype.itemsize

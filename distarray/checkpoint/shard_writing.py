@@ -1,4 +1,4 @@
-"""Writing shards: one rank's part of a checkpoint, from blocks to files of chunks."""
+"""Writing of shards: one rank's share of a checkpoint, from blocks to files of chunks."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,12 +25,12 @@ from distarray.typing import Array
 
 __all__ = ["Item", "Shard", "plan_items", "shard_of", "staged", "write_shards"]
 
-#: Bytes of a stretch of memory for copies of shards.
+#: Size of a memory allocation for copies of shards, in bytes.
 _SLAB = 1 << 26
 
 
 class Item(NamedTuple):
-    """An array that is being saved.
+    """Array that is being saved.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Item(NamedTuple):
     block : array
         The block of this rank.
     layout, writing : Layout
-        Its layout in memory, and that in which the ranks write it.
+        The array's layout in memory, and the layout in which the ranks write it.
     mesh : DeviceMesh
     """
 
@@ -51,15 +51,15 @@ class Item(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """The part of an array that this rank writes to a file.
+    """Section of an array that this rank writes to a file.
 
     Attributes
     ----------
     stored : Stored
     place : tuple of int
-        Number of the shard along each dimension.
+        Index of the shard along each dimension.
     pieces : list of (slices, array)
-        Its elements, by their places in the shard.
+        The elements; the slices are positions in the shard.
     """
 
     stored: Stored
@@ -68,7 +68,7 @@ class Shard(NamedTuple):
 
 
 def plan_items(leaves: Sequence[Leaf], mesh: DeviceMesh) -> list[Item]:
-    """Decide how each array is divided into files; carries out pending folds.
+    """Plan the division of each array into files; carry out pending folds.
 
     NumPy arrays, which are equal on all ranks, are written by the ranks of `mesh`.
     """
@@ -88,9 +88,9 @@ def plan_items(leaves: Sequence[Leaf], mesh: DeviceMesh) -> list[Item]:
 
 
 def shard_of(item: Item) -> Shard | None:
-    """The shard of an array that this rank writes, if there is one.
+    """Return the shard of an array that this rank writes; None if it writes none.
 
-    Communicates where blocks are not shards.
+    The ranks exchange elements if blocks and shards differ.
     """
     coords = item.mesh.coords
     found = pieces(item.block, item.layout, item.writing, item.mesh)
@@ -105,10 +105,10 @@ def shard_of(item: Item) -> Shard | None:
 
 
 def staged(shards: Sequence[Shard]) -> list[Shard]:
-    """Copies of shards, so that the program may change the arrays in the meantime.
+    """Copy shards, so that the program may change the arrays while the copies are written.
 
-    Many of them share one stretch of memory, for which the system uses large pages, which are
-    allocated in a fraction of the time. It is freed with the last of these copies.
+    Many copies share one large memory allocation: the system uses huge pages for it, which are
+    allocated in a fraction of the time. The memory is freed with the last of these copies.
     """
     made: list[Shard] = []
     sizes = [-(-_bytes_of(shard) // PAGE) * PAGE for shard in shards]
@@ -123,13 +123,13 @@ def staged(shards: Sequence[Shard]) -> list[Shard]:
 
 
 def _bytes_of(shard: Shard) -> int:
-    """Bytes of the elements of a shard."""
+    """Return the size of a shard's elements in bytes."""
     box = shard.stored.grid.shard_box(shard.place)
     return prod([stop - start for start, stop in box]) * shard.stored.dtype.itemsize
 
 
 def _copied(shard: Shard, memory: Array) -> Shard:
-    """A copy of a shard in some memory."""
+    """Copy a shard into the given memory."""
     box = shard.stored.grid.shard_box(shard.place)
     lengths = [stop - start for start, stop in box]
     whole = memory.view(shard.stored.dtype).reshape(lengths)
@@ -141,13 +141,13 @@ def _copied(shard: Shard, memory: Array) -> Shard:
 def write_shards(
     root: Path, shards: Iterable[Shard], flusher: Flusher, written: Written, progress: Progress
 ) -> None:
-    """Write files below a checkpoint's directory; `progress` is called with their bytes.
+    """Write shards to files in a checkpoint's directory; call `progress` with their sizes.
 
-    Their chunks are added to `written`.
+    The written chunks are added to `written`.
     """
     for stored, place, parts in shards:
         directory = f"{root}/{stored.name}"
-        os.makedirs(directory, exist_ok=True)  # the rank that writes metadata may be behind
+        os.makedirs(directory, exist_ok=True)  # the rank that makes it may be slower
         path = f"{directory}/{stored.file_name(place)}"
         chunks = _chunks(Shard(stored, place, parts))
         count, sums = write_shard(path, stored, chunks, flusher)
@@ -158,7 +158,7 @@ def write_shards(
 
 
 def _chunks(shard: Shard) -> Iterator[Array | None]:
-    """The chunks of a shard: views where a piece has the whole chunk in one stretch."""
+    """Yield the chunks of a shard: a view if a piece contains the chunk contiguously."""
     stored, scratch = shard.stored, None
     origin = [start for start, _ in stored.grid.shard_box(shard.place)]
     for chunk in stored.grid.chunks_of(shard.place):
@@ -182,7 +182,7 @@ def _shifted(box: Box, origin: Sequence[int]) -> Box:
 
 
 def _fill(scratch: Array, found: Sequence[Piece], box: Box) -> None:
-    """Copy pieces of a box to the corner of a chunk; zeros beyond the array's edge."""
+    """Copy the pieces of a box into the corner of a chunk; set zeros beyond the array's edge."""
     if scratch.shape != tuple([b - a for a, b in box]):
         as_bytes(scratch)[...] = 0
     for slices, part in found:

@@ -1,9 +1,10 @@
-"""Chunks that several ranks want: read by one of them, in pieces, and passed to the others.
+"""Chunks that several ranks need: read by one of them, in pieces, and passed to the others.
 
-This happens in rounds; in each, every rank reads pieces of some MiB. The ranks of one node put them
-into shared memory, and each copies what it wants from there straight into its block; marks in that
-memory say how far each rank is, which may be a round or two ahead of the others. If the ranks are
-not all on one node, they send what the others want in messages.
+The transfer runs in rounds. In each round every rank reads pieces of some MiB. If all ranks are on
+one node, they read the pieces into shared memory, and each rank copies the elements that it needs
+directly into its block. Counters in that memory show the progress of each rank, which may be a
+round or two ahead of the others. If the ranks are not all on one node, they send the elements in
+messages.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,18 +25,18 @@ from distarray.typing import Array
 
 __all__ = ["read_shared"]
 
-#: Most bytes that a rank reads for others in one round: few, so that they are still in the
-#: processor's cache when they are copied.
+#: Maximum number of bytes that a rank reads for others in one round; small, so that they are still
+#: in the processor's cache when they are copied.
 _ROUND = 1 << 21
-#: Rounds for which a rank has room in shared memory, and rounds that it reads ahead.
+#: Number of rounds that fit into a rank's shared memory, and number of rounds that it reads ahead.
 _CELLS, _AHEAD = 4, 1
-#: The marks of a rank: rounds that it has read, and rounds from which it has copied.
+#: Counters of a rank: rounds that it has read, and rounds from which it has copied.
 _READ, _TAKEN = 0, 1
 _NOTE = "chunks of a checkpoint"
 
 
 class _Piece(NamedTuple):
-    """A box of a chunk that is one stretch of its bytes."""
+    """Box of a chunk that is contiguous in the bytes of the chunk."""
 
     chunk: Chunk
     number: int
@@ -45,7 +46,7 @@ class _Piece(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """A piece that this rank reads, its first byte in the round, and the ranks that want some."""
+    """Piece that this rank reads, its first byte in the round, and the ranks that need it."""
 
     piece: _Piece
     at: int
@@ -53,7 +54,7 @@ class _Read(NamedTuple):
 
 
 class _Wanted(NamedTuple):
-    """A piece that another rank reads and of which this rank wants some."""
+    """Piece that another rank reads and of which this rank needs elements."""
 
     peer: int
     piece: _Piece
@@ -61,37 +62,37 @@ class _Wanted(NamedTuple):
 
 
 class _Transport(Protocol):
-    """A way to pass pieces to the ranks that want them.
+    """Transport of pieces to the ranks that need them.
 
     Attributes
     ----------
     ahead : int
-        Rounds that are read before the first one is passed on.
+        Number of rounds that are read before the first round is passed on.
     """
 
     ahead: int
 
     def place(self, turn: int) -> Array:
-        """Memory for a round's pieces."""
+        """Return memory for a round's pieces."""
 
     def offer(self, turn: int, pieces: Sequence[_Read]) -> None:
         """Announce that a round's pieces have been read."""
 
     def pass_on(self, turn: int, wanted: Sequence[_Wanted]) -> None:
-        """Give the others what they want of a round's pieces, and get what this rank wants."""
+        """Pass a round's pieces to the other ranks, and get the pieces that this rank needs."""
 
     def end(self) -> None:
-        """Return when no rank needs this rank's pieces any more."""
+        """Wait until no rank needs this rank's pieces any more."""
 
 
 def read_shared(reader: ChunkReader, shared: Mapping[tuple[int, int], Chunk]) -> None:
-    """Read the chunks that several ranks want, each by one of them; collective.
+    """Read the chunks that several ranks need, each chunk on one rank; collective.
 
     Parameters
     ----------
-    reader : Reader
+    reader : ChunkReader
     shared : mapping
-        The chunks that this rank wants, by their keys.
+        The chunks that this rank needs, by key.
 
     Cost
     ----
@@ -123,9 +124,9 @@ def read_shared(reader: ChunkReader, shared: Mapping[tuple[int, int], Chunk]) ->
 
 
 def _read_round(reader: ChunkReader, pieces: Sequence[_Read], place: Array) -> None:
-    """Read pieces one after the other, and copy what this rank wants of them into its block."""
+    """Read pieces one after the other, and copy the elements that this rank needs to its block."""
     for piece, at, _ in pieces:
-        if piece.number == 0:  # the pieces of a chunk follow one another
+        if piece.number == 0:  # the first piece of a chunk; the others follow
             reader.begin(piece.chunk)
         out = place[at : at + piece.nbytes]
         reader.go_on(out)
@@ -133,7 +134,7 @@ def _read_round(reader: ChunkReader, pieces: Sequence[_Read], place: Array) -> N
 
 
 class _SharedMemory:
-    """Passes pieces in memory that all ranks of the group see."""
+    """Transport in memory that all ranks of the group share."""
 
     ahead = _AHEAD
 
@@ -141,12 +142,12 @@ class _SharedMemory:
         self._reader, self._group, self._board = reader, group, board
         parts = [part.reshape(-1) for part in board.slots]
         self._cells = [part[: part.size // _CELLS * _CELLS].reshape(_CELLS, -1) for part in parts]
-        #: For each cell of this rank, the ranks that want some of its pieces.
+        #: For each cell of this rank, the ranks that need its pieces.
         self._takers: list[set[int]] = [set() for _ in range(_CELLS)]
         board.begin()
 
     def place(self, turn: int) -> Array:
-        """A cell of this rank, once the other ranks have copied what they want from it."""
+        """Return a cell of this rank, after the other ranks have copied its old content."""
         for rank in self._takers[turn % _CELLS]:
             self._board.wait_for(rank, _TAKEN, turn - _CELLS + 1)
         cell: Array = self._cells[self._group.rank][turn % _CELLS]
@@ -160,7 +161,7 @@ class _SharedMemory:
         self._board.mark(_READ, turn + 1)
 
     def pass_on(self, turn: int, wanted: Sequence[_Wanted]) -> None:
-        """Copy what this rank wants from the cells of the others."""
+        """Copy the elements that this rank needs from the cells of the other ranks."""
         for peer, piece, at in wanted:
             self._board.wait_for(peer, _READ, turn + 1)
             found = self._cells[peer][turn % _CELLS, at : at + piece.nbytes]
@@ -168,19 +169,19 @@ class _SharedMemory:
         self._board.mark(_TAKEN, turn + 1)
 
     def _note(self, pieces: Sequence[_Read], place: Array) -> None:
-        """Write down what the others copy, as messages of this size would be."""
+        """Record the copies of the other ranks in the ledger, as messages of the same size."""
         given = [pair for each in pieces for pair in _parts(self._reader, each, place)]
         if given:
             sizes, peers = [view.nbytes for _, view in given], tuple([peer for peer, _ in given])
             ledger.record("exchange", sum(sizes), len(given), peers, _NOTE)
 
     def end(self) -> None:
-        """Wait until all ranks have copied what they want."""
+        """Wait until all ranks have copied all pieces."""
         self._board.meet()
 
 
 class _Messages:
-    """Passes pieces in messages, packed where what is wanted is not one stretch."""
+    """Transport by messages; elements that are not contiguous are packed."""
 
     ahead = 0
 
@@ -190,18 +191,18 @@ class _Messages:
         self._pieces: Sequence[_Read] = []
 
     def place(self, turn: int) -> Array:
-        """Memory of this rank."""
+        """Return this rank's buffer."""
         return self._room
 
     def offer(self, turn: int, pieces: Sequence[_Read]) -> None:
-        """Remember what to send."""
+        """Remember the pieces to send."""
         self._pieces = pieces
 
     def pass_on(self, turn: int, wanted: Sequence[_Wanted]) -> None:
-        """Send and receive."""
+        """Send the pieces of this rank, and receive the pieces that it needs."""
         sends: list[Pair] = []
         for each in self._pieces:
-            packed: dict[tuple[Any, ...], Array] = {}  # replicas are sent the same array
+            packed: dict[tuple[Any, ...], Array] = {}  # replicas receive the same array
             for peer, part in _parts(self._reader, each, self._room):
                 key = (part.ctypes.data, part.shape)
                 if key not in packed:
@@ -211,11 +212,11 @@ class _Messages:
         self._group.exchange(sends, receives, _NOTE)
 
     def end(self) -> None:
-        """Nothing: what was sent has been received."""
+        """Do nothing: all messages have been received."""
 
 
 def _parts(reader: ChunkReader, read: _Read, place: Array) -> Iterator[Pair]:
-    """For each rank that wants some of a piece, the part that it wants, as a view."""
+    """Yield each rank that needs elements of a piece, with the section that it needs, as a view."""
     piece, at, takers = read
     data = place[at : at + piece.nbytes]
     for rank, coords in takers:
@@ -223,7 +224,7 @@ def _parts(reader: ChunkReader, read: _Read, place: Array) -> Iterator[Pair]:
 
 
 def _packed(part: Array) -> Array:
-    """The elements in one stretch, aligned with pages: see `landing`."""
+    """Copy the elements into contiguous memory, aligned with pages: see `landing`."""
     if part.flags.c_contiguous:
         return part
     packed = landing(part.shape, part.dtype)
@@ -232,7 +233,7 @@ def _packed(part: Array) -> Array:
 
 
 def _rounds(chunks: Sequence[Chunk], reader: ChunkReader, most: int) -> list[list[_Read]]:
-    """The pieces of chunks in rounds of at most so many bytes."""
+    """Divide the pieces of chunks into rounds of at most `most` bytes."""
     rounds: list[list[_Read]] = []
     at = most
     for chunk in chunks:
@@ -248,7 +249,7 @@ def _rounds(chunks: Sequence[Chunk], reader: ChunkReader, most: int) -> list[lis
 
 
 def _pieces(chunk: Chunk, reader: ChunkReader, most: int) -> list[_Piece]:
-    """A chunk in pieces of at most so many bytes, in C order."""
+    """Divide a chunk into pieces of at most `most` bytes, in C order."""
     stored = reader.stored(chunk)
     size = stored.dtype.itemsize
     cut = _boxes(stored.grid.chunk, chunk.place, max(1, most // size))
@@ -258,12 +259,12 @@ def _pieces(chunk: Chunk, reader: ChunkReader, most: int) -> list[_Piece]:
     ]
 
 
-# Cached: all of this is the same for arrays of one layout.
+# The functions below are cached: their results are equal for arrays of the same layout.
 
 
 @lru_cache(16)
 def _takers(ranks: Ranks, layout: Layout, box: Box, own: int) -> list[tuple[int, Coords]]:
-    """The ranks, except this one, that want some of a box."""
+    """List the ranks, except this rank (`own`), that need elements of a box."""
     return [
         (rank, coords)
         for rank, coords in ranks
@@ -273,7 +274,7 @@ def _takers(ranks: Ranks, layout: Layout, box: Box, own: int) -> list[tuple[int,
 
 @lru_cache(256)
 def _boxes(lengths: Coords, place: Coords, most: int) -> list[tuple[Box, tuple[int, ...]]]:
-    """The boxes of a chunk's pieces of at most so many elements, and their shapes."""
+    """Return the boxes of a chunk's pieces of at most `most` elements, and their shapes."""
     origin = [number * length for number, length in zip(place, lengths)]
     return [
         (
@@ -286,7 +287,7 @@ def _boxes(lengths: Coords, place: Coords, most: int) -> list[tuple[Box, tuple[i
 
 @lru_cache(64)
 def _stretches(shape: tuple[int, ...], most: int) -> list[Box]:
-    """Boxes of at most so many elements that are one stretch each and follow one another.
+    """Divide a shape into consecutive, contiguous boxes of at most `most` elements.
 
     Examples
     --------
@@ -308,7 +309,7 @@ def _announced(
     shared: Mapping[tuple[int, int], Chunk],
     most: int,
 ) -> tuple[dict[int, list[_Wanted]], int]:
-    """The pieces that this rank wants of others, by round; and the number of rounds. Collective."""
+    """Return the pieces that this rank needs, by round, and the number of rounds. Collective."""
     group = reader.mesh.group
     rows: list[list[tuple[int, ...]]] = [[(len(mine), 0, 0, 0, 0)] for _ in range(group.size)]
     for turn, pieces in enumerate(mine):

@@ -1,6 +1,6 @@
-"""The tree of a program's state: as JSON and a list of arrays, and back.
+"""Conversion of a program's state to a tree of JSON nodes and a list of arrays, and back.
 
-A node is a JSON object with one key that says what it is::
+A node is a JSON object whose first key defines its kind::
 
     {"dict": [[key, node], ...]}   {"list": [node, ...]}   {"tuple": [node, ...]}
     {"value": null, true, 5, "text" or 0.25}    {"integer": "hexadecimal"}    {"float": "inf"}
@@ -9,7 +9,7 @@ A node is a JSON object with one key that says what it is::
     {"array": "model/weight", "kind": "DistArray", "placements": ["Shard(0)"]}
     {"adapter": "torch.module", "state": node}
 
-Arrays without dimensions are items: a directory for each would be too many.
+Arrays without dimensions are items of the tree: a directory for each would be too expensive.
 """
 
 import base64
@@ -30,23 +30,23 @@ from distarray.typing import Array, DType
 
 __all__ = ["Flat", "Leaf", "Node", "entries_of", "flatten", "item_of", "unflatten"]
 
-#: The description of a value.
+#: Description of a value.
 Node: TypeAlias = dict[str, Any]
 
 _DEEPEST = 200
 _PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _LONGEST = 120
-#: Integers with more bits are hexadecimal: Python limits the decimal digits that it reads.
+#: Bits above which integers are hexadecimal: Python limits the number of decimal digits it parses.
 _LONG = 1 << 10
 
 
 class Leaf(NamedTuple):
-    """An array of the state.
+    """Array of the state.
 
     Attributes
     ----------
     name : str
-        Its name in the checkpoint: the keys that lead to it, joined with slashes.
+        The array's name in the checkpoint: the keys of its path, joined with slashes.
     value : DistArray or numpy.ndarray
     """
 
@@ -55,12 +55,12 @@ class Leaf(NamedTuple):
 
 
 class Flat(NamedTuple):
-    """A state as a description and a list of arrays.
+    """State as a description and a list of arrays.
 
     Attributes
     ----------
     node : dict
-        The description, complete once :meth:`complete` has been called.
+        The description, complete after :meth:`complete` has been called.
     leaves : list of Leaf
     items : list of (str, dict, DistArray)
         Names and nodes of distributed arrays without dimensions, and the arrays.
@@ -74,7 +74,7 @@ class Flat(NamedTuple):
     fills: list[tuple[str, Callable[[], None]]]
 
     def complete(self) -> None:
-        """Add the values that are missing; communicates if ranks lack them."""
+        """Add the missing values; communicate if ranks do not have them."""
         for _, fill in self.fills:
             fill()
         for _, node, value in self.items:
@@ -82,31 +82,34 @@ class Flat(NamedTuple):
 
 
 def flatten(state: Any) -> tuple[Flat, Exception | None]:
-    """A state as far as it can be described, and the error; no communication."""
+    """Describe a state; return the description, as far as possible, and the error.
+
+    No communication.
+    """
     walk, node, error = _Walk(), {}, None
     try:
         node = walk.node(state, (), "state")
     except Exception as caught:
         error = caught
-    # Sorted by name: dicts may have different orders on the ranks.
+    # Sorted by name, since dicts may be in different orders on the ranks.
     leaves = sorted(walk.leaves, key=lambda leaf: leaf.name)
     items = sorted(walk.items, key=lambda item: item[0])
     return Flat(node, leaves, items, sorted(walk.fills, key=lambda fill: fill[0])), error
 
 
 class _Walk:
-    """One pass over a state."""
+    """Recursive traversal of a state."""
 
     def __init__(self) -> None:
         self.leaves: list[Leaf] = []
         self.items: list[tuple[str, Node, DistArray]] = []
         self.fills: list[tuple[str, Callable[[], None]]] = []
-        #: Arrays with their nodes, by id; kept, so that no other object gets the id.
+        #: Arrays with their nodes, by id; an array is kept so that no other object gets its id.
         self._seen: dict[int, tuple[Any, Node]] = {}
         self._open: set[int] = set()
 
     def node(self, value: Any, names: tuple[str, ...], words: str) -> Node:
-        """The node of a value; `names` lead to its directory, `words` are its place in messages."""
+        """Return the node of a value; `names`: keys of its path, `words`: path in error texts."""
         plain = _plain_node(value, words)
         if plain is not None:
             return plain
@@ -139,7 +142,7 @@ class _Walk:
             raise TypeError(f"{words} has the key {key!r}; keys of what is saved are str or int")
         name = _quoted(str(key))
         if type(key) is int and str(key) in keys:
-            name += "~int"  # beside the same digits as a string
+            name += "~int"  # the dict also has the same digits as a string key
         return [key, self.node(value, (*names, name), f"{words}[{key!r}]")]
 
     def _adapted(self, value: Any, names: tuple[str, ...], words: str) -> Node:
@@ -170,12 +173,12 @@ class _Walk:
 
 
 def _placement(placement: Placement) -> str:
-    """The text of a placement; dimensions that are not cut are loaded as replicated."""
+    """Return the text of a placement; placements other than Shard are saved as Replicate."""
     return str(placement) if isinstance(placement, Shard) else "Replicate()"
 
 
 def _plain_node(value: Any, words: str) -> Node | None:
-    """The node of a number, string or similar value; None for anything else."""
+    """Return the node of a number, string or similar value; None for other values."""
     if isinstance(value, np.generic):
         _check_dtype(value.dtype, words)
         return _item(np.asarray(value), "scalar")
@@ -210,7 +213,7 @@ def _check_dtype(dtype: DType, words: str) -> None:
 
 @lru_cache(64)
 def _has_form(dtype: DType) -> bool:
-    """Whether a data type can be described."""
+    """Return True if a data type can be described."""
     try:
         return not dtype.hasobject and bool(dtype_from(dtype_name(dtype)) == dtype)
     except CheckpointError:
@@ -219,11 +222,11 @@ def _has_form(dtype: DType) -> bool:
 
 @lru_cache(1024)
 def _quoted(key: str) -> str:
-    """A key as a name that is safe on any file system, and in Zarr."""
+    """Convert a key to a name that is safe on any file system, and in Zarr."""
     data = key.encode("utf-8", "surrogatepass")
     text = "".join([chr(byte) if chr(byte) in _PLAIN else f"%{byte:02X}" for byte in data])
     if text.startswith("."):
-        text = "%2E" + text[1:]  # hidden names are for unfinished files
+        text = "%2E" + text[1:]  # names with a leading dot are reserved for unfinished files
     text = text or "%"
     if text.startswith("__"):
         text = "%5F" + text[1:]
@@ -235,15 +238,15 @@ def _quoted(key: str) -> str:
 
 
 def unflatten(node: Json, array: Callable[[Node], Any], item: Callable[[Array, str], Any]) -> Any:
-    """The state that a node describes.
+    """Build the state that a node describes.
 
     Parameters
     ----------
     node : dict
     array : callable
-        ``array(node)`` gives the array of an array node.
+        ``array(node)`` returns the array of an array node.
     item : callable
-        ``item(whole, kind)`` makes an object of an array without dimensions.
+        ``item(whole, kind)`` converts an array without dimensions to an object.
 
     Raises
     ------
@@ -276,7 +279,7 @@ def _state(node: Any, array: Callable[[Node], Any], item: Callable[[Array, str],
 
 
 def entries_of(pairs: Any) -> dict[Any, Any]:
-    """The nodes of a dict by their keys."""
+    """Return the nodes of a dict by key; raise if the entries are malformed."""
     try:
         entries = {key: value for key, value in pairs}  # noqa: C416 (must be pairs)
         if all(type(key) in (str, int) for key in entries):
@@ -287,7 +290,7 @@ def entries_of(pairs: Any) -> dict[Any, Any]:
 
 
 def item_of(node: Mapping[str, Any]) -> Array:
-    """The array without dimensions of an item node."""
+    """Return the array without dimensions of an item node."""
     dtype = dtype_from(node["dtype"])
     data = bytes.fromhex(node["item"])
     if len(data) != dtype.itemsize:
@@ -299,7 +302,7 @@ def item_of(node: Mapping[str, Any]) -> Array:
 
 
 def _plain_value(node: Mapping[str, Any]) -> Any:
-    """The number, string or similar value of a node."""
+    """Return the number, string or similar value of a node."""
     if "value" in node:
         value = node["value"]
         if not isinstance(value, (bool, int, float, str, type(None))):

@@ -1,7 +1,8 @@
-"""Zarr v3 metadata of the arrays in a checkpoint: written, and read without trust.
+"""Zarr v3 metadata of the arrays in a checkpoint: writing, and parsing of untrusted metadata.
 
-A checkpoint uses a small part of Zarr: a regular grid of chunks, which are the bytes of their
-elements and a CRC32C, in shards of one or several chunks. All readers of Zarr v3 know it.
+A checkpoint uses a small subset of Zarr: a regular grid of chunks in shards of one or several
+chunks. A chunk consists of the bytes of its elements and a CRC32C. All readers of Zarr v3 support
+this subset.
 """
 
 import base64
@@ -28,10 +29,10 @@ __all__ = [
     "parse_array",
 ]
 
-#: JSON that has been read, from which anything may come.
+#: Value that has been parsed from untrusted JSON.
 Json: TypeAlias = dict[str, Any] | list[Any] | str | float | bool | None
 
-#: Bytes of a CRC32C.
+#: Size of a CRC32C in bytes.
 CHECK = 4
 _MOST_DIMS = 64
 _LARGEST_INDEX = 1 << 26
@@ -46,12 +47,12 @@ _NAT = -(1 << 63)
 
 
 class Stored(NamedTuple):
-    """An array in a checkpoint.
+    """Array in a checkpoint.
 
     Attributes
     ----------
     name : str
-        Its directory below the checkpoint's, with slashes.
+        The array's directory relative to the checkpoint's, with slashes.
     dtype : numpy.dtype
     grid : Grid
     """
@@ -67,17 +68,17 @@ class Stored(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements."""
+        """Size of the elements in bytes."""
         return prod(self.grid.shape) * self.dtype.itemsize
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes of a chunk in a file, without its checksum."""
+        """Size of a chunk in a file in bytes, without its checksum."""
         return prod(self.grid.chunk) * self.dtype.itemsize
 
     @property
     def chunks_a_file(self) -> int:
-        """Most chunks that a file can have."""
+        """Maximum number of chunks in a file."""
         return prod(self.grid.chunks)
 
     @property
@@ -93,26 +94,26 @@ class Stored(NamedTuple):
 
     @property
     def index_bytes(self) -> int:
-        """Bytes of the index at the end of a file; 0 if it has a single chunk."""
+        """Size of the index at the end of a file in bytes; 0 if shards have a single chunk."""
         return 16 * self.chunks_a_file + CHECK if self.grid.chunked else 0
 
     def present(self, shard: tuple[int, ...]) -> int:
-        """Number of chunks of a shard that are within the array."""
+        """Return the number of chunks of a shard that are within the array."""
         box = self.grid.shard_box(shard)
         return prod([-(-(b - a) // c) for (a, b), c in zip(box, self.grid.chunk)])
 
     def file_bytes(self, shard: tuple[int, ...]) -> int:
-        """Size of the file of a shard."""
+        """Return the size of the file of a shard in bytes."""
         return self.present(shard) * (self.chunk_bytes + CHECK) + self.index_bytes
 
     @staticmethod
     def file_name(shard: tuple[int, ...]) -> str:
-        """Name of the file of a shard, within the array's directory."""
+        """Return the name of the file of a shard, within the array's directory."""
         return ".".join(["c", *map(str, shard)])
 
 
 def dtype_name(dtype: DType) -> str | list[Any]:
-    """A data type in JSON: a NumPy string, a list of fields, or a name of ml_dtypes."""
+    """Describe a data type in JSON: a NumPy string, a list of fields, or a name of ml_dtypes."""
     if dtype.kind == "V" and dtype.type is not np.void:
         return f"{dtype.type.__module__.partition('.')[0]}.{dtype.name}"
     described: Any = np.lib.format.dtype_to_descr(dtype)
@@ -120,14 +121,14 @@ def dtype_name(dtype: DType) -> str | list[Any]:
 
 
 def _listed(described: Any) -> Any:
-    """A description of fields as JSON brings it back: tuples as lists."""
+    """Convert a description of fields to the form that JSON returns: tuples become lists."""
     if isinstance(described, (list, tuple)):
         return [_listed(entry) for entry in described]
     return described
 
 
 def _tupled(fields: Any) -> Any:
-    """The inverse of `_listed`: a list of fields, each a tuple."""
+    """Invert `_listed`: return a list of fields, each a tuple."""
     if isinstance(fields, str):
         return fields
     return [
@@ -136,12 +137,12 @@ def _tupled(fields: Any) -> Any:
 
 
 def dtype_from(described: Json) -> DType:
-    """The data type that :func:`dtype_name` describes so.
+    """Parse the description of a data type by :func:`dtype_name`.
 
     Raises
     ------
     CheckpointError
-        If it is not a data type, or has Python objects.
+        If the description is not a data type, or the type has Python objects.
     """
     try:
         if isinstance(described, str) and re.fullmatch(r"ml_dtypes\.\w{3,30}", described):
@@ -164,7 +165,7 @@ def dtype_from(described: Json) -> DType:
 
 
 def array_json(stored: Stored) -> dict[str, Any]:
-    """The ``zarr.json`` of an array."""
+    """Return the content of ``zarr.json`` of an array."""
     data_type, fill, attributes = _data_type(stored.dtype)
     order = stored.dtype.byteorder
     endian = "big" if order == ">" or (order == "=" and sys.byteorder == "big") else "little"
@@ -196,7 +197,7 @@ def array_json(stored: Stored) -> dict[str, Any]:
 
 
 def _data_type(dtype: DType) -> tuple[Any, Any, dict[str, Any]]:
-    """Zarr's data type, its fill value, and attributes for types that Zarr does not have."""
+    """Return Zarr's data type, its fill value, and attributes for types that Zarr lacks."""
     if dtype.name in _NUMBERS:
         zero: Any = {"b": False, "f": 0.0, "c": [0.0, 0.0]}.get(dtype.kind, 0)
         return dtype.name, zero, {}
@@ -215,12 +216,12 @@ def _data_type(dtype: DType) -> tuple[Any, Any, dict[str, Any]]:
 
 
 def parse_array(name: str, metadata: Any) -> Stored:
-    """The array of some metadata, which must be what :func:`array_json` writes.
+    """Parse the metadata of an array, which must be equal to the output of :func:`array_json`.
 
     Raises
     ------
     CheckpointError
-        If the metadata are anything else, or claim more than an array can have.
+        If the metadata differ from it, or contain lengths or counts that are not possible.
     """
     try:
         stored = _parsed(name, metadata)
@@ -252,7 +253,7 @@ def _parsed(name: str, metadata: Mapping[str, Any]) -> Stored:
     dtype = _dtype_of(metadata["data_type"], metadata["attributes"])
     ordered = dtype.newbyteorder(order)
     if "dtype" not in metadata["attributes"] and ordered != dtype:
-        dtype = ordered  # else native, which NumPy's texts name otherwise if it was set
+        dtype = ordered  # else kept: an explicit native order changes NumPy's text of the type
     return Stored(name, dtype, Grid(shape, shard, chunk))
 
 
@@ -296,6 +297,6 @@ def _time_dtype(name: str, configuration: Mapping[str, Any]) -> DType:
 
 
 def many(names: Sequence[str], most: int = 5) -> str:
-    """A few of many names, for messages."""
+    """Return the text of a list of names, shortened to `most` names, for error texts."""
     shown = ", ".join(map(repr, names[:most]))
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,8 +1,8 @@
-"""Files: arrays that each rank reads and writes its own part of.
+"""Files of arrays, of which each rank reads and writes its own block.
 
-:func:`open` gives the arrays of a file without reading them, :func:`read` reads, :func:`write`
-writes. The format follows from the file's name: see :mod:`distarray.io.formats`. Names are loaded
-on first use; importing this package starts no MPI and loads no library for any format.
+:func:`open` returns the arrays of a file without reading their elements, :func:`read` reads them,
+:func:`write` writes. The file's name determines the format: see :mod:`distarray.io.formats`. Names
+are loaded on first use. Importing this package starts no MPI and loads no library for any format.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["File", "Variable", "open", "read", "write"]
 
-#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+#: Prefix of this package's functions in reports (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray.io."
 
 _HOMES = {

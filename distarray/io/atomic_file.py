@@ -1,10 +1,11 @@
-"""New files take their names when they are whole: written aside, brought to disk, renamed.
+"""Atomic creation of files: written under a temporary name, flushed to disk, then renamed.
 
-While a file is written it has another name in the same directory, which gives the owning process
-(see :mod:`distarray.io.leftovers`), so that the next job removes what a killed one has left. A file
-that must remain the same one, because it has several names or an owner that cannot be given to
-another file, gets the new content when that is on disk. Where nothing can be written beside the
-path, or the path is no regular file, the content is written to the path as it comes.
+While a file is written it has a temporary name in the same directory. The name contains the owning
+process (see :mod:`distarray.io.leftovers`), so that the next job removes the unfinished files of a
+killed job. Some files must keep their inode, because they have several names or an owner that
+cannot be set on a new file: the new content is copied into them once it is on disk. If no file can
+be made in the directory, or the path is no regular file, the content is written to the path
+directly.
 """
 
 import errno
@@ -37,27 +38,27 @@ __all__ = [
 
 E = TypeVar("E", bound=BaseException)
 
-#: Errors of making a file beside one that may itself be written to.
+#: Errors of making a file in a directory whose existing file may still be writeable.
 _NOT_BESIDE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
-#: Errors of renaming onto a file that stays where it is: others have mounted it.
+#: Errors of renaming onto a file that cannot be replaced because it is a mount point.
 _STAYS = (errno.EBUSY, errno.EXDEV)
-#: Attributes of files that users set; others are the system's own.
+#: Prefixes of the extended attributes that users set; the system sets all others.
 _USERS = ("user.", "system.posix_acl_access")
-#: Links that may follow one another, on Linux.
+#: Maximum length of a chain of symbolic links, on Linux.
 _LINKS = 40
 
 
 class Place(NamedTuple):
-    """The place of a new file.
+    """Names of a new file.
 
     Attributes
     ----------
     path : str
-        The file's name, as the caller has given it.
+        The file's name, as given by the caller.
     target : str
-        The file that is replaced or made, behind all links.
+        The file that is replaced or made, after resolving all symbolic links.
     aside : str
-        The name under which it is written; empty if it is written to `path` as it comes.
+        The temporary name of the file; empty if it is written to `path` directly.
     """
 
     path: str
@@ -66,15 +67,16 @@ class Place(NamedTuple):
 
 
 def begin(path: str, size: int = 0) -> Place:
-    """Make an empty file beside a path that is to be written, if it can be; on one rank.
+    """Make an empty temporary file in the directory of a path, if possible; on one rank.
 
-    It has the rights of a new file at the path. What killed jobs have left there is removed.
+    The file has the permissions of a new file at the path. Unfinished files of killed jobs in the
+    directory are removed.
 
     Parameters
     ----------
     path : str
     size : int
-        The length to give the file.
+        Initial length of the file.
 
     Raises
     ------
@@ -94,32 +96,32 @@ def begin(path: str, size: int = 0) -> Place:
 
 
 def finish(place: Place) -> None:
-    """Give a file, whose bytes are on disk, its name; on one rank.
+    """Rename a file whose bytes are on disk to its final name; on one rank.
 
-    It gets owner, rights and attributes of a file that it replaces.
+    The new file gets owner, permissions and attributes of the file that it replaces.
     """
     if not place.aside:
         return
     if not _is_put_in_place(place):
         _write_over(place)
     if config.durable:
-        with suppress(PermissionError):  # a directory that may not be listed
+        with suppress(PermissionError):  # the directory may be unreadable
             directories.flush(Path(place.target).parent)
     active.discard(Path(place.aside))
 
 
 def discard(place: Place) -> None:
-    """Remove a file that does not take its name; on one rank."""
+    """Remove a temporary file that does not get its final name; on one rank."""
     if place.aside:
         directories.discard(Path(place.aside))
 
 
 @contextmanager
 def taking_its_name(place: Place, group: Group) -> Iterator[None]:
-    """At the end of the block all ranks have brought their bytes to disk; collective.
+    """Rename the file at the end of the ``with`` block; collective.
 
-    When the block ends with an error, which must be one that all ranks raise, the file is removed
-    and `path` is what it was.
+    By then every rank must have brought its bytes to disk. If the block ends with an error, which
+    all ranks must raise, the temporary file is removed and `path` is unchanged.
 
     Cost
     ----
@@ -133,22 +135,24 @@ def taking_its_name(place: Place, group: Group) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: str, group: Group, *, writers: Literal["all", "one"] = "all") -> Iterator[str]:
-    """A name to write a file under, which becomes `path` when the block ends well; collective.
+    """Yield a temporary name; the file is renamed to `path` if the block succeeds; collective.
 
     Parameters
     ----------
     path : str
-        The file's name in the end.
+        The file's final name.
     group : Group
-        The ranks that write it.
+        The ranks that write the file.
     writers : {"all", "one"}
-        Whether every rank writes, or rank 0 alone. Ranks that write bring their bytes to disk.
+        "all" if every rank writes, "one" if rank 0 alone writes. Here the writing ranks also bring
+        their bytes to disk.
 
     Cost
     ----
     A small broadcast and three allreduces of an integer; fsync of the file and its directory.
     """
-    witnesses: list[int] = []  # opened before anything is written: errors count from then on
+    # Opened before the first write: fsync reports the write errors since a descriptor was opened.
+    witnesses: list[int] = []
 
     def begin_here() -> Place:
         place = _begun_beside(path)
@@ -164,20 +168,20 @@ def replacing(path: str, group: Group, *, writers: Literal["all", "one"] = "all"
             agreed(group, lambda: bring_to_disk(witnesses[0]) if witnesses else None)
     finally:
         for witness in witnesses:
-            with suppress(OSError):  # what it has to tell it has told
+            with suppress(OSError):  # fsync has already reported the errors
                 os.close(witness)
 
 
 @contextmanager
 def discarded_on_error(aside: str, final: str, discards: bool) -> Iterator[None]:
-    """Remove an unfinished file or directory after an error, which then names the final one.
+    """Remove an unfinished file or directory after an error; the error gets the final name.
 
     Parameters
     ----------
     aside, final : str
-        The name that it is written under, and the name that the caller knows.
+        The temporary name of the file or directory, and the name that the caller has given.
     discards : bool
-        Whether this rank removes it.
+        True on the rank that removes the file or directory.
     """
     try:
         yield
@@ -191,7 +195,7 @@ def discarded_on_error(aside: str, final: str, discards: bool) -> Iterator[None]
 
 
 def with_final_name(error: E, aside: str, final: str) -> E | OSError:
-    """An error of the system that names the final file, which the caller knows, not `aside`."""
+    """Return an OSError with the final name that the caller knows in place of `aside`."""
     if not isinstance(error, OSError) or error.errno is None:
         return error
     if error.filename is not None and not str(error.filename).startswith(aside):
@@ -200,7 +204,7 @@ def with_final_name(error: E, aside: str, final: str) -> E | OSError:
 
 
 def _begun_beside(path: str) -> Place:
-    """As :func:`begin`, for libraries that write files in their own way: not as they come."""
+    """Make a temporary file, as :func:`begin`; raise where only a direct write is possible."""
     place = begin(path)
     if place.aside:
         return place
@@ -211,9 +215,9 @@ def _begun_beside(path: str) -> Place:
 
 
 def _is_written_as_it_comes(path: str) -> bool:
-    """Whether a path is to be opened as it is; raises if it cannot be written to."""
+    """Return True if a path is to be written directly; raise if it cannot be written to."""
     if not path or path.endswith(os.sep):
-        return True  # opening it tells what is wrong
+        return True  # opening the path raises the appropriate error
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -228,7 +232,7 @@ def _is_written_as_it_comes(path: str) -> bool:
 
 
 def _is_descriptor(path: str) -> bool:
-    """Whether a path stands for a file that a process has open, as /dev/stdout does."""
+    """Return True if a path, such as /dev/stdout, refers to an open file of a process."""
     for _ in range(_LINKS):
         directory = os.path.realpath(os.path.dirname(path))
         if directory.startswith("/proc/"):
@@ -240,7 +244,7 @@ def _is_descriptor(path: str) -> bool:
 
 
 def _is_put_in_place(place: Place) -> bool:
-    """Rename a file, unless the file that it replaces has to remain the same one."""
+    """Rename a file, unless the existing file has to keep its inode; return True if renamed."""
     if not _is_made_alike(place):
         return False
     try:
@@ -253,9 +257,9 @@ def _is_put_in_place(place: Place) -> bool:
 
 
 def _is_made_alike(place: Place) -> bool:
-    """Give a new file the owner, rights and attributes of the one that it is to replace.
+    """Give a new file the owner, permissions and attributes of the file that it replaces.
 
-    False if that cannot be done, or the old file has other names.
+    Return False if this is impossible, or if the old file has several names (hard links).
     """
     try:
         old = os.stat(place.target)
@@ -276,7 +280,7 @@ def _is_made_alike(place: Place) -> bool:
 
 
 def _give_attributes(place: Place) -> None:
-    """Give a new file the extended attributes of the old one, lists of rights among them."""
+    """Copy the extended attributes of the old file, ACLs included, to the new file."""
     old, new = _attributes(place.target), _attributes(place.aside)
     for name in new.keys() - old.keys():
         os.removexattr(place.aside, name)
@@ -286,16 +290,16 @@ def _give_attributes(place: Place) -> None:
 
 
 def _attributes(path: str) -> dict[str, bytes]:
-    """The extended attributes of a file that users set."""
+    """Return those extended attributes of a file that users set."""
     try:
         names = os.listxattr(path)
-    except (OSError, AttributeError):  # a file system, or a system, without them
+    except (OSError, AttributeError):  # not supported by the file system, or by the system
         return {}
     return {name: os.getxattr(path, name) for name in names if name.startswith(_USERS)}
 
 
 def _write_over(place: Place) -> None:
-    """Copy a file over the one that it is to replace, if there is room, and remove it."""
+    """Copy a file into the file that it replaces, if the disk has room, and remove it."""
     size, old = os.path.getsize(place.aside), os.stat(place.target)
     disk = os.statvfs(place.target)
     if size - 512 * old.st_blocks > disk.f_bavail * disk.f_frsize:

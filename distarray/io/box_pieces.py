@@ -1,4 +1,4 @@
-"""Boxes of an array in pieces that are read or written one at a time, to save memory."""
+"""Division of boxes into pieces that are read or written one at a time, to save memory."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
@@ -11,13 +11,13 @@ from distarray.typing import Array
 
 __all__ = ["assembled", "chunk_aligned_pieces", "cut_to", "pieces_of", "within"]
 
-#: Bytes of chunks that are encoded or decoded at a time: libraries need several times as much
-#: memory.
+#: Bytes of chunks that are encoded or decoded in one call. Libraries need several times as much
+#: memory for the call.
 PIECE = 1 << 23
 
 
 def pieces_of(box: Box, itemsize: int, limit: int) -> Iterator[Box]:
-    """A box in pieces of at most `limit` bytes (one element at least), in C order.
+    """Yield a box in pieces of at most `limit` bytes (one element at least), in C order.
 
     Examples
     --------
@@ -41,7 +41,9 @@ def pieces_of(box: Box, itemsize: int, limit: int) -> Iterator[Box]:
 
 
 def chunk_aligned_pieces(box: Box, chunks: Sequence[int], itemsize: int) -> Iterator[Box]:
-    """A box in pieces of some mebibytes that end where chunks end; at least one chunk each.
+    """Yield a box in pieces of some mebibytes that end at chunk boundaries.
+
+    A piece covers at least one chunk.
 
     Examples
     --------
@@ -55,21 +57,21 @@ def chunk_aligned_pieces(box: Box, chunks: Sequence[int], itemsize: int) -> Iter
 
 
 def within(piece: Box, box: Box) -> tuple[slice, ...]:
-    """A piece of a box as slices of the box's block."""
+    """Convert a piece of a box to slices of the box's block."""
     return tuple([slice(a - low, b - low) for (a, b), (low, _) in zip(piece, box, strict=True)])
 
 
 def assembled(found: Sequence[Piece], box: Box, mesh: DeviceMesh) -> Array:
-    """A box out of pieces that cover it: a view if one piece has all of it, else a new array.
+    """Assemble a box from pieces that cover it: a view of a piece that contains it, or a copy.
 
     Parameters
     ----------
     found : sequence of (slices, array)
-        Pieces of a block, by their places in it.
+        Pieces of a block; the slices are positions in the block.
     box : tuple of (int, int)
         A box of the block.
     mesh : DeviceMesh
-        Its device holds new arrays.
+        The mesh on whose device a new array is made.
     """
     cut = list(cut_to(found, box))
     lengths = tuple([stop - start for start, stop in box])
@@ -82,7 +84,7 @@ def assembled(found: Sequence[Piece], box: Box, mesh: DeviceMesh) -> Array:
 
 
 def cut_to(found: Iterable[Piece], box: Box) -> Iterator[Piece]:
-    """The parts of pieces that are in a box, by their places in the box."""
+    """Yield the sections of pieces that are in a box, with their positions in the box."""
     for slices, part in found:
         common = [(max(s.start, a), min(s.stop, b)) for s, (a, b) in zip(slices, box)]
         if all(low < high for low, high in common):

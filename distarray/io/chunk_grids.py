@@ -1,10 +1,11 @@
 """Chunk grids: the division of an array into files and checksummed chunks, and their writers.
 
-Pure: layouts in, integers and layouts out. A file holds one shard, a box of the array; all shards
-of an array have the same shape, and so have the chunks in them, as Zarr requires. Shards follow
-the layout, so that a rank writes what it holds. Where blocks do not form a regular grid (views,
-ragged blocks, blocks that the chunks do not divide evenly), the boundaries of shards differ from
-those of blocks by a few rows, and only these are sent.
+The functions are pure: they take layouts and return integers and layouts. A file holds one shard,
+which is a box of the array. All shards of an array have the same shape, and all chunks have the
+same shape, as Zarr requires. Shards follow the layout, so that a rank writes its own block. Where
+blocks do not form a regular grid (views, ragged blocks, blocks that the chunks do not divide
+evenly), the boundaries of shards differ from those of blocks by a few rows. Only these rows are
+sent.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,16 +21,16 @@ __all__ = ["Grid", "Index", "files_of", "plan_shards"]
 
 Index = tuple[int, ...]
 
-#: Bytes of a chunk, at most (except for larger elements): what is checksummed at once.
+#: Maximum size of a chunk, the unit of checksums, in bytes (except for larger elements).
 CHUNK = 1 << 23
-#: Bytes of a file that is assembled in memory, at most.
+#: Maximum size of a file that is assembled in memory, in bytes.
 FILE = 1 << 23
-#: Bytes of a shard, at least, when an array is divided among ranks.
+#: Minimum size of a shard, in bytes, when an array is divided among ranks.
 LEAST = 1 << 20
 
 
 class Grid(NamedTuple):
-    """The shards of an array, and the chunks of a shard.
+    """Grid of the shards of an array, and of the chunks of a shard.
 
     Attributes
     ----------
@@ -55,26 +56,26 @@ class Grid(NamedTuple):
 
     @property
     def chunked(self) -> bool:
-        """Whether a shard has more than one chunk."""
+        """True if a shard has more than one chunk."""
         return self.shard != self.chunk
 
     def shard_box(self, shard: Index) -> Box:
-        """The box of a shard, without what is beyond the edge of the array."""
+        """Return the box of a shard, clipped at the edge of the array."""
         return _clipped(shard, self.shard, self.shape)
 
     def chunk_box(self, chunk: Index) -> Box:
-        """The box of a chunk, likewise; chunks are numbered through the whole array."""
+        """Return the clipped box of a chunk; chunk indices count through the whole array."""
         return _clipped(chunk, self.chunk, self.shape)
 
     def number(self, chunk: Index) -> int:
-        """Number of a chunk among all chunks of the array, in C order."""
+        """Return the number of a chunk among all chunks of the array, in C order."""
         number = 0
         for at, n, c in zip(chunk, self.shape, self.chunk):
             number = number * -(-n // c) + at
         return number
 
     def place(self, chunk: Index) -> tuple[Index, int]:
-        """The shard that a chunk is in, and the number of the chunk there in C order."""
+        """Return the shard that contains a chunk, and the chunk's number in it, in C order."""
         shard, number = [], 0
         for at, count in zip(chunk, self.chunks):
             number = number * count + at % count
@@ -82,14 +83,14 @@ class Grid(NamedTuple):
         return tuple(shard), number
 
     def chunks_of(self, shard: Index) -> Iterator[Index | None]:
-        """The chunks of a shard in C order; None for one beyond the edge of the array."""
+        """Yield the chunks of a shard in C order; None for a chunk beyond the array's edge."""
         for inner in product(*[range(count) for count in self.chunks]):
             at = tuple([s * count + i for s, count, i in zip(shard, self.chunks, inner)])
             beyond = any(i * c >= n for i, c, n in zip(at, self.chunk, self.shape))
             yield None if beyond else at
 
     def chunks_in(self, box: Box) -> Iterator[Index]:
-        """The chunks that meet a box, in C order."""
+        """Return an iterator over the chunks that overlap a box, in C order."""
         return product(*[range(a // c, -(-b // c)) for (a, b), c in zip(box, self.chunk)])
 
 
@@ -98,7 +99,7 @@ def _clipped(index: Index, lengths: Sequence[int], shape: Sequence[int]) -> Box:
 
 
 def plan_shards(layout: Layout, itemsize: int, turn: int = 0) -> tuple[Grid, Layout]:
-    """The grid that suits a layout, and the layout in which each rank holds what it writes.
+    """Choose the grid for a layout, and the layout in which each rank holds the shard it writes.
 
     Parameters
     ----------
@@ -107,13 +108,13 @@ def plan_shards(layout: Layout, itemsize: int, turn: int = 0) -> tuple[Grid, Lay
     itemsize : int
         Bytes an element.
     turn : int
-        Chooses among ranks that could equally write an array; increase it from array to array.
+        Chooses among ranks that could equally write an array; increase `turn` for each array.
 
     Returns
     -------
     grid : Grid
     layout : Layout
-        A rank's section of it is empty or exactly one shard. Replicas share the work.
+        A rank's section of this layout is empty or exactly one shard. Replicas share the work.
 
     Examples
     --------
@@ -123,14 +124,14 @@ def plan_shards(layout: Layout, itemsize: int, turn: int = 0) -> tuple[Grid, Lay
     >>> grid.shard, grid.chunk, writing is rows
     ((262144, 4), (262144, 4), True)
     """
-    # Taken modulo, so that the cache stays small when a program saves the same arrays again.
+    # `turn` modulo the ranks: the cache stays small when a program saves the same arrays again.
     return _planned(layout, itemsize, turn % prod(layout.mesh_shape), CHUNK, LEAST)
 
 
 def files_of(grid: Grid, itemsize: int) -> tuple[Shape, Shape]:
-    """Shapes of a chunk and of a file, when files are so small that memory has room for one.
+    """Return the shapes of a chunk and of a file that is small enough to be built in memory.
 
-    A rank's shard becomes several of these, of two chunks each where it is large enough.
+    A rank's shard is divided into several such files, of two chunks each if it is large enough.
 
     Examples
     --------
@@ -145,7 +146,7 @@ def files_of(grid: Grid, itemsize: int) -> tuple[Shape, Shape]:
 def _planned(
     layout: Layout, itemsize: int, turn: int, most: int, least: int
 ) -> tuple[Grid, Layout]:
-    """Plan chunks of `most` bytes at most, in shards of `least` bytes at least."""
+    """Plan chunks of at most `most` bytes, in shards of at least `least` bytes."""
     budget = max(1, layout.size * itemsize // least)
     dims = [list(cut.mesh_dims) for cut in layout.cuts]
     for mesh_dim, size in enumerate(layout.mesh_shape):
@@ -168,7 +169,7 @@ def _ways(dims: Sequence[Sequence[int]], layout: Layout) -> int:
 
 
 def _few_parts(dims: Sequence[Sequence[int]], layout: Layout, budget: int) -> list[int]:
-    """Shards along each dimension: as many as its ranks, unless they would be too small."""
+    """Count the shards along each dimension: one per rank, fewer if they would be too small."""
     parts = []
     for taken in dims:
         ways = prod([layout.mesh_shape[m] for m in taken])
@@ -178,10 +179,10 @@ def _few_parts(dims: Sequence[Sequence[int]], layout: Layout, budget: int) -> li
 
 
 def _chunked(lengths: Sequence[int], itemsize: int, most: int) -> tuple[Shape, Shape]:
-    """Shapes of a chunk and of a shard, which grows until the chunk divides it.
+    """Return the shapes of a chunk and of a shard, enlarged so that the chunk divides it.
 
-    A chunk is a stretch of a shard in C order: whole in the last dimensions, cut in one, of
-    length 1 in those before.
+    A chunk is contiguous in the C order of its shard: it has the full length in the last
+    dimensions, is cut in one dimension, and has length 1 in the dimensions before.
     """
     chunk, shard = list(lengths), list(lengths)
     for dim, length in enumerate(lengths):
@@ -197,7 +198,7 @@ def _chunked(lengths: Sequence[int], itemsize: int, most: int) -> tuple[Shape, S
 def _writing(
     grid: Grid, layout: Layout, dims: Sequence[Sequence[int]], parts: Sequence[int], turn: int
 ) -> Layout:
-    """The layout in which a rank's section is empty or one shard."""
+    """Return the layout in which a rank's section is empty or one shard."""
     cuts = []
     for n, length, count, taken, most in zip(grid.shape, grid.shard, grid.shards, dims, parts):
         radix = tuple([layout.mesh_shape[m] for m in taken])
@@ -205,8 +206,8 @@ def _writing(
         if ways == 1:
             cuts.append(Cut.whole(n))
             continue
-        # Where shards are fewer than ranks, a shard goes to the first of the ranks whose blocks it
-        # has; where there is only one shard, `turn` chooses the rank.
+        # With fewer shards than ranks, a shard goes to the first rank whose block it contains;
+        # with one shard, `turn` chooses the rank.
         first = turn % ways if most == 1 else 0
         counts = [0] * ways
         for number in range(count):

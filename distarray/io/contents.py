@@ -1,4 +1,4 @@
-"""The arrays of a file by name: what a format finds in one, and which names it can write."""
+"""Contents of a file: its arrays by name, and checks of the names that a format can write."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ Value = TypeVar("Value")
 
 @dataclass(slots=True)
 class Contents:
-    """The contents of a file, as one rank sees them.
+    """Contents of a file, as opened by one rank.
 
     Attributes
     ----------
     arrays : mapping of str to Source
-        The stored arrays by name; by "" the only one of a file that has no names.
+        The stored arrays by name. In a format without names, the name of the only array is "".
     attrs : mapping
         Attributes of the file.
     dims : mapping of str to tuple of str
@@ -29,9 +29,9 @@ class Contents:
     close : callable
         Closes the file.
     refused : mapping of str to str
-        Names of arrays that the file has and that are not read, and why.
+        Arrays of the file that are not read: name to reason.
     missing : mapping of str to str
-        Names that lead to nothing, and why.
+        Names that refer to no object: name to reason.
     """
 
     arrays: Mapping[str, Source]
@@ -44,7 +44,7 @@ class Contents:
 
 
 class Lazy(Mapping[str, Value]):
-    """A mapping whose values are made when they are asked for."""
+    """Mapping whose values are made at each access."""
 
     __slots__ = ("_make", "_names")
 
@@ -65,9 +65,9 @@ class Lazy(Mapping[str, Value]):
 
 
 def check_tree(path: str, names: Iterable[str]) -> None:
-    """Raise if one name is an array's and a group's, or two names mean the same array.
+    """Raise if a name belongs to both an array and a group, or two names mean the same array.
 
-    For formats in which slashes make groups.
+    The check is for formats in which slashes make groups.
     """
     parts = {name: tuple([part for part in name.split("/") if part]) for name in names}
     for name, own in parts.items():
@@ -92,12 +92,12 @@ def check_labels(
     dims: Mapping[str, Sequence[str]] | None,
     array_attrs: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Raise if labels are for an array that is not written, or for too many dimensions.
+    """Raise if labels are for an array that is not written, or for a wrong number of dimensions.
 
     Parameters
     ----------
     arrays : mapping of str to DistArray
-        What is written.
+        The arrays that are written.
     dims : mapping of str to sequence of str, optional
         Names of the dimensions, by array.
     array_attrs : mapping of str to mapping, optional

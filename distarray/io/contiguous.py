@@ -1,10 +1,11 @@
-"""Contiguous storage: the elements of an array one after another in C order, from some byte on.
+"""Contiguous storage: the elements of an array in C order, from some byte of a file on.
 
-Every rank reads or writes stretches of its own. Where its block lies in long stretches (rows of a
-matrix that is cut along the first dimension, or anything with a mebibyte in one piece), they go
-straight between block and file. Otherwise (columns) the array passes in rounds: the ranks exchange
-elements so that each has a stretch of some mebibytes. This is collective buffering by the
-library's own exchange, and no rank holds more than its stretch besides its block.
+Every rank reads or writes contiguous ranges of bytes, called stretches. If the stretches of the
+blocks have a mebibyte or more (rows of a matrix that is cut along the first dimension, for
+example), they are transferred directly between block and file. Otherwise (columns) the array is
+transferred in rounds: in each round the ranks exchange elements so that each rank has a stretch of
+some mebibytes. This is collective buffering by the library's own exchange. No rank holds more than
+its block and one stretch.
 """
 
 from collections.abc import Iterator
@@ -34,15 +35,15 @@ __all__ = [
     "write_body",
 ]
 
-#: First byte in the file, number of bytes, and their CRC-32.
+#: Checksum of a stretch: first byte in the file, number of bytes, and their CRC-32.
 Sum = tuple[int, int, int]
 Slices = tuple[slice, ...]
 
-#: Bytes up to which one rank alone reads or writes a file.
+#: Maximum size of a file that one rank alone reads or writes, in bytes.
 ALONE = 1 << 20
-#: Bytes of a rank's stretch in a round.
+#: Size of a rank's stretch in a round, in bytes.
 _ROUND = 1 << 24
-#: Bytes of a stretch that is worth a call of its own.
+#: Minimum size of a stretch for a read or write call of its own, in bytes.
 _RUN = 1 << 20
 
 
@@ -52,18 +53,18 @@ def write_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | Non
     Parameters
     ----------
     file : SharedFile
-        Open on the group of the mesh.
+        A file that is open on the group of the mesh.
     start : int
-        Byte of the first element.
+        Offset of the first element in the file, in bytes.
     x : DistArray
-        Without pending folds.
+        An array without pending folds.
     sums : list, optional
         A checksum of each stretch that this rank writes is appended.
 
     Cost
     ----
-    Nothing is sent where blocks lie in long stretches; else each element goes to the rank that
-    writes it, in rounds of 16 MiB a rank.
+    No message if the blocks consist of long stretches. Otherwise each element is sent to the rank
+    that writes it, in rounds of 16 MiB per rank.
     """
     with stage("writing", x.nbytes // x.mesh.size(), "B"):
         _write_body(file, start, x, sums)
@@ -84,9 +85,10 @@ def _write_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | No
 
 
 def read_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | None = None) -> None:
-    """Fill an array from its elements in C order, each byte of the file read once; collective.
+    """Fill an array with elements stored in C order, reading each byte once; collective.
 
-    Parameters and cost are those of :func:`write_body`. Replicas receive what other ranks read.
+    Parameters and cost are those of :func:`write_body`. Replicas receive the elements that other
+    ranks read.
     """
     with stage("reading", x.nbytes // x.mesh.size(), "B"):
         _read_body(file, start, x, sums)
@@ -107,12 +109,12 @@ def _read_body(file: SharedFile, start: int, x: DistArray, sums: list[Sum] | Non
 
 
 def pieces(x: DistArray, everywhere: bool) -> Iterator[Array | None]:
-    """The elements in C order, some mebibytes at a time, on rank 0 or on every rank; collective.
+    """Yield the elements in C order, some mebibytes at a time, on rank 0 or on all; collective.
 
     Yields
     ------
     ndarray or None
-        C-contiguous, on the host; None on the other ranks.
+        A C-contiguous array on the host; None on ranks that do not receive the elements.
     """
     mesh = x.mesh
     if not x.ndim:
@@ -127,13 +129,13 @@ def pieces(x: DistArray, everywhere: bool) -> Iterator[Array | None]:
 
 
 def whole(x: DistArray, everywhere: bool) -> Array | None:
-    """All elements on the host, on rank 0 or on every rank; None elsewhere. Collective."""
+    """Gather all elements on the host of rank 0 (None elsewhere) or of every rank; collective."""
     found = gathered(x.block, x.layout, x.mesh, None if everywhere else 0)
     return None if found is None else _host(x.mesh, found)
 
 
 def runs(box: Box, shape: Shape, itemsize: int, limit: int) -> Iterator[tuple[int, Slices]]:
-    """A box of an array in C order, in pieces that are one stretch of the array each.
+    """Divide a box of an array in C order into pieces, each a single stretch of the array.
 
     Parameters
     ----------
@@ -142,12 +144,12 @@ def runs(box: Box, shape: Shape, itemsize: int, limit: int) -> Iterator[tuple[in
     shape : tuple of int
         Shape of the array.
     itemsize, limit : int
-        Bytes an element; most bytes of a piece, which has one element at least.
+        Bytes per element; maximum bytes per piece. A piece has at least one element.
 
     Yields
     ------
     (int, tuple of slice)
-        Byte offset in the array, and the piece as slices of the box's own block.
+        Byte offset in the array, and the piece as slices of the box's block.
 
     Examples
     --------
@@ -179,7 +181,7 @@ def runs(box: Box, shape: Shape, itemsize: int, limit: int) -> Iterator[tuple[in
 
 
 def _is_straight(layout: Layout, itemsize: int) -> bool:
-    """Whether the stretches of blocks are long enough to be read and written as they are."""
+    """Return True if the stretches of the blocks are long enough for direct reads and writes."""
     dims = layout.sharded_dims
     if not dims or prod(layout.shape[: dims[-1]]) <= 1:
         return True
@@ -189,27 +191,27 @@ def _is_straight(layout: Layout, itemsize: int) -> bool:
 
 
 def _replicating(layout: Layout) -> tuple[int, ...]:
-    """Mesh dimensions along which all ranks hold the same."""
+    """Return the mesh dimensions along which all ranks hold the same block."""
     placed = zip(layout.placements, layout.mesh_shape, strict=True)
     return tuple([m for m, (p, size) in enumerate(placed) if isinstance(p, Replicate) and size > 1])
 
 
 def _limit(block: Array) -> int:
-    """Most bytes of a call: fewer where the bytes are copied first."""
+    """Return the maximum bytes per call; smaller if the bytes are copied to a buffer first."""
     return STRETCH if _is_direct(block) else min(STRETCH, 4 * _ROUND)
 
 
 def _is_direct(block: Array) -> bool:
-    """Whether a file can be read into a block: it is in host memory and C-contiguous."""
-    # A type checker takes CuPy's arrays for NumPy's.
+    """Return True if a file can be read into a block: it is on the host and C-contiguous."""
+    # For type checkers CuPy's arrays have NumPy's type.
     on_host: bool = isinstance(block, np.ndarray)
     return on_host and block.flags.c_contiguous
 
 
 def _own_share(layout: Layout, mesh: DeviceMesh) -> tuple[Box, Slices]:
-    """The part of its block that a rank writes, as global indices and as slices of the block.
+    """Return the section of its block that this rank writes: global indices, slices of the block.
 
-    Ranks that hold the same block divide it among themselves.
+    Ranks that hold the same block each write a section of it.
     """
     coords = mesh.coords
     assert coords is not None
@@ -230,9 +232,9 @@ def _own_share(layout: Layout, mesh: DeviceMesh) -> tuple[Box, Slices]:
 
 
 def _rounds(x: DistArray, ranks: int) -> Iterator[tuple[int, DistArray, int]]:
-    """The array in boxes that are one stretch each, with some mebibytes for each rank.
+    """Divide the array into boxes, each a single stretch, of some mebibytes per rank.
 
-    Yields the byte offset, a view, and the dimension along which the ranks divide it.
+    Yield the byte offset, a view of the array, and the dimension along which the ranks divide it.
     """
     shape, ndim = x.shape, x.ndim
     if not x.size:
@@ -250,18 +252,18 @@ def _rounds(x: DistArray, ranks: int) -> Iterator[tuple[int, DistArray, int]]:
 
 
 def _by_rank(layout: Layout, dim: int) -> Layout:
-    """The layout of a box that all ranks divide, in the order of their numbers."""
+    """Return the layout that divides a box among all ranks, in rank order."""
     return Layout.chunked(layout.shape, layout.mesh_shape, [Shard(dim)] * len(layout.mesh_shape))
 
 
 def _place(layout: Layout, dim: int, x: DistArray) -> int:
-    """Bytes from the start of a round's box to this rank's part of it."""
+    """Return the byte offset of this rank's section in a round's box."""
     first = layout.section(x.mesh.coords)[dim][0]
     return first * x.itemsize * prod(x.shape[dim + 1 :])
 
 
 def sum_of(offset: int, data: Array) -> Sum:
-    """The checksum of a C-contiguous array that lies at some byte of a file."""
+    """Return the checksum of a C-contiguous array that is stored at byte `offset` of a file."""
     return offset, data.nbytes, crc32(data.reshape(-1).view(np.uint8).data) if data.nbytes else 0
 
 
@@ -279,7 +281,7 @@ def _write(file: SharedFile, offset: int, part: Array, sums: list[Sum] | None) -
 def _fill(
     file: SharedFile, offset: int, target: Array, mesh: DeviceMesh, sums: list[Sum] | None
 ) -> None:
-    """Read a stretch into a part of a block, which may be strided or on a device."""
+    """Read a stretch into a section of a block, which may be strided or on a device."""
     if not target.nbytes:
         return
     direct = _is_direct(target)

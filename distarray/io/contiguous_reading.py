@@ -1,4 +1,4 @@
-"""Reading contiguous storage: by all ranks together, or from a file object of each rank."""
+"""Reading of contiguous storage: by all ranks together, or from a file object of each rank."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from distarray.typing import Array, Placements, Shape
 
 __all__ = ["read_box", "read_by_all", "read_own_file", "read_stretch"]
 
-#: Bytes that a rank reads at a time of a file that it reads whole.
+#: Bytes per read call where a rank reads a whole file.
 _PIECE = 1 << 24
 
 
@@ -35,7 +35,7 @@ def read_by_all(
     placements: Placements | None,
     sums: list[Sum] | None = None,
 ) -> DistArray:
-    """An array in contiguous storage, each byte read once; collective over the mesh.
+    """Read an array in contiguous storage, each byte once; collective over the mesh.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def read_by_all(
 
 
 def _empty(layout: Layout, header: Header, mesh: DeviceMesh) -> DistArray:
-    """An array whose memory is aligned as its bytes are in the file."""
+    """Allocate an array whose memory has the same alignment as its bytes in the file."""
     shape = layout.local_shape(mesh.coords)
     if mesh.device_type != "cpu" or mesh.coords is None:
         return wrap(mesh.xp.empty(shape, header.dtype), layout, mesh)
@@ -71,7 +71,7 @@ def _empty(layout: Layout, header: Header, mesh: DeviceMesh) -> DistArray:
 
 
 def _stored_layout(header: Header, mesh: DeviceMesh, placements: Placements | None) -> Layout:
-    """The layout of the array whose C order is the order in the file."""
+    """Return the layout of the array whose C order is the order in the file."""
     layout = placed_layout(header.shape, header.dtype, mesh, placements)
     return layout.transpose(tuple(reversed(range(layout.ndim)))) if header.fortran else layout
 
@@ -79,7 +79,7 @@ def _stored_layout(header: Header, mesh: DeviceMesh, placements: Placements | No
 def _read_on_rank_zero(
     path: str, header: Header, layout: Layout, mesh: DeviceMesh, sums: list[Sum] | None
 ) -> DistArray:
-    """A small array, which rank 0 reads and sends to the others."""
+    """Read a small array on rank 0, which sends it to the other ranks."""
 
     def read() -> Array | None:
         if mesh.rank != 0:
@@ -110,18 +110,18 @@ def read_own_file(
     placements: Placements | None,
     call: str = "",
 ) -> DistArray:
-    """An array that every rank reads whole from its own file, and of which it keeps its part.
+    """Read a whole array on every rank from the rank's own file; each rank keeps its block.
 
     Parameters
     ----------
     file : file object
-        Stands at the elements; each rank has its own.
+        This rank's file object, positioned at the first element.
     header : Header
         Equal on all ranks.
     mesh, placements
         As for :func:`distarray.distribute`.
     call : str
-        The function, for messages; where given, the ranks' files must have the same content.
+        The function's name for error texts; if given, the ranks' files must have equal content.
     """
     layout = _stored_layout(header, mesh, placements)
     check = _Checksum() if call and has_exact_bytes(header.dtype) else None
@@ -140,7 +140,7 @@ def read_own_file(
 
 
 class _Checksum:
-    """A checksum of pieces that come one after another."""
+    """Checksum of successive pieces."""
 
     def __init__(self) -> None:
         self._value = 0
@@ -162,7 +162,7 @@ def read_box(
     Parameters
     ----------
     file : file object
-        Stands at the elements.
+        A file object, positioned at the first element.
     shape : tuple of int
         Shape of the array.
     box : tuple of (int, int)
@@ -170,7 +170,7 @@ def read_box(
     out : ndarray
         Filled with these elements.
     check : _Checksum, optional
-        All elements are added to it.
+        Checksum to which all elements of the array are added.
     """
     everything = tuple([(0, extent) for extent in shape])
     for _, slices in runs(everything, shape, out.dtype.itemsize, _PIECE):

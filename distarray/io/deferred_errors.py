@@ -1,8 +1,8 @@
-"""A new file that defers errors, for a library that crashes when it cannot write.
+"""New file that defers errors, for a library that crashes when it cannot write.
 
 HDF5 cannot close a file when the disk is full, and crashes the process later, when it frees the
-objects of the file. So it writes to a file object that accepts everything and keeps the first
-error. The caller raises this error and removes the file.
+objects of the file. Therefore HDF5 writes to a file object that accepts all bytes and keeps the
+first error. The caller raises this error and removes the file.
 """
 
 import os
@@ -18,31 +18,32 @@ __all__ = ["ErrorDeferringFile"]
 P = ParamSpec("P")
 Bytes: TypeAlias = bytes | bytearray | memoryview | Array
 
-#: Bytes of a write that is kept after an error, to be read again: the library's own records.
+#: Maximum size of a write that is kept in memory after an error, since the library reads its own
+#: records again; in bytes.
 _RECORD = 1 << 20
 
 
 class ErrorDeferringFile:
-    """A new file, for reading and writing, whose methods never fail.
+    """New file, for reading and writing, whose methods never fail.
 
     Parameters
     ----------
     path : str
-        Emptied if it exists.
+        The file; truncated if it exists.
     shown : str
-        Its name in messages.
+        The file's name in error texts.
 
     Attributes
     ----------
     error : OSError or None
-        The first error; after it nothing is written.
+        The first error; after the first error nothing is written.
     """
 
     def __init__(self, path: str, shown: str) -> None:
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         self._shown, self._at = shown, 0
         self.error: OSError | None = None
-        #: The records that could not be written, by their place.
+        #: Records that could not be written, by their offset.
         self._records: dict[int, bytes] = {}
         self._end = 0
 
@@ -50,22 +51,22 @@ class ErrorDeferringFile:
         return self._shown
 
     def check(self) -> None:
-        """Raise the first error, if there is one."""
+        """Raise the first error, if an error has occurred."""
         if self.error is not None:
             raise OSError(self.error.errno, self.error.strerror, self._shown)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place."""
+        """Set the file position."""
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._end}[whence]
         self._at = base + offset
         return self._at
 
     def tell(self) -> int:
-        """The place."""
+        """Return the file position."""
         return self._at
 
     def write(self, data: Bytes) -> int:
-        """Accept some bytes; write them unless there has been an error."""
+        """Accept bytes; write them unless an error has occurred."""
         view = _view(data)
         count = len(view)
         if self.error is None:
@@ -82,7 +83,7 @@ class ErrorDeferringFile:
             view, at = view[done:], at + done
 
     def readinto(self, buffer: bytearray | memoryview | Array) -> int:
-        """Read what was written; zeros where that is lost."""
+        """Read bytes into a buffer; bytes that were neither written nor kept read as zeros."""
         view = _view(buffer)
         view[:] = bytes(len(view))
         self._try(os.preadv, self._handle, [view], self._at)
@@ -92,20 +93,20 @@ class ErrorDeferringFile:
         return len(view)
 
     def read(self, size: int = -1) -> bytes:
-        """As `readinto`; h5py takes an object with this method for a file."""
+        """Read bytes, as `readinto`; h5py requires this method of a file object."""
         data = bytearray(max(0, self._end - self._at) if size < 0 else size)
         self.readinto(data)
         return bytes(data)
 
     def truncate(self, size: int | None = None) -> int:
-        """Give the file a length."""
+        """Set the length of the file."""
         self._end = self._at if size is None else size
         if self.error is None:
             self._try(os.ftruncate, self._handle, self._end)
         return self._end
 
     def flush(self) -> None:
-        """Nothing: there is no buffer."""
+        """Do nothing: the file has no buffer."""
 
     def close(self) -> None:
         """Close the file."""
@@ -121,5 +122,5 @@ class ErrorDeferringFile:
 
 
 def _view(data: Bytes) -> memoryview:
-    """The bytes of a buffer."""
+    """Return the bytes of a buffer as a view."""
     return memoryview(data.data if isinstance(data, np.ndarray) else data).cast("B")

@@ -1,11 +1,11 @@
-"""Atomic creation of directories: written under another name, brought to disk, renamed.
+"""Atomic creation of directories: written under a temporary name, flushed to disk, then renamed.
 
-Everything here runs on one rank. A directory is written under a name that begins with a dot and
-ends with ``.partial``; it is renamed when all of it is on disk. Where the final name exists, both
-names are exchanged in one step if the system can. Otherwise the old directory is moved away for a
-moment, under a name from which :func:`recover` brings it back. A directory that is removed loses
-its name first: if the process is killed meanwhile, the rest is not taken for the whole, and the
-next job that writes to the parent directory removes it.
+All functions here run on one rank. A directory is written under a name that begins with a dot and
+ends with ``.partial``. It is renamed when all of its content is on disk. If the final name exists,
+the two names are exchanged in one step where the system supports this. Otherwise the old directory
+is renamed for a moment, and :func:`recover` can restore its name. A directory is renamed before it
+is deleted: if the process is killed during the deletion, the rest is not mistaken for a complete
+directory, and the next job that writes to the parent directory removes the rest.
 """
 
 import ctypes
@@ -43,36 +43,36 @@ __all__ = [
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-#: Seconds for which :func:`recover` waits for a living process.
+#: Seconds for which :func:`recover` waits for a running process.
 _PATIENCE = 5.0
-#: Entries from which on it takes a while to list a directory, and seconds between two looks.
+#: Number of entries above which listing a directory is slow; seconds between two listings of it.
 _MANY, _PAUSE = 1000, 10.0
-#: When directories of so many entries are looked through again.
+#: Time of the next listing of a directory with more than `_MANY` entries.
 _next_look: dict[Path, float] = {}
 
 
 def begin(final: Path) -> Path:
-    """Make the directory that will become `final`, and remove what killed jobs have left."""
+    """Make the directory that will become `final`, and remove unfinished entries of killed jobs."""
     final.parent.mkdir(parents=True, exist_ok=True)
     tidy(final.parent)
     aside = beside(final, "partial")
-    active.add(aside)  # first: another thread may look for what nobody owns
+    active.add(aside)  # before the creation: another thread may be removing abandoned entries
     try:
         aside.mkdir()
-    except OSError as error:  # names the file that the caller knows
+    except OSError as error:  # raised again with the name that the caller knows
         active.discard(aside)
         raise type(error)(error.errno, error.strerror, str(final)) from None
     return aside
 
 
 def begin_file(final: Path, size: int = 0) -> Path:
-    """Make an empty file that will become `final`, and remove what killed jobs have left.
+    """Make an empty file that will become `final`, and remove unfinished entries of killed jobs.
 
     Parameters
     ----------
     final : Path
     size : int
-        The length to give the file.
+        Initial length of the file.
     """
     if _is_due(final.parent):
         tidy(final.parent)
@@ -86,7 +86,7 @@ def begin_file(final: Path, size: int = 0) -> Path:
 
 
 def _new_file(final: Path) -> Path:
-    """Make an empty file in the same directory, whose name is no longer than it allows."""
+    """Make an empty file in the same directory, with a short name if the full one is too long."""
     try:
         return _made(beside(final, "partial"))
     except OSError as error:
@@ -96,8 +96,8 @@ def _new_file(final: Path) -> Path:
 
 
 def _made(aside: Path) -> Path:
-    """Make an empty file of this process."""
-    active.add(aside)  # first: another thread may look for what nobody owns
+    """Make an empty file that this process owns."""
+    active.add(aside)  # before the creation: another thread may be removing abandoned entries
     try:
         handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except BaseException:
@@ -112,7 +112,7 @@ def _made(aside: Path) -> Path:
 
 
 def _is_due(directory: Path) -> bool:
-    """Whether to look for what killed jobs have left: seldom in a directory of many entries."""
+    """Return True if unfinished entries are to be removed now: seldom in a large directory."""
     now = time.monotonic()
     if now < _next_look.get(directory, 0.0):
         return False
@@ -126,9 +126,9 @@ def _is_due(directory: Path) -> bool:
 
 
 def tidy(directory: Path) -> None:
-    """Remove the unfinished files and directories that no living job owns.
+    """Remove the unfinished files and directories that no running job owns.
 
-    Those that are being removed have no owner.
+    An entry whose removal has begun has no owner.
     """
     for found in leftovers(directory):
         if found.what == "removed":
@@ -136,12 +136,12 @@ def tidy(directory: Path) -> None:
         elif found.what == "previous" and not _is_there(directory, found.of):
             recover_all(directory)
         elif is_abandoned(found):
-            with suppress(OSError):  # another user's, or another job has just renamed it
+            with suppress(OSError):  # belongs to another user, or another job has just renamed it
                 _delete(_renamed(found.path, own_name(found)))
 
 
 def _is_there(directory: Path, of: str) -> bool:
-    """Whether a directory has an entry of this name."""
+    """Return True if a directory has an entry of this name."""
     with suppress(OSError):
         return of in map(short, os.listdir(directory))
     return False
@@ -153,14 +153,15 @@ def _renamed(old: Path, new: Path) -> Path:
 
 
 def commit(aside: Path, final: Path, older: str = "") -> None:
-    """Give a directory, whose files are on disk, its final name; an old entry is replaced.
+    """Rename a directory whose files are on disk to its final name, replacing an old entry.
 
     Parameters
     ----------
     aside, final : Path
+        The temporary and the final name.
     older : str, optional
-        The name within the new directory under which the old one is kept; it is removed if not
-        given.
+        Name within the new directory under which the old directory is kept. If not given, the old
+        directory is removed.
     """
     if not os.path.lexists(aside):
         raise FileNotFoundError(
@@ -183,19 +184,19 @@ def commit(aside: Path, final: Path, older: str = "") -> None:
 
 
 def keep(old: Path, place: Path) -> None:
-    """Move a directory into its successor; what it has kept so itself is removed."""
+    """Move a directory into its successor; remove the predecessor that the directory has kept."""
     gone = beside(place.parent, "removed")
     try:
         with suppress(FileNotFoundError):
             os.rename(old / place.name, gone)
         os.rename(old, place)
-    except OSError:  # at the border of a quota, for example, directories cannot be moved
+    except OSError:  # a directory cannot be moved to another quota's tree, for example
         remove(old)
     _delete(gone)
 
 
 def _exchange(aside: Path, final: Path) -> Path:
-    """Put `aside` in the place of `final`; returns the place of the old entry."""
+    """Rename `aside` to `final`; return the new name of the old entry."""
     if _exchange_at_once(aside, final):
         return aside
     old = beside(final, "previous")
@@ -224,9 +225,9 @@ def _exchange_at_once(a: Path, b: Path) -> bool:
 
 
 def recover(final: Path) -> None:
-    """Bring back a directory that was moved away by an exchange in two steps whose job was killed.
+    """Restore the name of a directory whose job was killed during an exchange in two steps.
 
-    A living job is given time to finish the exchange.
+    A running job gets time to finish the exchange.
     """
     until = time.monotonic() + _PATIENCE
     while not os.path.lexists(final):
@@ -238,7 +239,7 @@ def recover(final: Path) -> None:
         if not previous:
             return
         if is_abandoned(previous[-1]) or time.monotonic() > until:
-            with suppress(FileNotFoundError):  # another rank or job was first
+            with suppress(FileNotFoundError):  # another rank or job has restored the name
                 os.rename(previous[-1].path, final)
                 flush(final.parent)
         else:
@@ -246,7 +247,7 @@ def recover(final: Path) -> None:
 
 
 def recover_all(directory: Path) -> None:
-    """Bring back everything in a directory that exchanges in two steps have moved away."""
+    """Restore the names of all entries of a directory after killed exchanges in two steps."""
     for found in leftovers(directory):
         if found.what == "previous" and not is_cut(found.of):
             recover(directory / found.of)
@@ -259,16 +260,16 @@ def discard(aside: Path) -> None:
 
 
 def remove(directory: Path, near: Path | None = None) -> None:
-    """Remove a directory; first its name, so that half of it is not taken for the whole.
+    """Rename and then delete a directory: a partly deleted one must not look complete.
 
-    Its name in the meantime is beside `near`, by default beside its own.
+    Its temporary name is in the directory of `near`, by default in its own parent directory.
     """
-    with suppress(FileNotFoundError):  # another job was first
+    with suppress(FileNotFoundError):  # another job has renamed it already
         _delete(_renamed(directory, beside(near or directory, "removed")))
 
 
 def _delete(entry: Path) -> None:
-    """Delete a directory with all its entries, or a file; without errors."""
+    """Delete a directory with all its entries, or a file; ignore errors."""
     if os.path.isdir(entry) and not os.path.islink(entry):
         shutil.rmtree(entry, ignore_errors=True)
     else:
@@ -277,7 +278,7 @@ def _delete(entry: Path) -> None:
 
 
 def flush(directory: Path) -> None:
-    """Bring a directory's list of names to disk."""
+    """Bring the list of entries of a directory to disk (fsync)."""
     handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -290,13 +291,13 @@ def flush(directory: Path) -> None:
 
 
 def flush_up(directories: set[Path]) -> None:
-    """Bring the lists of names of many directories to disk."""
+    """Bring the lists of entries of several directories to disk, subdirectories first."""
     for directory in sorted(directories, reverse=True):
         flush(directory)
 
 
 def flush_all(directory: Path) -> None:
-    """Bring a whole directory to disk: the files, then the lists of names."""
+    """Bring a whole directory tree to disk: the files, then the lists of entries."""
     below = set()
     for place, _, names in os.walk(directory):
         below.add(Path(place))

@@ -1,4 +1,4 @@
-"""Errors that name the file and say what to do, and errors that wait until all ranks agree."""
+"""Errors that name the file and a remedy, and errors that are kept until all ranks agree."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ P = ParamSpec("P")
 
 
 def tried(act: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Exception | None:
-    """Call a function; returns the error, if there is one."""
+    """Call a function; return the exception that it raises, or None."""
     try:
         act(*args, **kwargs)
     except Exception as caught:
@@ -29,13 +29,13 @@ def tried(act: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Except
 
 @contextmanager
 def reading(path: str, what: str) -> Iterator[None]:
-    """Make an error of a format's library one that names the file, and says what to do.
+    """Convert errors of a format's library to errors that name the file and a remedy.
 
     Parameters
     ----------
     path : str
     what : str
-        What is being read.
+        Name of the object that is read, for the error text.
     """
     error: Exception
     try:
@@ -45,7 +45,7 @@ def reading(path: str, what: str) -> Iterator[None]:
         raise
     except Exception as caught:
         error = caught
-    number = getattr(error, "errno", None) or 0  # the system's are positive, NetCDF's negative
+    number = getattr(error, "errno", None) or 0  # positive: the system; negative: NetCDF
     if number >= 0 and os.path.basename(path.rstrip("/")) in str(error):
         raise error
     if number > 0:
@@ -58,15 +58,15 @@ def reading(path: str, what: str) -> Iterator[None]:
 
 @contextmanager
 def creating(path: str, what: str, whose: str) -> Iterator[None]:
-    """Make an error of a format's library that creates something name it, and the file.
+    """Convert a library's error in a creation to an error that names the file and the object.
 
     Parameters
     ----------
     path : str
     what : str
-        What is created.
+        Name of the object that is created, for the error text.
     whose : str
-        The function whose options are taken.
+        The function that takes the options.
     """
     try:
         yield
@@ -79,7 +79,7 @@ def creating(path: str, what: str, whose: str) -> Iterator[None]:
 
 
 def as_given(error: Exception, path: str) -> Exception:
-    """The error of a file that cannot be opened, with the path that the caller has given."""
+    """Return the error of a file that cannot be opened, with the path that the caller gave."""
     number = error.errno if isinstance(error, OSError) else None
     if number not in (errno.ENOENT, errno.EACCES):
         return error
@@ -87,13 +87,13 @@ def as_given(error: Exception, path: str) -> Exception:
 
 
 class NamedSource:
-    """A stored array whose errors name the file.
+    """Stored array whose errors name the file.
 
     Parameters
     ----------
     source : Source
     path, what : str
-        The file, and the array in it.
+        The file, and the name of the array in the file.
     """
 
     __slots__ = ("_path", "_source", "_what", "chunks", "dtype", "shape")
@@ -103,6 +103,6 @@ class NamedSource:
         self.shape, self.dtype, self.chunks = source.shape, source.dtype, source.chunks
 
     def read(self, section: Box, out: Array) -> None:
-        """Read a box."""
+        """Read a box into `out`."""
         with reading(self._path, self._what):
             self._source.read(section, out)

@@ -1,4 +1,4 @@
-"""Paths of files: what callers give, and what marks a directory as a Zarr store."""
+"""Paths of files: conversion of the caller's paths, and detection of Zarr stores."""
 
 import os
 from typing import IO, Any, TypeAlias
@@ -6,15 +6,15 @@ from typing import IO, Any, TypeAlias
 __all__ = ["ZARR_MARKS", "FileLike", "PathLike", "absolute_path", "is_zarr", "local_path"]
 
 PathLike: TypeAlias = str | bytes | os.PathLike[Any]
-#: What NumPy's functions for files take: a path, or a file object that each rank has opened.
+#: File argument of NumPy's functions: a path, or a file object that each rank has opened.
 FileLike: TypeAlias = PathLike | IO[Any]
 
-#: Files by which a directory is known as a Zarr store.
+#: Names of files that mark a directory as a Zarr store.
 ZARR_MARKS = ("zarr.json", ".zgroup", ".zarray")
 
 
 def local_path(given: PathLike) -> str:
-    """A path without ``file://``: any format reads and writes files of this machine."""
+    """Return a path without ``file://``: every format reads and writes files of this machine."""
     path = os.fsdecode(given)
     for scheme in ("file://", "local://"):
         path = path.removeprefix(scheme)
@@ -22,10 +22,10 @@ def local_path(given: PathLike) -> str:
 
 
 def absolute_path(path: str) -> str:
-    """A path that stays the same when the program changes its directory; a URL as it is."""
+    """Return the absolute path, which a change of directory does not affect; a URL unchanged."""
     return path if "://" in path else os.path.abspath(path)
 
 
 def is_zarr(path: str) -> bool:
-    """Whether a path is a directory that is marked as a Zarr store."""
+    """Return True if a path is a directory that is marked as a Zarr store."""
     return any(os.path.isfile(os.path.join(path, mark)) for mark in ZARR_MARKS)

@@ -1,4 +1,4 @@
-"""Fingerprints of arguments: texts that are equal on two ranks if their arguments are."""
+"""Fingerprints of arguments: texts that are equal on two ranks if the arguments are equal."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _PLAIN = (
     type(Ellipsis),
     Placement,
 )
-#: Types all of whose bytes count: others have padding or references.
+#: Type codes without padding or references, so that every byte belongs to the value.
 _EXACT = frozenset("?bBhHiIlLqQpPefdFDSUmM")
 
 
 def _array_words(x: DistArray) -> str:
-    """Data type, layout and ranks of a distributed array."""
+    """Return the text of data type, layout and ranks of a distributed array."""
     return f"{x.dtype} {x.layout} on {x.mesh.ranks}"
 
 
 def value_words(value: ArrayLike) -> str:
-    """An array that is written; where it is not distributed, its values count as well."""
+    """Return the fingerprint of an array; for an array that is not distributed, with its values."""
     if isinstance(value, DistArray):
         return _array_words(value)
     found = np.asarray(value)
@@ -54,12 +54,12 @@ def value_words(value: ArrayLike) -> str:
 
 
 def has_exact_bytes(dtype: DType) -> bool:
-    """Whether equal values of a type have equal bytes."""
+    """Return True if equal values of a type have equal bytes."""
     return dtype.char in _EXACT
 
 
 def _values(found: Array) -> str:
-    """The value of a 0-d array, or a checksum of the values."""
+    """Return the text of the value of a 0-d array, or of a checksum of the values."""
     if not found.ndim and has_exact_bytes(found.dtype):
         return repr(found[()])
     if not found.nbytes or not has_exact_bytes(found.dtype):
@@ -69,7 +69,7 @@ def _values(found: Array) -> str:
 
 
 def path_said(path: str) -> Argument:
-    """The path, which must be the same on all ranks."""
+    """Return the comparison of the path, which must be equal on all ranks."""
     return Argument(
         "the ranks name different files",
         repr(absolute_path(path)),
@@ -79,7 +79,7 @@ def path_said(path: str) -> Argument:
 
 
 def options_said(options: Mapping[str, Any]) -> list[Argument]:
-    """The arguments of a call, by name."""
+    """Return the comparisons of the arguments of a call, in the order of their names."""
     return [
         Argument(f"{name} on rank {{rank}} differs from that on rank 0", described(value))
         for name, value in sorted(options.items())
@@ -87,7 +87,7 @@ def options_said(options: Mapping[str, Any]) -> list[Argument]:
 
 
 def described(value: object) -> str:
-    """An argument as a text that is equal where the argument is; of other objects their type."""
+    """Return a text that is equal for equal arguments; for objects of other types the type."""
     if isinstance(value, (np.generic, np.ndarray, DistArray)):
         return value_words(value)
     if isinstance(value, _PLAIN):

@@ -1,9 +1,9 @@
-"""Bringing many written files to disk.
+"""Flush of many written files to disk.
 
 Each fsync waits for a commit of the file system and for the disk's cache. On a local file system
-of Linux one call, syncfs, brings all files to disk, and reports errors of any of them since the
-file it is called with was opened. Elsewhere each file is brought to disk by an fsync of its own,
-while the system already writes the others.
+of Linux one call, syncfs, brings all files to disk. It reports the errors of all files since its
+file descriptor was opened. On other file systems each file is brought to disk by its own fsync,
+while the system already writes the next files.
 """
 
 import ctypes
@@ -14,36 +14,36 @@ from pathlib import Path
 __all__ = ["Flusher", "syncs_at_once"]
 
 _libc = ctypes.CDLL(None, use_errno=True)
-#: Linux only.
+#: Functions that only Linux has; None elsewhere.
 _sync_file_range = getattr(_libc, "sync_file_range", None)
 _syncfs = getattr(_libc, "syncfs", None)
 _OFFSET = ctypes.c_int64
 _SYNC_FILE_RANGE_WRITE = 2
-#: File systems of one machine, whose syncfs covers what all its processes have written.
+#: Local file systems, whose syncfs covers the writes of all processes of the machine.
 _LOCAL = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs"})
-#: The first kernel whose syncfs reports errors of writing.
+#: First Linux version whose syncfs reports write errors.
 _REPORTING = (5, 8)
-#: Files that are kept open until an fsync of each.
+#: Maximum number of files that stay open until each gets its fsync.
 _MOST = 64
 
 
 class Flusher:
-    """Brings files below a directory to disk; the end of the ``with`` block waits for all of them.
+    """Flusher of the files below a directory; the end of the ``with`` block waits for all files.
 
     Parameters
     ----------
     root : Path
-        The directory; it exists.
+        The directory, which must exist.
 
     Attributes
     ----------
     at_once : bool
-        Whether one call brings everything to disk, directories included.
+        True if one call brings all files to disk, directories included.
     """
 
     def __init__(self, root: Path) -> None:
         self.at_once = syncs_at_once(root)
-        # Opened before anything is written: errors count from then on.
+        # Opened before the first write: syncfs reports the errors since this descriptor was opened.
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._open: list[int] = []
 
@@ -61,12 +61,12 @@ class Flusher:
                 os.close(handle)
 
     def begin(self, handle: int) -> None:
-        """Let the system begin to write an open file to disk, without waiting."""
+        """Start writing an open file to disk, without waiting."""
         if _sync_file_range is not None:
             _sync_file_range(handle, _OFFSET(0), _OFFSET(0), _SYNC_FILE_RANGE_WRITE)
 
     def put(self, handle: int) -> None:
-        """Take over an open file that is complete, and close it."""
+        """Take over an open file that is complete; flush it, now or later, and close it."""
         self.begin(handle)
         if self.at_once:
             os.close(handle)
@@ -82,14 +82,14 @@ class Flusher:
 
 
 def _sync_system(handle: int) -> None:
-    """Bring the whole file system of an open file to disk."""
+    """Bring the whole file system that contains an open file to disk."""
     if _syncfs is not None and _syncfs(handle) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 def syncs_at_once(root: Path) -> bool:
-    """Whether one call brings everything to disk and reports errors."""
+    """Return True if one call brings all files to disk and reports errors."""
     if _syncfs is None or not hasattr(os, "uname"):
         return False
     version = re.match(r"(\d+)\.(\d+)", os.uname().release)
@@ -99,7 +99,7 @@ def syncs_at_once(root: Path) -> bool:
 
 
 def _kind(root: Path) -> str:
-    """The type of file system that a directory is on; empty if it is not known."""
+    """Return the type of a directory's file system; an empty text if it is not known."""
     device = os.stat(root).st_dev
     number = f"{os.major(device)}:{os.minor(device)}"
     try:

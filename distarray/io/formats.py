@@ -1,12 +1,12 @@
-"""The file formats: which of them a name or a file's first bytes stand for, and their modules.
+"""File formats: their modules, and detection of the format by name or by first bytes.
 
 A format's module has two functions:
 
 ``open_file(path, mesh, **options) -> Contents``
-    The stored arrays of a file. Local to a rank; every rank calls it.
+    Return the stored arrays of a file. Local to a rank; every rank calls the function.
 ``write_file(path, arrays, mesh, **options) -> None``
-    Write a file of named arrays, all or nothing. Collective over the mesh. `arrays` maps names
-    to DistArrays on the mesh; a format without names takes the one that is named "".
+    Write a file of named arrays, completely or not at all. Collective over the mesh. `arrays` maps
+    names to DistArrays on the mesh; a format without names takes the array with the name "".
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,18 +24,18 @@ __all__ = ["FORMATS", "Format", "check_options", "find_format", "format_of_name"
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One file format.
+    """File format.
 
     Attributes
     ----------
     name : str
-        What ``format=`` takes.
+        Value of the argument ``format=``.
     suffixes : tuple of str
         Endings of file names, lower case.
     module : str
-        The module that reads and writes it; imported at the first use.
+        The module that reads and writes the format; imported at the first use.
     magic : tuple of bytes
-        What its files begin with.
+        First bytes of the format's files.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Format:
     magic: tuple[bytes, ...] = ()
 
 
-#: The classic formats of NetCDF: with offsets of 32 bits, of 64, and with sizes of 64.
+#: Magic bytes of NetCDF's classic formats: offsets of 32 bits, of 64 bits, and sizes of 64 bits.
 _CLASSIC = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 FORMATS: tuple[Format, ...] = (
     Format("hdf5", (".h5", ".hdf5", ".he5", ".hdf"), "distarray.io.hdf5", (b"\x89HDF\r\n\x1a\n",)),
@@ -57,12 +57,12 @@ FORMATS: tuple[Format, ...] = (
 
 
 def find_format(path: str, name: str | None = None) -> Format:
-    """The format of a path: the one that the caller names, else by its ending or its content.
+    """Return the format that the caller names, else that of the path's ending or content.
 
     Raises
     ------
     ValueError
-        If nothing tells the format; names those that there are.
+        If the format cannot be determined; the error lists the formats.
     """
     known = format_of_name(path, name)
     if known is not None:
@@ -81,12 +81,12 @@ def find_format(path: str, name: str | None = None) -> Format:
 
 
 def format_of_name(path: str, name: str | None = None) -> Format | None:
-    """The format that the caller names, or that of a path's ending; None if neither tells it.
+    """Return the format that the caller names, else that of the path's ending; None if unknown.
 
     Raises
     ------
     ValueError
-        If there is no format of that name.
+        If no format has the given name.
     """
     if name is not None:
         for known in FORMATS:
@@ -99,9 +99,9 @@ def format_of_name(path: str, name: str | None = None) -> Format | None:
 
 
 def check_options(known: Format, function: str, options: Mapping[str, Any], call: str) -> None:
-    """Raise if a format's function takes no such options.
+    """Raise if a format's function does not take these options.
 
-    A library checks the options that a format hands on to it.
+    Options that a format passes to its library are checked by the library.
     """
     taken = signature(getattr(module_of(known), function)).parameters.values()
     names = [each.name for each in taken if each.kind is each.KEYWORD_ONLY]
@@ -114,7 +114,7 @@ def check_options(known: Format, function: str, options: Mapping[str, Any], call
 
 
 def module_of(known: Format) -> ModuleType:
-    """The module of a format."""
+    """Import the module of a format."""
     return import_module(known.module)
 
 

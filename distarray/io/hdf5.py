@@ -1,8 +1,8 @@
-"""HDF5 files, by h5py.
+"""HDF5 files, read and written by h5py.
 
-With an h5py that was built for MPI all ranks write at the same time. Otherwise rank 0 writes what
-the others send it: one process alone has the file open for writing, so that two cannot damage it.
-All ranks read in parallel either way.
+With an h5py that was built for MPI all ranks write at the same time. Otherwise rank 0 writes, and
+the other ranks send it their blocks: only one process has the file open for writing, so that two
+processes cannot damage it. All ranks read in parallel in both cases.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,12 +30,12 @@ from distarray.typing import Array, DType, Shape
 
 __all__ = ["open_file", "write_file"]
 
-#: Bytes that are given to HDF5 at a time where a block has to be brought into C order.
+#: Bytes per call of HDF5 if a block must be copied into C order first.
 _PIECE = 1 << 25
 
 
 class _Stored:
-    """A dataset, for reading."""
+    """Dataset that is read."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -44,7 +44,7 @@ class _Stored:
         self.chunks: Shape | None = dataset.chunks
 
     def read(self, section: Box, out: Array) -> None:
-        """Read a box."""
+        """Read a box into `out`."""
         if self._dataset.shape is None:
             raise TypeError(f"{self._dataset.name} is empty, without a shape: there is no array")
         for piece, part in _contiguous(section, out, self.dtype.itemsize):
@@ -57,7 +57,7 @@ class _Stored:
 
 
 class _Target:
-    """A dataset, for writing."""
+    """Dataset that is written."""
 
     chunks = None
 
@@ -66,7 +66,7 @@ class _Target:
         self.writers: Literal["all", "one"] = writers
 
     def write(self, section: Box, block: Array) -> None:
-        """Write a box."""
+        """Write a block to a box."""
         for piece, part in _contiguous(section, block, block.dtype.itemsize):
             key = tuple([slice(start, stop) for start, stop in piece])
             self._dataset[key] = np.asarray(part, order="C").view(self._dataset.dtype)
@@ -75,7 +75,7 @@ class _Target:
 
 
 def _contiguous(section: Box, block: Array, itemsize: int) -> Iterator[tuple[Box, Array]]:
-    """A block whole if it is in C order, else in pieces, whose copies are small."""
+    """Yield a block as a whole if it is in C order, else in pieces whose copies are small."""
     if block.flags.c_contiguous:
         yield section, block
         return
@@ -84,9 +84,9 @@ def _contiguous(section: Box, block: Array, itemsize: int) -> Iterator[tuple[Box
 
 
 def open_file(path: str, mesh: DeviceMesh, *, external: bool = False, **options: Any) -> Contents:
-    """The datasets of a file, also of its groups: ``group/subgroup/dataset``.
+    """Return the datasets of a file, also of its groups: ``group/subgroup/dataset``.
 
-    A dataset has a name for each link to it. Soft links to groups are not followed.
+    A dataset has one name for each link to it. Soft links to groups are not followed.
 
     Parameters
     ----------
@@ -95,10 +95,10 @@ def open_file(path: str, mesh: DeviceMesh, *, external: bool = False, **options:
     mesh : DeviceMesh
         Not used: each rank opens the file by itself.
     external : bool
-        Read from other files as well: behind external links, and datasets that are assembled from
-        other files. The author of the file chose these, so it is not the default.
+        If True, follow external links, and read datasets that are assembled from other files. The
+        default is False, since the author of the file chooses the other files.
     **options
-        For `h5py.File`; for fsspec if the path is a URL.
+        Options of `h5py.File`; of fsspec if the path is a URL.
     """
     h5py = needs("h5py")
     if "://" in path:
@@ -144,7 +144,7 @@ def _local(
 
 
 def _dims(dataset: Any) -> tuple[str, ...]:
-    """Names of the dimensions: their labels, else the names of their scales."""
+    """Return the names of the dimensions: their labels, else the names of their scales."""
     names = []
     for dim in dataset.dims:
         scale = dim.keys()[0] if len(dim) else ""
@@ -162,24 +162,24 @@ def write_file(
     dims: Mapping[str, tuple[str, ...]] | None = None,
     **options: Any,
 ) -> None:
-    """Write a file of datasets, all of it or nothing; collective.
+    """Write a file of datasets, completely or not at all; collective.
 
     Parameters
     ----------
     path : str
         The file, replaced if it exists.
     arrays : mapping of str to DistArray
-        By name; a slash in a name makes groups.
+        The arrays by name; a slash in a name makes groups.
     mesh : DeviceMesh
-        Its ranks write.
+        The mesh whose ranks write.
     attrs, array_attrs : mapping, optional
-        Attributes of the file, and by name those of the arrays.
+        Attributes of the file; attributes of the arrays by name.
     dims : mapping of str to tuple of str, optional
         Labels of the dimensions, by array.
     **options
-        For `h5py.Group.create_dataset`, such as ``chunks=True, compression="gzip"``. They are not
-        used for arrays that are empty or without dimensions; a shape of chunks is used for arrays
-        with as many dimensions. With any option rank 0 writes alone.
+        Options of `h5py.Group.create_dataset`, such as ``chunks=True, compression="gzip"``. They
+        are not used for arrays that are empty or without dimensions. A chunk shape is used for
+        arrays with the same number of dimensions. With any option rank 0 writes alone.
     """
     if "" in arrays:
         raise TypeError(
@@ -204,7 +204,7 @@ def write_file(
 
 
 class _Labels(NamedTuple):
-    """Attributes of a new file and of its arrays, and names of their dimensions."""
+    """Attributes of a new file and of its arrays, and names of the arrays' dimensions."""
 
     attrs: Mapping[str, Any]
     array_attrs: Mapping[str, Mapping[str, Any]]
@@ -219,7 +219,7 @@ def _created(
     labels: _Labels,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The datasets of a new file, by name; an empty dict on ranks that do not write."""
+    """Create the datasets of a new file; return them by name, an empty dict if not writing."""
     file = new.file
     if file is None:
         return {}
@@ -237,7 +237,7 @@ def _created(
 
 
 def _type_for(h5py: ModuleType, name: str, dtype: DType) -> DType:
-    """The data type of an array in a file."""
+    """Return the data type of an array in a file."""
     if dtype.kind in "mM":
         opaque: DType = h5py.opaque_dtype(dtype)
         return opaque
@@ -250,7 +250,7 @@ def _type_for(h5py: ModuleType, name: str, dtype: DType) -> DType:
 
 
 def _dataset(file: Any, name: str, x: DistArray, dtype: DType, options: Mapping[str, Any]) -> Any:
-    """A dataset for an array, still empty."""
+    """Create a dataset for an array, without writing its elements."""
     if not x.size or not x.ndim:
         options = {}  # HDF5 has no empty chunks
     chunks = options.get("chunks")
@@ -260,26 +260,26 @@ def _dataset(file: Any, name: str, x: DistArray, dtype: DType, options: Mapping[
 
 
 class _New(NamedTuple):
-    """A new file that is open for writing.
+    """New file that is open for writing.
 
     Attributes
     ----------
     file : h5py.File or None
         None on the ranks that do not write.
     below : ErrorDeferringFile or None
-        What HDF5 writes to, unless it writes in parallel.
+        The file object that HDF5 writes to; None if it writes in parallel.
     """
 
     file: Any = None
     below: ErrorDeferringFile | None = None
 
     def check(self) -> None:
-        """Raise an error that has been deferred."""
+        """Raise the deferred error, if there is one."""
         if self.below is not None:
             self.below.check()
 
     def close(self) -> None:
-        """Close the file; raises its first error, if there is one."""
+        """Close the file; raise its first error, if there is one."""
         try:
             if self.file is not None:
                 self.file.close()
@@ -293,7 +293,7 @@ class _New(NamedTuple):
 def _opened(
     h5py: ModuleType, path: str, name: str, mesh: DeviceMesh, parallel: bool
 ) -> Iterator[_New]:
-    """A new file open for writing, on rank 0 alone unless in parallel."""
+    """Open a new file for writing, on rank 0 alone or, if `parallel`, on all ranks."""
 
     def create() -> _New:
         if parallel:

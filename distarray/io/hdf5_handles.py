@@ -1,7 +1,7 @@
-"""HDF5 files that are open for reading, each of them once in a process.
+"""HDF5 files that are open for reading, each file once per process.
 
-HDF5 2.0 reads what is freed if a file is opened twice, closed once, and asked for a dataset whose
-elements vary in length. So who opens a file that is open already is given the same handle.
+HDF5 2.0 reads freed memory if a file is opened twice and closed once, and a dataset with elements
+of variable length is then read. Therefore a second opening of a file returns the same handle.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["open_shared"]
 
 _lock = RLock()
-#: Handle and number of its users, by the file's identity and the options.
+#: Handle and number of its users, by file identity and options.
 _handles: dict[Any, tuple[Any, int]] = {}
 
 
@@ -26,14 +26,14 @@ def open_shared(h5py: ModuleType, path: str, **options: Any) -> tuple[Any, Calla
     h5py : module
     path : str
     **options
-        For `h5py.File`.
+        Options of `h5py.File`.
 
     Returns
     -------
     file : h5py.File
-        Also that of others who have opened the file with the same options, and not to be closed.
+        The handle, shared by all openings with the same options; the caller must not close it.
     close : callable
-        Called when the file is no longer needed.
+        Function that the caller calls when it no longer needs the file.
     """
     with _lock:
         key = _key(path, options)
@@ -42,7 +42,7 @@ def open_shared(h5py: ModuleType, path: str, **options: Any) -> tuple[Any, Calla
             file = h5py.File(path, "r", **options)
         if key is not None:
             _handles[key] = file, users + 1
-    closing = ExitStack()  # calls it once only
+    closing = ExitStack()  # `close` releases the file at its first call only
     closing.callback(_released, key, file)
     return file, closing.close
 
@@ -57,8 +57,8 @@ def _released(key: Any, file: Any) -> None:
 
 
 def _key(path: str, options: dict[str, Any]) -> Any:
-    """What two openings have in common that may share a handle; None if there is no such thing."""
-    with suppress(OSError, TypeError):  # no single file of this name, or options without a hash
+    """Return a key that is equal for openings that may share a handle; None if none may."""
+    with suppress(OSError, TypeError):  # no single file has this name, or an option has no hash
         about = os.stat(path)
         identity = about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns
         key = identity, os.path.abspath(path), tuple(sorted(options.items()))

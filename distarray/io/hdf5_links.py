@@ -1,8 +1,9 @@
-"""The datasets of an HDF5 file, found without opening any other file.
+"""Datasets of an HDF5 file, found without opening any other file.
 
-HDF5 follows links to other files, and reads datasets that are stored in others, without a word. So
-each link is looked at before it is followed, component by component, and each dataset's creation
-properties before its shape is asked for: that of a virtual dataset opens its sources.
+HDF5 silently follows links to other files, and silently reads datasets that are stored in other
+files. Therefore each link is checked before it is followed, component by component. Each dataset's
+creation properties are checked before its shape is read: reading the shape of a virtual dataset
+opens its source files.
 """
 
 import os
@@ -16,29 +17,29 @@ from distarray.io.ordinary_files import ELSEWHERE, kind_of, named_elsewhere
 
 __all__ = ["HDF5Names"]
 
-#: Links on the way to an object, at most; HDF5 itself follows 16.
+#: Maximum number of links in the path of an object; HDF5 itself follows 16.
 _MOST_LINKS = 64
-#: Numbers of a source that is named by a pattern, at most.
+#: Maximum number of sources that one pattern of source names may match.
 _MOST_SOURCES = 1 << 20
 _SCALES = b"DIMENSION_LIST"
 
 
 class HDF5Names:
-    """The names in a file: those of datasets, and why the others are not read.
+    """Names in a file: the datasets that can be read, and the reasons why others are not read.
 
     Parameters
     ----------
     h5py : module
     file : h5py.File
     external : bool
-        Whether other files may be read.
+        True if other files may be read.
 
     Attributes
     ----------
     kept : dict of str to h5py.Dataset
         Datasets that can be read.
     refused, missing : dict of str to str
-        Why a dataset is not read, and which links lead to nothing.
+        The reason why a dataset is not read, by name; the links to objects that do not exist.
     """
 
     def __init__(self, h5py: ModuleType, file: Any, external: bool) -> None:
@@ -48,7 +49,7 @@ class HDF5Names:
         self._h5py, self._external = h5py, external
         self._root, self._place = file["/"], os.path.dirname(os.path.abspath(file.filename))
         self._groups = {self._root.id}  # a group may contain itself
-        #: What is wrong with a dataset that has been checked; None while it is being checked.
+        #: Reason for refusing a checked dataset, "" if it is accepted; None during the check.
         self._verdicts: dict[Any, str | None] = {}
         self._walk(self._root, "")
 
@@ -75,11 +76,11 @@ class HDF5Names:
                 self._walk(item, f"{name}/")
 
     def _is_hard(self, group: Any, key: str) -> bool:
-        """Whether a link is a name of an object in the same file."""
+        """Return True if a link is a hard link: a name of an object in the same file."""
         return bool(group.id.links.get_info(_coded(key)).type == self._h5py.h5l.TYPE_HARD)
 
     def _item(self, group: Any, key: str, left: int = _MOST_LINKS) -> Any:
-        """The object that a link leads to."""
+        """Return the object that a link refers to."""
         links, kinds = group.id.links, self._h5py.h5l
         kind = links.get_info(_coded(key)).type  # KeyError if there is none
         if kind == kinds.TYPE_HARD:
@@ -93,12 +94,12 @@ class HDF5Names:
         path = os.fsdecode(links.get_val(_coded(key)))
         if not self._external:
             return self._at(group, path, left - 1)
-        with suppress(KeyError, OSError, RuntimeError):  # finds what is no file on the way
+        with suppress(KeyError, OSError, RuntimeError):  # OtherFileError is raised: no file
             self._at(group, path, left - 1)
-        return group[key]  # in other files absolute paths begin at their own root
+        return group[key]  # h5py resolves absolute paths in other files from the root of that file
 
     def _at(self, group: Any, path: str, left: int = _MOST_LINKS) -> Any:
-        """The object at a path, each of whose components is looked at before it is followed."""
+        """Return the object at a path; check each component before it is followed."""
         if left < 0:
             raise RuntimeError("links in a circle")
         here = self._root if path.startswith("/") else group
@@ -110,7 +111,7 @@ class HDF5Names:
         return here
 
     def _elsewhere(self, how: str, files: list[str]) -> None:
-        """Raise if other files must not be read, or are no files: a pipe would be waited for."""
+        """Raise if other files must not be read, or are no regular files: a pipe would block."""
         if not self._external:
             raise OtherFileError(named_elsewhere(how, files))
         for name in files:
@@ -120,7 +121,7 @@ class HDF5Names:
                     raise OtherFileError(f"{how} {name!r}, which is {kind} and no HDF5 file")
 
     def _check(self, dataset: Any) -> None:
-        """Raise if a dataset is stored in other files, or virtual over such as are."""
+        """Raise if a dataset, or a source of a virtual dataset, is stored in other files."""
         key = dataset.id
         if key not in self._verdicts:
             self._verdicts[key] = None
@@ -151,32 +152,32 @@ class HDF5Names:
         self._check_scales(dataset)
 
     def _check_source(self, path: str) -> None:
-        """Raise if a source in the same file leads to another one; a pattern stands for many."""
+        """Raise if a source in this file, or one that a pattern matches, refers to another file."""
         if "%b" not in path:
             self._check_at({path, path.replace("%%", "%")})
             return
         for number in range(_MOST_SOURCES):
             if not self._check_at({path.replace("%b", str(number)).replace("%%", "%")}):
-                return  # HDF5 looks no further
+                return  # HDF5 stops at the first missing number
         raise OtherFileError(
             f"is put together from more than {_MOST_SOURCES} datasets: {ELSEWHERE}"
         )
 
     def _check_at(self, paths: set[str]) -> bool:
-        """Check datasets at some paths; whether there is one."""
+        """Check the datasets at the given paths; return True if one of them exists."""
         found = False
         for path in paths:
             try:
                 item = self._at(self._root, path)
             except (KeyError, OSError, RuntimeError):
-                continue  # missing elements have the fill value
+                continue  # elements of a missing source have the fill value
             found = True
             if isinstance(item, self._h5py.Dataset):
                 self._check(item)
         return found
 
     def _check_scales(self, dataset: Any) -> None:
-        """Raise if scales are named by references that may be to other files (HDF5 1.12)."""
+        """Raise if dimension scales are references that may refer to other files (HDF5 1.12)."""
         h5py = self._h5py
         if not h5py.h5a.exists(dataset.id, _SCALES):
             return
@@ -190,19 +191,19 @@ class HDF5Names:
 
 
 def _dangling(group: Any, key: str) -> str:
-    """Why a link to nothing is not read."""
+    """Return the reason why a link to a missing object is not read."""
     value = group.id.links.get_val(_coded(key))
     path = os.fsdecode(value[1] if isinstance(value, tuple) else value)
     return f"is a link to {path!r}, where nothing is to be found"
 
 
 def _coded(key: str) -> bytes:
-    """The bytes of a link's name, as h5py decodes them."""
+    """Encode a link's name to bytes, inverse to h5py's decoding."""
     return key.encode("utf-8", "surrogateescape")
 
 
 def _sources(properties: Any) -> Iterator[tuple[str, str]]:
-    """File and name of each source of a virtual dataset."""
+    """Yield the file and the name of each source of a virtual dataset."""
     for number in range(properties.get_virtual_count()):
         file, name = (
             properties.get_virtual_filename(number),

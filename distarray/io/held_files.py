@@ -1,4 +1,4 @@
-"""Open files and directories that are read later, and may be replaced in the meantime."""
+"""Open files and directories that are read later, and may be replaced before they are read."""
 
 import os
 from typing import BinaryIO
@@ -6,12 +6,12 @@ from typing import BinaryIO
 __all__ = ["HeldDirectory", "HeldFile"]
 
 _AGAIN = "has been replaced or changed since it was opened; open it again to read what is there"
-#: Bytes before the elements by which a changed file is noticed.
+#: Number of bytes before an array's elements that are compared to detect a changed file.
 _LEAD = 128
 
 
 class HeldFile:
-    """An open file, which stays the same when another file takes its name.
+    """Open file, which stays readable when another file replaces it under its name.
 
     Parameters
     ----------
@@ -25,16 +25,16 @@ class HeldFile:
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         return os.fstat(self._file.fileno()).st_size
 
     def lead(self, start: int) -> bytes:
-        """The bytes before some place, by which a changed file is noticed."""
+        """Read the bytes before `start`, which are compared later to detect a changed file."""
         count = min(start, _LEAD)
         return os.pread(self._file.fileno(), count, start - count)
 
     def at(self, start: int, lead: bytes) -> BinaryIO:
-        """The file, positioned at some place; raises if the bytes before it have changed."""
+        """Return the file, positioned at `start`; raise if the bytes before it have changed."""
         if self.lead(start) != lead:
             raise OSError(f"{self.path} {_AGAIN}")
         self._file.seek(start)
@@ -45,12 +45,12 @@ class HeldFile:
         self._file.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_file"):  # a program that reads an array once need not close it
+        if hasattr(self, "_file"):  # the program need not close the file
             self.close()
 
 
 class HeldDirectory:
-    """A directory that is read by its name, unless another one has taken the name.
+    """Directory that is read by its name, unless another directory has replaced it.
 
     Parameters
     ----------
@@ -60,11 +60,11 @@ class HeldDirectory:
 
     def __init__(self, path: str) -> None:
         self.path, self._handle = path, -1
-        # As long as it is open, no new directory can have its inode number.
+        # As long as the directory is open, no new directory can have its inode number.
         self._handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def check(self) -> None:
-        """Raise if the name stands for something else now."""
+        """Raise if the name now refers to another directory or file, or to none."""
         try:
             same = os.path.samestat(os.stat(self.path), os.fstat(self._handle))
         except FileNotFoundError:

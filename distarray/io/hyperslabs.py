@@ -1,4 +1,4 @@
-"""A hyperslab: the part of a stored array that slices and integers select, as a stored array."""
+"""Hyperslab: the section of a stored array that slices and integers select, as a stored array."""
 
 from itertools import product
 from typing import Any, NamedTuple
@@ -15,10 +15,10 @@ _FULL = slice(None)
 
 
 class Hyperslab(NamedTuple):
-    """The part of a stored array that basic indexing selects; reads no more than that.
+    """Section of a stored array that basic indexing selects; only this section is read.
 
-    With a step along the last dimension the elements between are read and dropped: storage has
-    no cheaper way to give every other element of a row.
+    Exception: with a step along the last dimension the elements in between are read and dropped,
+    since storage has no cheaper access to every other element of a row.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Hyperslab(NamedTuple):
 
     @classmethod
     def of(cls, base: Source, entries: Entries) -> "Hyperslab | None":
-        """The hyperslab; None if it is the whole array."""
+        """Return the hyperslab; None if it is the whole array."""
         whole = tuple([(0, 1, extent) for extent in base.shape])
         return None if entries == whole else cls(base, entries)
 
@@ -51,7 +51,7 @@ class Hyperslab(NamedTuple):
 
     @property
     def chunks(self) -> Shape | None:
-        """Chunks of the base, along dimensions where they begin at multiples of their length."""
+        """Chunk shape; 1 along dimensions where chunks do not start at multiples of the length."""
         if self.base.chunks is None:
             return None
         lengths, left = [], iter(self.base.chunks)
@@ -63,9 +63,9 @@ class Hyperslab(NamedTuple):
         return tuple(lengths)
 
     def read(self, section: Box, out: Array) -> None:
-        """Fill `out` with the elements of a box of the hyperslab."""
+        """Read a box of the hyperslab into `out`."""
         spans, view = self._in_base(section, out)
-        # Rows that a step leaves out are not read; each row between them is read by itself.
+        # Rows that a step skips are not read; each remaining row is read by a call of its own.
         apart = [d for d, span in enumerate(spans[:-1]) if span.step > 1]
         for at in product(*[enumerate(spans[d]) for d in apart]):
             box = [(s[0], s[-1] + 1) for s in spans]
@@ -75,7 +75,7 @@ class Hyperslab(NamedTuple):
             self._read_row(tuple(box), view[(*key, ...)], spans[-1].step if spans else 1)
 
     def _read_row(self, box: Box, view: Array, step: int) -> None:
-        """Read a box of the base, of the last dimension every `step`-th element."""
+        """Read a box of the base; along the last dimension keep every `step`-th element."""
         if step == 1:
             self.base.read(box, view)
             return
@@ -84,7 +84,7 @@ class Hyperslab(NamedTuple):
         view[...] = found[..., ::step]
 
     def _in_base(self, section: Box, out: Array) -> tuple[list[range], Array]:
-        """The indices of a box in the base, ascending, and `out` with the base's dimensions."""
+        """Return a box's indices in the base, ascending, and `out` with the base's dimensions."""
         spans: list[range] = []
         key: list[slice | int | None] = []
         left = iter(section)

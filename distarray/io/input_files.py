@@ -1,4 +1,4 @@
-"""The files that NumPy's functions read: one path for all ranks, or a file of each rank's own."""
+"""Files that NumPy's functions read: one path for all ranks, or one file per rank."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -17,21 +17,21 @@ from distarray.typing import Array
 __all__ = ["InputFile", "Origin", "origin_of", "read_by_each", "read_whole"]
 
 T = TypeVar("T")
-#: What NumPy reads text from: also the lines themselves.
+#: Input of NumPy's text functions: a file, or an iterable of lines.
 InputFile: TypeAlias = FileLike | Iterable[str] | Iterable[bytes]
 
 
 class Origin(NamedTuple):
-    """Where arrays are read from.
+    """Origin of arrays that are read.
 
     Attributes
     ----------
     path : str, bytes or None
-        None if this rank was given something else, such as an open file.
+        The path; None if this rank was given an open file or lines.
     one : bool
-        Whether all ranks were given one path.
+        True if all ranks were given the same path.
     stream : bool
-        Whether the path leads to a pipe, socket or device, from which one rank alone can read.
+        True if the path refers to a pipe, socket or device, which only one rank can read.
     """
 
     path: str | bytes | None
@@ -46,22 +46,23 @@ def origin_of(
     said: Mapping[str, Any],
     error: Exception | None = None,
 ) -> Origin:
-    """Where to read from, once all ranks make the same call; collective, and a barrier.
+    """Check that all ranks make the same call; return the origin. Collective, and a barrier.
 
-    So a file that one rank has written before is complete when the others open it.
+    Because of the barrier, a file that one rank has written before the call is complete when the
+    other ranks open it.
 
     Parameters
     ----------
     call : str
-        The function, for messages.
+        The function's name for error texts.
     file : path-like or object
-        What this rank was given.
+        The argument `file` on this rank.
     mesh : DeviceMesh
-        Its ranks read.
+        The mesh whose ranks read.
     said : mapping
         Other arguments by name, equal on all ranks.
     error : Exception, optional
-        What this rank has found wrong already; raised on all ranks.
+        An error that this rank has already found; it is raised on all ranks.
     """
     path = os.fspath(file) if isinstance(file, (str, bytes, os.PathLike)) else None
     stream = path is not None and is_stream(path)
@@ -73,7 +74,7 @@ def origin_of(
 
 
 def read_whole(origin: Origin, call: str, read: Callable[[], T], mesh: DeviceMesh) -> T:
-    """A value that every rank reads, or rank 0 for all from a pipe or device; collective."""
+    """Read a value on every rank; from a pipe or device on rank 0, for all ranks; collective."""
     if origin.one and origin.stream:
         return found_on_rank_zero(read, mesh)
     return read_by_each(call, read, mesh)
@@ -82,20 +83,18 @@ def read_whole(origin: Origin, call: str, read: Callable[[], T], mesh: DeviceMes
 def read_by_each(
     call: str, read: Callable[[], T], mesh: DeviceMesh, words: Callable[[Array], str] = value_words
 ) -> T:
-    """A value that every rank reads by itself; raises on all if one fails or reads another.
-
-    Collective.
+    """Read a value on every rank; raise on all if one rank fails or the values differ; collective.
 
     Parameters
     ----------
     call : str
-        The function, for messages.
+        The function's name for error texts.
     read : callable
-        Reads on this rank.
+        Function that reads the value on this rank.
     mesh : DeviceMesh
-        Its ranks read.
+        The mesh whose ranks read.
     words : callable
-        Describes an array that has been read; its texts must be equal on all ranks.
+        Function that returns the fingerprint of an array; fingerprints must be equal on all ranks.
     """
     error: Exception | None = None
     found: Any = None

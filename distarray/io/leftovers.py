@@ -1,8 +1,8 @@
-"""Names of unfinished files and directories: they give the final name and the owning process.
+"""Names of unfinished files and directories, which contain the final name and the owning process.
 
-A process that is killed leaves what it was writing. The next process that writes to the same
-directory must know that the owner has ended: on the same machine by the number of the process and
-the time at which it began, on another machine by an hour without changes.
+A killed process leaves unfinished files. The next process that writes to the same directory must
+detect that the owner has ended: on the same machine by the process ID and start time, on another
+machine by an hour without changes.
 """
 
 import os
@@ -32,32 +32,33 @@ _NAME = re.compile(
     r"\.(?P<of>.+)~(?P<host>[^~]*)~(?P<pid>\d+)(-(?P<began>\d+))?~\d+"
     r"\.(?P<what>partial|previous|removed)"
 )
-#: Seconds without changes after which something of another machine is taken for abandoned.
+#: Seconds without changes after which an entry of another machine counts as abandoned.
 IDLE = 3600.0
-#: A long name that has been cut.
+#: Pattern of a long name that has been shortened.
 _CUT = re.compile(r".{20}#[0-9a-f]{16}")
-#: Bytes of a name that leave room for the owner.
+#: Maximum length of an unshortened name, in bytes; it leaves room for the owner.
 _LONGEST = 120
-#: The first namespace of process numbers on Linux.
+#: Initial namespace of process IDs on Linux.
 _FIRST_NAMESPACE = "pid:[4026531836]"
 _ENDED = -1
 _serial = count()
-#: What this process has begun and not yet finished.
+#: Unfinished files and directories of this process.
 active: set[Path] = set()
 
 
 class Leftover(NamedTuple):
-    """An unfinished file or directory.
+    """Unfinished file or directory.
 
     Attributes
     ----------
     path : Path
     of : str
-        The final name, as :func:`short` has it.
+        The final name, as returned by :func:`short`.
     what : {"partial", "previous", "removed"}
-        Being written; moved away for a moment, until its successor has the name; being removed.
+        "partial": being written. "previous": renamed until its successor has the final name.
+        "removed": being removed.
     host, pid, began : str, int, int or None
-        The process that owns it.
+        Machine, process ID and start time of the process that owns the entry.
     """
 
     path: Path
@@ -69,7 +70,7 @@ class Leftover(NamedTuple):
 
 
 def short(name: str) -> str:
-    """A name; of a long name its beginning and a hash."""
+    """Return a name; for a long name its beginning and a hash."""
     return name if len(os.fsencode(name)) <= _LONGEST else f"{name[:20]}#{_hash(name)}"
 
 
@@ -78,17 +79,17 @@ def _hash(name: str) -> str:
 
 
 def is_cut(of: str) -> bool:
-    """Whether a name has been cut, so that the whole name is lost."""
+    """Return True if a name has been shortened, so that the full name is unknown."""
     return _CUT.fullmatch(of) is not None
 
 
 def beside(final: Path, what: What, *, brief: bool = False) -> Path:
-    """A new name in the directory of `final`, owned by this process; of 140 bytes if `brief`."""
+    """Return a new name in `final`'s directory, owned by this process; 140 bytes if `brief`."""
     return _named(final, f"#{_hash(final.name)}" if brief else short(final.name), what)
 
 
 def own_name(leftover: Leftover) -> Path:
-    """A name, owned by this process, for something that it removes."""
+    """Return a name, owned by this process, for an entry that this process removes."""
     return _named(leftover.path, leftover.of, "removed")
 
 
@@ -100,7 +101,7 @@ def _named(near: Path, of: str, what: What) -> Path:
 
 
 def leftovers(directory: Path) -> list[Leftover]:
-    """The unfinished files and directories in a directory, which need not exist."""
+    """List the unfinished files and directories in a directory, which need not exist."""
     try:
         names = sorted(name for name in os.listdir(directory) if name.startswith("."))
     except OSError:
@@ -116,7 +117,7 @@ def leftovers(directory: Path) -> list[Leftover]:
 
 
 def is_abandoned(leftover: Leftover) -> bool:
-    """Whether the owner has ended."""
+    """Return True if the owner has ended, or no longer lists the entry as active."""
     if leftover.host != _host():
         return time.time() - _last_change(leftover.path) > IDLE
     if leftover.pid == os.getpid() and leftover.began in (None, _began(leftover.pid)):
@@ -125,7 +126,7 @@ def is_abandoned(leftover: Leftover) -> bool:
 
 
 def _last_change(entry: Path) -> float:
-    """Time of the last change below a file or directory, in seconds since 1970."""
+    """Return the time of the last change in a file or directory tree, in seconds since 1970."""
     times = []
     with suppress(OSError):
         times.append(entry.lstat().st_mtime)
@@ -138,7 +139,7 @@ def _last_change(entry: Path) -> float:
 
 @lru_cache(1)
 def _host() -> str:
-    """The machine, and the container if it has process numbers of its own."""
+    """Return the machine's name, and the namespace of process IDs if it is a container's."""
     name = re.sub(r"[^\w.-]", "", socket.gethostname())
     try:
         space = os.readlink("/proc/self/ns/pid")
@@ -153,15 +154,15 @@ def _is_alive(pid: int, began: int | None) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        pass  # another user's
+        pass  # the process exists and belongs to another user
     found = _began(pid)
     return found != _ENDED and (None in (began, found) or found == began)
 
 
 def _began(pid: int) -> int | None:
-    """Start time of a process, in ticks since the system started: process numbers are used again.
+    """Return the start time of a process, in clock ticks since boot; process IDs are reused.
 
-    None where it is not known; `_ENDED` for a process that has ended and waits for its parent.
+    The result is None if the time is not known, and `_ENDED` for a zombie process.
     """
     try:
         words = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

@@ -1,4 +1,4 @@
-"""Arrays in files that are mapped into memory: their pages are read on first use."""
+"""Arrays in files that are mapped into memory; pages are read on first use."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _MODES = ("r", "c", "r+", "w+")
 
 
 class memmap(DistArray):
-    """An array in a file, of which each rank has its part mapped; see :class:`numpy.memmap`.
+    """Array in a file, of which each rank maps its block; see :class:`numpy.memmap`.
 
-    Results of computations are ordinary arrays (:class:`~distarray.DistArray`); views of it are
-    mapped as well. Collective.
+    Results of computations are ordinary arrays (:class:`~distarray.DistArray`); views of a memmap
+    are mapped as well. Collective.
 
     Parameters
     ----------
     filename : path-like or file object
-        Equal on all ranks, on a file system that all of them see. On several ranks a file object
-        stands for the name of its file.
+        Equal on all ranks, on a file system that all ranks share. On several ranks only the name
+        of a file object is used.
     dtype : dtype
         Data type of the elements.
     mode : {"r+", "r", "w+", "c"}
-        Read and write, read, make a file, or change in memory alone.
+        Read and write, read only, make a file, or change in memory only.
     offset : int
         First byte of the elements.
     shape : int or tuple of int, optional
@@ -49,8 +49,8 @@ class memmap(DistArray):
     mesh : DeviceMesh, optional
         The default mesh if not given.
     placements : sequence of Placement, optional
-        As for :func:`distarray.distribute`. The first of several replicas writes to the file; the
-        others are in memory.
+        As for :func:`distarray.distribute`. With mode "r+" or "w+", the first of several replicas
+        is mapped and writes to the file; the other replicas are copies in memory.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class memmap(DistArray):
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
     ) -> memmap:
-        """Map the file: see the class."""
+        """Map the file; parameters are those of the class."""
         mode = _LONG_NAMES.get(mode, mode)
         if mode not in _MODES:
             raise ValueError(f"mode must be one of {[*_MODES, *_LONG_NAMES]!r} (got {mode!r})")
@@ -90,7 +90,7 @@ class memmap(DistArray):
         path = _path_of(filename, mesh)
         kind = np.dtype(dtype)
         if mode == "w+":
-            mesh.group.barrier()  # no rank still reads an old file
+            mesh.group.barrier()  # afterwards no rank reads an old file any more
         given = described((mode, placements, kind, offset, shape, order))
         extent = found_on_rank_zero(
             lambda: _map(path, mode, kind, offset, shape, order).shape,
@@ -104,11 +104,11 @@ class memmap(DistArray):
         return made
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Nothing: `__new__` has made the array."""
+        """Do nothing: `__new__` has made the array."""
 
     def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)
-        if type(found) is memmap:  # a view, which is of the same file
+        if type(found) is memmap:  # a view of the same file
             found._map, found.filename = self._map, self.filename
             found.mode, found.offset = self.mode, self.offset
         return found
@@ -120,7 +120,7 @@ class memmap(DistArray):
 
 
 def _path_of(filename: Any, mesh: DeviceMesh) -> Any:
-    """The file for NumPy to map: a path; a file object where no other rank has to open it."""
+    """Return the file for NumPy to map: a path, or on a single rank also a file object."""
     if not hasattr(filename, "read"):
         return os.fspath(filename)
     if mesh.size() == 1:
@@ -133,7 +133,7 @@ def _path_of(filename: Any, mesh: DeviceMesh) -> Any:
 
 
 def _shown(path: Any) -> str | None:
-    """The absolute path of a file, if it has a name."""
+    """Return the absolute path of a file; None if it has no name."""
     name = getattr(path, "name", path)
     return os.path.abspath(name) if isinstance(name, str) else None
 
@@ -146,7 +146,7 @@ def mapped_file(
     placements: Placements | None,
     said: str | None = None,
 ) -> memmap:
-    """The array of an existing file, mapped; collective.
+    """Map the array of an existing file; collective.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def mapped_file(
     mesh, placements
         As for :class:`memmap`.
     said : str, optional
-        The mode that the result shows.
+        The attribute `mode` of the result; by default `mode`.
     """
     if mode not in _MODES[:3]:
         raise ValueError(f"an existing file is mapped with one of {_MODES[:3]}, not {mode!r}")
@@ -178,7 +178,7 @@ def mapped_file(
         mapped = _map(path, mode, header.dtype, header.start, header.shape, order)
         block = np.asarray(mapped)
         block = block[section] if section else block
-        # A second writer of the same pages would see the first one's changes before its own.
+        # Only one replica maps the pages: another would see its changes before making its own.
         spare = [m for m, p in enumerate(layout.placements) if isinstance(p, Replicate)]
         if mode == "r+" and any(mesh.coords[m] for m in spare):
             return None, block.copy(order="K")

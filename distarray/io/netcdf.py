@@ -1,7 +1,7 @@
 """NetCDF files, by netCDF4: every rank reads, rank 0 writes.
 
 Values are decoded by the rules of the CF conventions that xarray follows: packed integers are
-scaled, missing values are NaN. ``decode=False`` gives the stored values.
+scaled, missing values become NaN. ``decode=False`` returns the stored values.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from distarray.typing import Array, ArrayLike, DType, Shape
 
 __all__ = ["open_file", "write_file"]
 
-#: The library behind netCDF4 is not thread-safe.
+#: Lock for all calls of netCDF4, whose C library is not thread-safe.
 _lock = RLock()
 _MISSING = ("_FillValue", "missing_value")
 
 
 class _Packing(NamedTuple):
-    """The packing of values by the CF conventions; `dtype` is that of decoded values."""
+    """Packing of values by the CF conventions; `dtype` is the type of decoded values."""
 
     dtype: DType
     missing: tuple[Any, ...] = ()
@@ -46,7 +46,7 @@ class _Packing(NamedTuple):
 
     @classmethod
     def of(cls, stored: DType, attrs: Mapping[str, Any]) -> _Packing:
-        """The packing that a variable's attributes describe."""
+        """Return the packing that a variable's attributes describe."""
         unsigned = attrs.get("_Unsigned") == "true" and stored.kind == "i"
         if unsigned:
             stored = np.dtype(f"{stored.byteorder}u{stored.itemsize}")
@@ -66,7 +66,7 @@ class _Packing(NamedTuple):
         if self.unsigned:
             values = values.view(values.dtype.str.replace("i", "u"))
         out[...] = values
-        absent = np.isin(values, [m for m in self.missing if m == m])  # NaN is NaN already
+        absent = np.isin(values, [m for m in self.missing if m == m])  # NaN needs no decoding
         if self.scale is not None:
             out *= self.scale
         if self.offset is not None:
@@ -76,10 +76,11 @@ class _Packing(NamedTuple):
 
 
 def _float_for(stored: DType, scale: ArrayLike | None, offset: ArrayLike | None) -> DType:
-    """The floating-point type of decoded values, which xarray chooses as well.
+    """Return the floating-point type of decoded values; xarray chooses the same type.
 
-    The type of scale and offset if they agree and it holds the packed integers; else single
-    precision for values that it holds exactly, and double precision for others.
+    The result is the type of scale and offset if these types are equal and can represent the packed
+    integers. Otherwise it is single precision if that represents all stored values exactly, and
+    double precision if not.
     """
     kinds = [np.asarray(value).dtype for value in (scale, offset) if value is not None]
     if kinds:
@@ -95,7 +96,7 @@ def _float_for(stored: DType, scale: ArrayLike | None, offset: ArrayLike | None)
 
 
 class _Stored:
-    """A variable, for reading."""
+    """Variable that is read."""
 
     def __init__(self, variable: Any, decode: bool) -> None:
         self._variable = variable
@@ -108,7 +109,7 @@ class _Stored:
         self.chunks: Shape | None = tuple(chunks) if isinstance(chunks, list) else None
 
     def read(self, section: Box, out: Array) -> None:
-        """Read a box."""
+        """Read a box into `out`, and decode it."""
         with _lock:
             values = self._variable[tuple([slice(start, stop) for start, stop in section])]
         values = np.asarray(values).reshape(out.shape)
@@ -119,7 +120,7 @@ class _Stored:
 def open_file(
     path: str, mesh: DeviceMesh, *, decode: bool = True, external: bool = False
 ) -> Contents:
-    """The variables of a file, also of its groups: ``group/variable``.
+    """Return the variables of a file, also of its groups: ``group/variable``.
 
     Parameters
     ----------
@@ -128,15 +129,16 @@ def open_file(
     mesh : DeviceMesh
         Not used: each rank opens the file by itself.
     decode : bool
-        Scale packed integers and make missing values NaN.
+        If True, scale packed integers and replace missing values by NaN.
     external : bool
-        Read from other files as well, which a NetCDF-4 file, being an HDF5 file, may lead to, and
-        take every kind of URL. The author of the file chose these, so it is not the default.
+        If True, read other files as well (a NetCDF-4 file, being an HDF5 file, may refer to them)
+        and accept every kind of URL. The default is False, since the author of the file chooses
+        the other files.
 
     Raises
     ------
     OtherFileError
-        If the file leads to other files: the library opens all of them together.
+        If the file refers to other files: the library opens all of them together.
     """
     netcdf = needs("netCDF4")
     if not external:
@@ -173,7 +175,7 @@ def _attrs(item: Any) -> dict[str, Any]:
 
 
 class _Target:
-    """A variable, for writing."""
+    """Variable that is written."""
 
     chunks = None
     writers: Literal["all", "one"] = "one"
@@ -182,7 +184,7 @@ class _Target:
         self._variable, self._path = variable, path
 
     def write(self, section: Box, block: Array) -> None:
-        """Write a box."""
+        """Write a block to a box."""
         with _lock, _written(self._path):
             self._variable[tuple([slice(start, stop) for start, stop in section])] = block
         advance(block.nbytes)
@@ -199,29 +201,29 @@ def write_file(
     chunks: tuple[int, ...] | None = None,
     **options: Any,
 ) -> None:
-    """Write a NetCDF-4 file of variables, all of it or nothing; collective.
+    """Write a NetCDF-4 file of variables, completely or not at all; collective.
 
     Parameters
     ----------
     path : str
         The file, replaced if it exists.
     arrays : mapping of str to DistArray
-        By name. An array whose name is that of its only dimension is a coordinate.
+        The arrays by name. An array with the same name as its only dimension is a coordinate.
     mesh : DeviceMesh
-        Its ranks hold the arrays; rank 0 writes.
+        The mesh whose ranks hold the arrays; rank 0 writes.
     dims : mapping of str to tuple of str, optional
         Names of the dimensions, by array; by default ``<array>_0``, ...
     attrs, array_attrs : mapping, optional
-        Attributes of the file, and by name those of the arrays.
+        Attributes of the file; attributes of the arrays by name.
     chunks : tuple of int, optional
-        Shape of the chunks of arrays with as many dimensions.
+        Chunk shape of arrays with the same number of dimensions.
     **options
-        For `netCDF4.Dataset.createVariable`, such as ``compression="zlib"``.
+        Options of `netCDF4.Dataset.createVariable`, such as ``compression="zlib"``.
 
     Raises
     ------
     ValueError
-        If two arrays give one dimension different lengths, or `dims` does not fit an array.
+        If a dimension has different lengths in two arrays, or `dims` does not fit an array.
     """
     if "" in arrays:
         raise TypeError(
@@ -247,7 +249,7 @@ def write_file(
 
 
 class _About(NamedTuple):
-    """A new file: its path, names and lengths of the dimensions, attributes and options."""
+    """Description of a new file: path, names and lengths of dimensions, attributes, options."""
 
     path: str
     named: Mapping[str, tuple[str, ...]]
@@ -258,7 +260,7 @@ class _About(NamedTuple):
 
 
 def _made(file: Any, arrays: Mapping[str, DistArray], about: _About) -> dict[str, Any]:
-    """The variables of a new file, by name; an empty dict on ranks that do not write."""
+    """Create the variables of a new file; return them by name, an empty dict if not writing."""
     if file is None:
         return {}
     made = {}
@@ -278,15 +280,15 @@ def _made(file: Any, arrays: Mapping[str, DistArray], about: _About) -> dict[str
 def _dimensions(
     arrays: Mapping[str, DistArray], dims: Mapping[str, tuple[str, ...]]
 ) -> tuple[dict[str, tuple[str, ...]], dict[str, int]]:
-    """The names of each array's dimensions, and the length of each dimension of the file."""
+    """Return the dimension names of each array, and the length of each dimension of the file."""
     named: dict[str, tuple[str, ...]] = {}
     lengths: dict[str, int] = {}
-    for name in sorted(arrays, key=lambda name: name not in dims):  # first those with names
+    for name in sorted(arrays, key=lambda name: name not in dims):  # arrays with given names first
         x, found = arrays[name], []
         for number, length in enumerate(x.shape):
             dim = dims[name][number] if name in dims else f"{name.replace('/', '_')}_{number}"
             while name not in dims and lengths.get(dim, length) != length:
-                dim += "_"  # another array has taken the name
+                dim += "_"  # another array uses the name
             if lengths.setdefault(dim, length) != length:
                 raise ValueError(
                     f"dimension {dim!r} has length {lengths[dim]} in one array and {length} in "
@@ -298,7 +300,7 @@ def _dimensions(
 
 
 def _check_type(name: str, dtype: DType) -> None:
-    """Raise if NetCDF has no such data type."""
+    """Raise if NetCDF does not have the data type."""
     if dtype.kind not in "iuf" or dtype.itemsize not in (1, 2, 4, 8) or dtype == np.float16:
         raise TypeError(
             f"{name} has dtype {dtype}, which NetCDF has no type for; convert it with "
@@ -314,7 +316,7 @@ def _created(
     attrs: Mapping[str, Any] | None,
     options: Mapping[str, Any],
 ) -> Any:
-    """A variable for an array, still empty."""
+    """Create a variable for an array, without writing its elements."""
     values = dict(attrs or {})
     fill = values.pop("_FillValue", None)
     chunks = options.get("chunksizes", ())
@@ -330,7 +332,7 @@ def _created(
 
 @contextmanager
 def _written(path: str = "") -> Iterator[None]:
-    """Turn an error of the library while it writes, which lacks the cause, into an OSError."""
+    """Convert the library's write errors, which do not name the cause, to OSError."""
     try:
         yield
     except RuntimeError as error:
@@ -342,7 +344,7 @@ def _written(path: str = "") -> Iterator[None]:
 
 @contextmanager
 def _opened(netcdf: ModuleType, path: str, name: str, mesh: DeviceMesh) -> Iterator[Any]:
-    """A new file open for writing on rank 0; None on the others."""
+    """Open a new file for writing on rank 0; yield None on the other ranks."""
 
     def create() -> Any:
         if mesh.rank:
@@ -350,7 +352,7 @@ def _opened(netcdf: ModuleType, path: str, name: str, mesh: DeviceMesh) -> Itera
         with _lock, _written(path):
             try:
                 return netcdf.Dataset(name, "w")
-            except OSError as error:  # with a number that the library guesses
+            except OSError as error:  # its errno is a guess of the library
                 raise RuntimeError(f"NetCDF: {error.strerror}") from error
 
     def close() -> None:

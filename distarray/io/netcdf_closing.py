@@ -1,8 +1,8 @@
-"""Closing NetCDF files so that an error of the disk does not end the process.
+"""Closing of NetCDF files without a crash of the process if the disk has an error.
 
-When HDF5 cannot write while it closes a file, the library of NetCDF reads what is freed already. So
-all is written before, and a file that cannot be is never closed. What the library still does to
-a file then goes to memory.
+If HDF5 cannot write while it closes a file, the NetCDF library reads freed memory. Therefore the
+file is written completely before it is closed, and a file that cannot be written is never closed.
+The library's writes during the closing are diverted to memory.
 """
 
 import fcntl
@@ -12,9 +12,9 @@ from typing import Any
 
 __all__ = ["close_written"]
 
-#: Bytes at the beginning, which the library writes anew.
+#: Number of bytes at the beginning of the file that the library rewrites.
 _FIRST = 1 << 12
-#: Files that could not be written. The libraries know them by their inodes, which stay in use.
+#: Files that could not be written. The libraries identify them by inode; so the inodes stay in use.
 _abandoned: list[Any] = []
 
 
@@ -25,12 +25,12 @@ def close_written(file: Any, path: str) -> None:
     ----------
     file : netCDF4.Dataset
     path : str
-        Its name.
+        The file's name.
 
     Raises
     ------
     RuntimeError, OSError
-        If it cannot be written; it is abandoned.
+        If the file cannot be written; it is then abandoned.
     """
     try:
         file.sync()
@@ -47,8 +47,8 @@ def close_written(file: Any, path: str) -> None:
 
 
 def _abandon(file: Any, path: str) -> None:
-    """Give a file up that could not be written: empty it, and let the library keep it."""
-    file._isopen = 0  # or it would be closed when Python frees it
+    """Abandon a file that could not be written: truncate it, and leave it open in the library."""
+    file._isopen = 0  # otherwise netCDF4 closes the file when Python frees the object
     _abandoned.append(file)
     with suppress(OSError):
         _abandoned.append(os.open(path, os.O_RDWR | os.O_CLOEXEC))
@@ -58,9 +58,9 @@ def _abandon(file: Any, path: str) -> None:
 
 
 def _diverted(path: str) -> int:
-    """Let what the library writes to a file from now on go to memory; returns its descriptor.
+    """Divert the library's further writes to a file to memory; return the memory's descriptor.
 
-    -1 where the system does not tell which descriptors the library has.
+    The result is -1 if the system does not list the open descriptors.
     """
     try:
         open_ones = [int(name) for name in os.listdir("/proc/self/fd")]
@@ -71,7 +71,7 @@ def _diverted(path: str) -> int:
     with open(path, "rb") as stream:
         os.pwrite(memory, stream.read(_FIRST), 0)
     for descriptor in open_ones:
-        with suppress(OSError):  # the one by which they were listed
+        with suppress(OSError):  # the descriptor of the listing itself is closed
             writes = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDWR
             if writes and descriptor not in _abandoned and _is(descriptor, file):
                 os.dup2(memory, descriptor, inheritable=False)
@@ -83,12 +83,12 @@ def _is(descriptor: int, file: os.stat_result) -> bool:
 
 
 def _write_rest(memory: int, path: str) -> None:
-    """Write to a file what the library has written while it closed it: its first page, if any."""
+    """Copy the library's writes during the closing to the file: the first page, if it differs."""
     with open(path, "r+b") as file:
         first = os.pread(memory, _FIRST, 0)
         if first != file.read(len(first)):
             file.seek(0)
             file.write(first)
-    with suppress(OSError):  # there is nothing more
+    with suppress(OSError):  # the memory has no further data
         at = os.lseek(memory, _FIRST, os.SEEK_DATA)
         raise RuntimeError(f"the library has written at byte {at} of a file that was complete")

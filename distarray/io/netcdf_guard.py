@@ -1,7 +1,7 @@
-"""What the NetCDF library may open: files that lead to no others, and OPeNDAP.
+"""Check of paths before the NetCDF library opens them: no links to other files; OPeNDAP URLs.
 
-The library opens everything that a file leads to when it opens the file, so that all is looked at
-before, by h5py.
+When the library opens a file, it also opens all files to which the file refers. Therefore the file
+is checked first, by h5py.
 """
 
 import re
@@ -14,7 +14,7 @@ from distarray.lazy import needs
 
 __all__ = ["check_netcdf"]
 
-#: What OPeNDAP is asked by; a server's data, in which nothing leads to a file of this machine.
+#: URLs of OPeNDAP, a server's data, which cannot refer to a file of this machine.
 _DAP = re.compile(r"(https?|dap[24]?s?)://[^#]*(#(mode=)?dap[24]?|#)?", re.IGNORECASE)
 _CLASSIC = b"CDF"
 _ALL = "NetCDF opens all of a file at once; format='hdf5' reads what else is in this one"
@@ -22,7 +22,7 @@ _HDF4 = b"\x0e\x03\x13\x01"
 
 
 def check_netcdf(path: str) -> None:
-    """Raise if a file leads to other files, or a URL makes the library read in another way.
+    """Raise if a file refers to other files, or if a URL is not one of OPeNDAP.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""``.npy`` as one of the formats of :func:`distarray.io.open`, :func:`read` and :func:`write`."""
+"""Format ``.npy`` of :func:`distarray.io.open`, :func:`read` and :func:`write`."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
@@ -22,7 +22,7 @@ from distarray.typing import Array
 
 __all__ = ["PICKLED", "Stored", "open_file", "write_file"]
 
-#: Bytes of a stretch that is worth a read of its own; for shorter stretches pages are mapped.
+#: Minimum size of a stretch for a read call, in bytes; for shorter stretches the file is mapped.
 _RUN = 1 << 14
 _PIECE = 1 << 26
 PICKLED = (
@@ -32,7 +32,7 @@ PICKLED = (
 
 
 class Stored:
-    """An array in contiguous storage.
+    """Array in contiguous storage.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Stored:
         self.dtype = header.dtype
 
     def read(self, section: Box, out: Array) -> None:
-        """Read a box."""
+        """Read a box into `out`."""
         header = self._header
         if header.fortran:
             section, out = section[::-1], out.transpose()
@@ -73,7 +73,7 @@ class Stored:
 
 
 def open_file(path: str, mesh: DeviceMesh) -> Contents:
-    """The array of a file.
+    """Return the array of a file.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def open_file(path: str, mesh: DeviceMesh) -> Contents:
 
 
 def refuse_objects(path: str, header: Header) -> None:
-    """Raise if the elements are pickled objects."""
+    """Raise if the elements are pickled Python objects."""
     if header.dtype.hasobject:
         raise ValueError(f"{path} {PICKLED}")
 
@@ -104,9 +104,9 @@ def write_file(path: str, arrays: Mapping[str, DistArray], mesh: DeviceMesh) -> 
     path : str
         The file.
     arrays : mapping of str to DistArray
-        The array, by the name "".
+        The array, under the name "".
     mesh : DeviceMesh
-        Its ranks write.
+        The mesh whose ranks write.
     """
     if set(arrays) != {""}:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Headers of ``.npy`` files: read, and written byte for byte as NumPy writes them."""
+"""Headers of ``.npy`` files: reading, and writing with the same bytes as NumPy."""
 
 import struct
 import warnings
@@ -15,19 +15,20 @@ __all__ = ["PARSING", "Header", "header_bytes", "read_header"]
 
 _VERSIONS = ((1, 0), (2, 0), (3, 0))
 _MAX_HEADER_SIZE = 10_000
-#: Held while a header is parsed. Older Pythons (3.11.7 does) count how deep the parser is for all
-#: threads together, and raise SystemError where two threads, which are ranks here, parse at once.
+#: Lock that is held while a header is parsed. Older Pythons (3.11.7, for example) count the depth
+#: of the parser for all threads together, and raise SystemError if two threads parse at once. Ranks
+#: may be threads.
 PARSING = RLock()
 
 
 class Header(NamedTuple):
-    """The header of an array.
+    """Header of an array.
 
     Attributes
     ----------
     shape : tuple of int
     fortran : bool
-        Whether the elements are in Fortran order.
+        True if the elements are in Fortran order.
     dtype : numpy.dtype
     start : int
         First byte of the elements.
@@ -40,16 +41,16 @@ class Header(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements."""
+        """Size of the elements in bytes."""
         return self.dtype.itemsize * prod(self.shape)
 
     @property
     def stored_shape(self) -> Shape:
-        """The shape whose C order is the order of the elements in the file."""
+        """Shape whose C order is the order of the elements in the file."""
         return self.shape[::-1] if self.fortran else self.shape
 
     def check_size(self, size: int) -> None:
-        """Raise NumPy's error if a file of `size` bytes ends before the elements do."""
+        """Raise NumPy's error if a file of `size` bytes ends before the last element."""
         if size - self.start < self.nbytes:
             found = max(0, size - self.start) // self.dtype.itemsize
             raise ValueError(
@@ -61,12 +62,12 @@ class Header(NamedTuple):
 
 
 def read_header(file: IO[bytes], max_header_size: int = _MAX_HEADER_SIZE) -> Header:
-    """The header at a file's position, which then is the first byte of the elements.
+    """Read the header at a file's position; the file is then positioned at the first element.
 
     Parameters
     ----------
     file : file object
-        Has ``read`` and ``tell``.
+        A readable binary file that reports its position.
     max_header_size : int
         As for :func:`numpy.load`.
 
@@ -92,7 +93,7 @@ def read_header(file: IO[bytes], max_header_size: int = _MAX_HEADER_SIZE) -> Hea
 
 
 def _in_ascii(file: IO[bytes]) -> BytesIO:
-    """A header of version 3, whose names are in UTF-8, as one of version 2."""
+    """Convert a header of version 3, whose names are in UTF-8, to version 2."""
     lead = file.read(4)
     length = struct.unpack("<I", lead)[0] if len(lead) == 4 else 0
     text = file.read(length).decode("utf-8").encode("ascii", "backslashreplace")
@@ -100,7 +101,7 @@ def _in_ascii(file: IO[bytes]) -> BytesIO:
 
 
 def header_bytes(shape: Shape, fortran: bool, dtype: DType) -> bytes:
-    """The header that NumPy writes, in the first version of the format that can hold it."""
+    """Return the header that NumPy writes, in the lowest format version that can represent it."""
     descr = npy_format.dtype_to_descr(dtype)
     words: dict[str, Any] = {"descr": descr, "fortran_order": fortran, "shape": shape}
     made = BytesIO()
@@ -128,7 +129,7 @@ def header_bytes(shape: Shape, fortran: bool, dtype: DType) -> bytes:
 
 
 def _third_version(words: dict[str, Any]) -> bytes:
-    """A header in UTF-8, which NumPy has no function for: it writes it only with an array."""
+    """Return a header in UTF-8; NumPy has no function for it without writing an array."""
     text = "{" + "".join([f"'{key}': {value!r}, " for key, value in sorted(words.items())]) + "}"
     shape = words["shape"]
     if shape:

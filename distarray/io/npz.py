@@ -1,4 +1,4 @@
-"""``.npz`` as one of the formats of :func:`distarray.io.open`, :func:`read` and :func:`write`."""
+"""Format ``.npz`` of :func:`distarray.io.open`, :func:`read` and :func:`write`."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
@@ -23,7 +23,7 @@ __all__ = ["open_file", "write_file"]
 
 
 class _Compressed:
-    """A compressed array in an archive, which is decompressed as a whole."""
+    """Compressed array in an archive, which is decompressed as a whole."""
 
     def __init__(self, file: HeldFile, name: str, header: Header) -> None:
         self._held, self._name, self._header = file, name, header
@@ -32,18 +32,18 @@ class _Compressed:
         self.chunks = header.shape
 
     def read(self, section: Box, out: Array) -> None:
-        """Read a box: decompress all, some mebibytes at a time, and keep the box."""
+        """Read a box: decompress the array, some mebibytes at a time, and keep the box."""
         header = self._header
         if header.fortran:
             section, out = section[::-1], out.transpose()
         with ZipFile(self._held.at(0, b"")) as archive, archive.open(self._name) as member:
             read_header(member)
             read_box(member, header.stored_shape, section, out)
-            member.read(1)  # at the end: checks the checksum
+            member.read(1)  # reading past the end verifies the checksum
 
 
 def open_file(path: str, mesh: DeviceMesh) -> Contents:
-    """The arrays of an archive.
+    """Return the arrays of an archive.
 
     Parameters
     ----------
@@ -76,18 +76,18 @@ def open_file(path: str, mesh: DeviceMesh) -> Contents:
 def write_file(
     path: str, arrays: Mapping[str, DistArray], mesh: DeviceMesh, *, compressed: bool = False
 ) -> None:
-    """Write arrays; collective.
+    """Write arrays to an archive; collective.
 
     Parameters
     ----------
     path : str
         The file.
     arrays : mapping of str to DistArray
-        By name; an array without a name becomes ``arr_0``, as in :func:`numpy.savez`.
+        The arrays by name; the name "" becomes ``arr_0``, as in :func:`numpy.savez`.
     mesh : DeviceMesh
-        Its ranks write.
+        The mesh whose ranks write.
     compressed : bool
-        Whether to compress. Then rank 0 alone writes.
+        If True, compress the arrays; rank 0 alone writes.
     """
     members = {f"{key or 'arr_0'}.npy": parts_of(x.plain()) for key, x in arrays.items()}
     write_archive(Target(path), members, compressed, mesh)

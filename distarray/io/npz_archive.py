@@ -1,4 +1,4 @@
-"""The archive that ``numpy.load`` makes of an ``.npz`` file: arrays are read on first use."""
+"""Archive that ``numpy.load`` returns for an ``.npz`` file; arrays are read at each access."""
 
 from __future__ import annotations
 
@@ -28,14 +28,15 @@ __all__ = ["Archive", "Member", "look_at"]
 
 
 class Member(NamedTuple):
-    """One member of an archive.
+    """Member of an archive.
 
     Attributes
     ----------
     header : Header or None
-        The header of an array; with its place in the archive, if the member is not compressed.
+        The header of an array; its `start` counts from the beginning of the archive if the member
+        is not compressed.
     stored : bool
-        Whether the member is not compressed.
+        True if the member is not compressed.
     crc : int
         Checksum of the member, header included.
     lead : Sum
@@ -49,14 +50,14 @@ class Member(NamedTuple):
 
 
 class Archive(Mapping[str, DistArray]):
-    """The arrays of an ``.npz`` file by name, each read when it is asked for; collective.
+    """Mapping of names to the arrays of an ``.npz`` file; each access reads an array; collective.
 
     Parameters
     ----------
     source : str or numpy.lib.npyio.NpzFile
-        A path that all ranks share, or an archive that this rank has opened for itself.
+        A path that all ranks share, or an archive that this rank has opened.
     rest : dict
-        Keywords of :func:`numpy.load`.
+        Keyword arguments of :func:`numpy.load`.
     mesh, placements
         As for :func:`distarray.distribute`.
     """
@@ -68,7 +69,7 @@ class Archive(Mapping[str, DistArray]):
         mesh: DeviceMesh,
         placements: Placements | None,
     ) -> None:
-        # An absolute path: the program may change its directory.
+        # The absolute path, since the program may change its directory.
         self._source: str | NpzFile | None = (
             os.path.abspath(source) if isinstance(source, str) else source
         )
@@ -77,7 +78,7 @@ class Archive(Mapping[str, DistArray]):
         self._rest = rest
         self._mesh, self._placements = mesh, placements
         names = found_on_rank_zero(lambda: _names(source), mesh)
-        #: Names without the ending ``.npy``.
+        #: Names of the members without the ending ``.npy``.
         self.files: list[str] = [name.removesuffix(".npy") for name in names]
         self._members = dict(zip(self.files, names, strict=True)) | {name: name for name in names}
 
@@ -102,7 +103,7 @@ class Archive(Mapping[str, DistArray]):
         return self._stored(path, name, member, member.header)
 
     def _stored(self, path: str, name: str, member: Member, header: Header) -> DistArray:
-        """A member that is not compressed: the ranks read it together, and compare its checksum."""
+        """Read an uncompressed member on all ranks together, and verify its checksum."""
         sums: list[Sum] = []
         x = read_by_all(path, header, self._mesh, self._placements, sums)
         found = self._mesh.group.allgather_object(sums, "checksums")
@@ -113,15 +114,15 @@ class Archive(Mapping[str, DistArray]):
 
     @property
     def f(self) -> _Bag:
-        """The arrays as attributes."""
-        return _Bag(self)  # made anew: kept, it would be a reference cycle with open files in it
+        """Object with the arrays as attributes."""
+        return _Bag(self)  # not cached: that would be a reference cycle that contains open files
 
     @property
     def _limit(self) -> int:
         return 2**64 if self._rest["allow_pickle"] else int(self._rest["max_header_size"])
 
     def _distributed(self, read: Callable[[], Any]) -> Any:
-        """A member that every rank reads whole."""
+        """Read a whole member on every rank, and distribute an array."""
         value = read_by_each("numpy.load", read, self._mesh)
         if not isinstance(value, np.ndarray):
             return value
@@ -129,25 +130,25 @@ class Archive(Mapping[str, DistArray]):
         return distribute(value, self._mesh, placements, src=None)
 
     def _decompressed(self, path: str, name: str) -> DistArray:
-        """A compressed member: every rank decompresses all of it, and keeps its part."""
+        """Decompress a whole compressed member on every rank; each rank keeps its block."""
         archive = agreed(self._mesh.group, lambda: ZipFile(path))
         with archive:
             member = agreed(self._mesh.group, lambda: archive.open(name))
             header = agreed(self._mesh.group, lambda: read_header(member, self._limit))
             x = read_own_file(member, header, self._mesh, self._placements)
-            agreed(self._mesh.group, lambda: member.read(1))  # at the end: checks the checksum
+            agreed(self._mesh.group, lambda: member.read(1))  # past the end: verifies the checksum
             return x
 
     @property
     def zip(self) -> ZipFile | None:
-        """The archive as this rank has it open, for a path by itself; None once it is closed."""
+        """Archive that this rank has open (opened here if given as a path); None once closed."""
         if isinstance(self._source, str) and self._zip is None:
             self._zip = ZipFile(self._source)
         return self._source.zip if isinstance(self._source, NpzFile) else self._zip
 
     @property
     def fid(self) -> Any:
-        """The file under :attr:`zip`."""
+        """File object that :attr:`zip` reads."""
         if isinstance(self._source, NpzFile):
             return self._source.fid
         return None if self.zip is None else self.zip.fp
@@ -172,7 +173,7 @@ class Archive(Mapping[str, DistArray]):
         return f"NpzFile {self._name!r} with keys: {shown}"
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the archive on this rank."""
         source, self._source = self._source, None
         opened, self._zip = self._zip, None
         if opened is not None:
@@ -182,7 +183,7 @@ class Archive(Mapping[str, DistArray]):
 
 
 class _Bag:
-    """The arrays of an archive as attributes."""
+    """Object with the arrays of an archive as attributes."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
@@ -205,7 +206,7 @@ def _names(source: str | NpzFile) -> list[str]:
 
 
 def _member_of(archive: NpzFile, key: str, error: Exception | None) -> Any:
-    """A member of an archive that this rank has opened for itself."""
+    """Read a member of an archive that this rank has opened."""
     if error is not None:
         raise error
     with PARSING:
@@ -218,12 +219,12 @@ def _member_at(path: str, name: str, limit: int) -> Member:
 
 
 def look_at(archive: ZipFile, name: str, limit: int = 10_000) -> Member:
-    """A member, from its header and the archive's directory.
+    """Describe a member, from its header and the archive's directory.
 
     Raises
     ------
     ValueError
-        If it has fewer elements than its header says.
+        If the member has fewer elements than its header states.
     """
     entry = archive.getinfo(name)
     with archive.open(name) as member:

@@ -1,7 +1,7 @@
-"""NumPy's functions that read and write files, registered; their modules load at the first call.
+"""Registration of NumPy's functions that read and write files; modules load at the first call.
 
-Each is registered as a function that imports its implementation, so that programs without files
-need not wait for these imports.
+Each function is registered as a wrapper that imports the implementation, so that programs without
+files do not wait for these imports.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from distarray.array import DistArray, Objects, implements
 
 __all__ = ["HOMES"]
 
-#: The modules of the implementations.
+#: Modules of the implementations.
 HOMES: dict[Callable[..., Any], str] = {
     np.save: "distarray.io.numpy_save",
     np.savez: "distarray.io.numpy_savez",
@@ -28,7 +28,7 @@ HOMES: dict[Callable[..., Any], str] = {
     DistArray.tofile: "distarray.io.raw_binary",
     DistArray.dump: "distarray.io.raw_binary",
 }
-#: Functions that make arrays, and take NumPy's argument ``like=``.
+#: Functions that make arrays and take NumPy's argument ``like=``.
 _MAKING = {np.loadtxt, np.genfromtxt, np.fromfile}
 
 
@@ -40,7 +40,7 @@ def _register(function: Callable[..., Any], home: str) -> None:
 
     late.__name__ = late.__qualname__ = name
     late.__doc__ = function.__doc__
-    with suppress(ValueError):  # before NumPy 2.4 functions written in C have no signature
+    with suppress(ValueError):  # before NumPy 2.4, functions written in C have no signature
         late.__signature__ = signature(function)  # type: ignore[attr-defined]
     implements(function, like=function in _MAKING, objects=Objects.ENGINE, small=False)(late)
 

@@ -1,4 +1,4 @@
-"""``numpy.load``: from one path that all ranks read together, or from a file of each rank's own."""
+"""``numpy.load``: from one path that all ranks read together, or from one file per rank."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 
 
 class _Facts(NamedTuple):
-    """The kind of a file, and the header of an array."""
+    """Kind of a file, and header of its array."""
 
     kind: Literal["npy", "npz", "other"]
     header: Header | None = None
@@ -47,15 +47,15 @@ def load(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> Any:
-    """An array from an ``.npy`` file, or the archive that ``.npz`` is; see :func:`numpy.load`.
+    """Load the array of an ``.npy`` file or the archive of an ``.npz`` file, as :func:`numpy.load`.
 
     Parameters
     ----------
     file : path-like or file object
-        A path, equal on all ranks; or a file that each rank has opened, with the same content.
+        A path, equal on all ranks; or a file object of each rank, with the same content.
     mmap_mode : {None, "r", "r+", "c"}
-        With a mode nothing is read yet: blocks are mapped, and their pages read on first use. The
-        result then is a :class:`distarray.numpy.memmap`.
+        With a mode, the call reads no elements: blocks are mapped, and pages are read on first
+        use. The result then is a :class:`distarray.numpy.memmap`.
     allow_pickle, fix_imports, encoding, max_header_size
         As in NumPy. Every rank loads pickled objects by itself.
     mesh : DeviceMesh, optional
@@ -71,13 +71,13 @@ def load(
     Raises
     ------
     OSError, ValueError, ...
-        As NumPy does; on all ranks, if it happens on one.
+        As NumPy does. An error on one rank is raised on all ranks.
 
     Cost
     ----
-    Rank 0 reads the header and broadcasts it. Each byte is read once: by the rank that holds it,
-    where blocks lie in long stretches of the file, and otherwise by a rank that sends it on, in
-    rounds of 16 MiB a rank. From file objects every rank reads all, and keeps its own part.
+    Rank 0 reads the header and broadcasts it. Each byte is read once: by the rank that holds it, if
+    blocks consist of long stretches of the file; otherwise by a rank that sends it to its holder,
+    in rounds of 16 MiB per rank. From file objects every rank reads all bytes and keeps its block.
     """
     error = None
     if encoding not in ("ASCII", "latin1", "bytes"):
@@ -93,7 +93,7 @@ def load(
     if hasattr(file, "read"):
         return _from_object(opened, rest, mesh, placements)
     path = os.fspath(opened)
-    if not origin.one:  # each rank has its own file, perhaps in a temporary directory
+    if not origin.one:  # one file per rank, perhaps in temporary directories
         with agreed(mesh.group, lambda: _opened(path)) as own:
             return _from_object(own, rest, mesh, placements, path)
     facts = found_on_rank_zero(lambda: _facts_of(path, rest), mesh)
@@ -107,19 +107,19 @@ def load(
 
 
 def _opened(path: str) -> IO[bytes]:
-    """An open file; a pipe is refused, and not waited for."""
+    """Open a file for reading; raise for a pipe instead of waiting for it."""
     check_seekable(path)
     return open(path, "rb")
 
 
 def _facts_of(path: str, rest: dict[str, Any]) -> _Facts:
-    """The kind of the file at a path."""
+    """Determine the kind of the file at a path."""
     with _opened(path) as file:
         return _facts(file, rest)
 
 
 def _facts(file: IO[bytes], rest: dict[str, Any]) -> _Facts:
-    """The kind of a file; moves an ``.npy`` file to its elements, and no other file."""
+    """Determine the kind of a file; an ``.npy`` file is then positioned at its elements."""
     magic = file.read(len(npy_format.MAGIC_PREFIX))
     if not magic:
         raise EOFError("No data left in file")
@@ -145,12 +145,12 @@ def _by_numpy(file: str | IO[bytes], rest: dict[str, Any]) -> Any:
 
 
 def _by_each(read: Callable[[], Any], mesh: DeviceMesh, placements: Placements | None) -> Any:
-    """A value that every rank reads whole, equal on all; an array is distributed."""
+    """Read a whole value on every rank, equal on all ranks; distribute an array."""
     found = read_by_each("numpy.load", read, mesh)
     if not isinstance(found, np.ndarray):
         return found
     if isinstance(found, np.ma.MaskedArray):
-        return found  # a DistArray has no mask; `distarray.numpy.ma` takes it as it is
+        return found  # a DistArray has no mask; `distarray.numpy.ma` accepts NumPy's masked arrays
     return distribute(found, mesh, None if found.dtype.hasobject else placements, src=None)
 
 
@@ -161,7 +161,7 @@ def _from_object(
     placements: Placements | None,
     path: str | None = None,
 ) -> Any:
-    """Load from files that the ranks have opened; an archive is opened again if it has a path."""
+    """Load from files that the ranks have opened; reopen an archive if a path is given."""
     facts = agreed(mesh.group, lambda: _facts(file, rest))
     _check_alike(facts, mesh)
     if facts.kind == "npz":
@@ -173,7 +173,7 @@ def _from_object(
 
 
 def _check_alike(facts: _Facts, mesh: DeviceMesh) -> None:
-    """Raise on all ranks if their files do not hold the same kind of array."""
+    """Raise on all ranks if the ranks' files do not contain the same kind of array."""
     said = mesh.group.allgather_object(f"{facts.kind} {facts.header and facts.header[:3]}")
     if len(set(said)) > 1:
         lines = "".join([f"\n    rank {rank}  {text}" for rank, text in enumerate(said)])

@@ -1,4 +1,4 @@
-"""Saving one array as NumPy does: ``numpy.save``, and the parts of an ``.npy`` file."""
+"""Saving of one array as NumPy does: ``numpy.save``, and the parts of an ``.npy`` file."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ __all__ = ["parts_of", "save"]
 
 
 def _is_fortran(x: DistArray) -> bool:
-    """Whether the whole array is in Fortran order in memory, and not in C order; collective.
+    """Return True if the whole array is in Fortran order and not in C order; collective.
 
-    It is if the blocks are and the array is not a slice of another one. Blocks of one row or one
-    column have both orders; their strides tell which order the whole array has.
+    This is the case if all blocks are in Fortran order and the array is not a slice of another
+    array. Blocks of one row or one column have both orders; then the strides of the blocks
+    determine the order of the whole array.
 
     Cost
     ----
-    An allreduce of four booleans, for arrays of two dimensions and more.
+    An allreduce of four booleans, for arrays of two or more dimensions.
     """
     if sum(n > 1 for n in x.shape) < 2 or x.size == 0:
         return False  # both orders are the same
@@ -38,22 +39,22 @@ def _is_fortran(x: DistArray) -> bool:
     columns, rows, by_columns, by_rows = x.mesh.group.allreduce(
         np.array(own), Fold.ALL, "order in memory"
     ).tolist()
-    if rows:  # and perhaps columns
+    if rows:  # `columns` may be True as well
         columns = columns and by_columns and not by_rows
     return columns and all(spread) and x.layout.cuts[-1].step == 1
 
 
 def _strided_as_made(block: Array) -> tuple[bool, bool]:
-    """Whether the strides are those of a new array in Fortran order, and of one in C order."""
+    """Compare a block's strides with those of new arrays in Fortran order and in C order."""
     if block.size == 0:
-        return True, True  # any order
+        return True, True  # an empty block has any order
     columns = accumulate(block.shape[:-1], mul, initial=block.itemsize)
     rows = accumulate(block.shape[:0:-1], mul, initial=block.itemsize)
     return block.strides == tuple(columns), block.strides[::-1] == tuple(rows)
 
 
 def parts_of(x: DistArray, allow_pickle: bool = True) -> list[Part]:
-    """The parts of an ``.npy`` file: the header and the elements; collective.
+    """Return the parts of an ``.npy`` file: the header and the elements; collective.
 
     Raises
     ------
@@ -75,31 +76,31 @@ def parts_of(x: DistArray, allow_pickle: bool = True) -> list[Part]:
 
 
 def save(file: FileLike, arr: ArrayLike, allow_pickle: bool = True) -> None:
-    """Save an array in an ``.npy`` file, byte for byte as NumPy does; see :func:`numpy.save`.
+    """Save an array in an ``.npy`` file, with the same bytes as :func:`numpy.save`.
 
     Parameters
     ----------
     file : path-like or file object
-        A path, equal on all ranks, is one file that all of them write together. Of file objects
-        that the ranks have opened, rank 0 writes the whole array into its own, and so does each
-        rank whose object is another file (an :class:`io.BytesIO`). A path gets the file when all
-        of it is on disk; until then an old file stays.
+        A path, equal on all ranks, is one file that all ranks write together. The file gets its
+        name when its content is on disk; until then an old file remains. If the ranks pass file
+        objects, rank 0 writes the whole array into its object, and so does each rank whose object
+        is a different file (an :class:`io.BytesIO`).
     arr : DistArray
-        Of any layout. Fortran order is kept where the blocks have it.
+        An array of any layout. Fortran order is kept if the blocks have it.
     allow_pickle : bool
-        Whether an array of Python objects may be saved; they are pickled, as in NumPy.
+        True if an array of Python objects may be saved; the objects are pickled, as in NumPy.
 
     Raises
     ------
     OSError
-        On all ranks, if one cannot write.
+        On all ranks, if one rank cannot write.
 
     Cost
     ----
-    Rank 0 gathers and writes up to 1 MiB. All ranks write a larger file at once; nothing is sent
-    where blocks lie in long stretches (all layouts that cut the first dimension), and otherwise
-    each element once, in rounds of 16 MiB a rank. For file objects rank 0 gathers
-    and writes 16 MiB at a time.
+    Up to 1 MiB, rank 0 gathers and writes. All ranks write a larger file at the same time. No
+    message is sent if the blocks consist of long stretches of the file (all layouts that cut the
+    first dimension). Otherwise each element is sent once, in rounds of 16 MiB per rank. For file
+    objects rank 0 gathers and writes 16 MiB at a time.
     """
     x = as_distarray(arr, common_mesh(arr))
     said = {"allow_pickle": allow_pickle}

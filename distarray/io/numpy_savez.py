@@ -1,4 +1,4 @@
-"""Saving several arrays as NumPy does: ``numpy.savez`` and ``numpy.savez_compressed``."""
+"""Saving of several arrays as NumPy does: ``numpy.savez`` and ``numpy.savez_compressed``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Members: TypeAlias = Mapping[str, Sequence[Part]]
 
 
 def savez(file: FileLike, *args: ArrayLike, allow_pickle: bool = True, **kwds: ArrayLike) -> None:
-    """Save several arrays in an ``.npz`` file, byte for byte as NumPy; see :func:`numpy.savez`.
+    """Save several arrays in an ``.npz`` file, with the same bytes as :func:`numpy.savez`.
 
     Parameters
     ----------
@@ -34,12 +34,12 @@ def savez(file: FileLike, *args: ArrayLike, allow_pickle: bool = True, **kwds: A
     *args, **kwds : DistArray or array_like
         Arrays that are not distributed must be equal on all ranks.
     allow_pickle : bool
-        Whether arrays of Python objects may be saved; they are pickled, as in NumPy.
+        True if arrays of Python objects may be saved; the objects are pickled, as in NumPy.
 
     Cost
     ----
-    As :func:`numpy.save` of each array. All ranks write at the same time, and each computes the
-    checksums of its stretches.
+    For each array the cost of :func:`numpy.save`. All ranks write at the same time, and each rank
+    computes the checksums of its stretches.
     """
     _save("numpy.savez", file, args, kwds, allow_pickle)
 
@@ -47,14 +47,14 @@ def savez(file: FileLike, *args: ArrayLike, allow_pickle: bool = True, **kwds: A
 def savez_compressed(
     file: FileLike, *args: ArrayLike, allow_pickle: bool = True, **kwds: ArrayLike
 ) -> None:
-    """Save several arrays compressed, byte for byte as NumPy; see :func:`numpy.savez_compressed`.
+    """Save several arrays compressed, with the same bytes as :func:`numpy.savez_compressed`.
 
     Parameters are those of :func:`numpy.savez`.
 
     Cost
     ----
-    Rank 0 gathers and compresses 16 MiB at a time: the format has one stream an array, which can
-    be compressed only from its beginning to its end. Zarr compresses in parallel.
+    Rank 0 gathers and compresses 16 MiB at a time: the format has one compressed stream per array,
+    which can only be written from beginning to end. Zarr compresses in parallel.
     """
     _save("numpy.savez_compressed", file, args, kwds, allow_pickle)
 
@@ -68,9 +68,9 @@ def write_archive(target: Target, members: Members, compressed: bool, mesh: Devi
     members : mapping of str to sequence of Part
         The parts of each member, by its name; equal on all ranks.
     compressed : bool
-        Whether members are compressed.
+        If True, compress the members.
     mesh : DeviceMesh
-        Its ranks take part.
+        The mesh whose ranks write.
     """
     if mesh.coords is None:
         return
@@ -115,7 +115,7 @@ def _save(
 def _compressed(
     file: IO[Any] | None, members: Members, compression: int, everywhere: bool
 ) -> Exception | None:
-    """Write an archive to this rank's file, if it has one; returns the error, if there is one."""
+    """Write an archive to this rank's file, if it has one; return the exception or None."""
     archive, error = None, None
     try:
         archive = None if file is None else ZipFile(file, "w", compression)
@@ -131,14 +131,14 @@ def _compressed(
 def _member(
     archive: ZipFile | None, name: str, parts: Sequence[Part], everywhere: bool
 ) -> Exception | None:
-    """Write one member, or only take part in gathering it; returns the error, if there is one."""
+    """Write a member, or only take part in gathering it; return the exception or None."""
     left = (
         piece
         for part in parts
         for piece in ([part] if isinstance(part, bytes) else pieces(part, everywhere))
     )
     error = None if archive is None else tried(_write_member, archive, name, left)
-    for _ in left:  # after an error: the other ranks go on sending
+    for _ in left:  # also after an error: the other ranks still send
         pass
     return error
 
@@ -151,7 +151,7 @@ def _write_member(archive: ZipFile, name: str, pieces: Iterable[bytes | Array | 
 
 
 class _Plan:
-    """The places of an archive's members, which are not compressed, and its size in bytes."""
+    """Plan of an uncompressed archive: the positions of its members, and its size in bytes."""
 
     def __init__(self, members: Members) -> None:
         self._members = members
@@ -164,7 +164,7 @@ class _Plan:
         self.size = self._end + len(directory(self._entries, self._end))
 
     def write(self, file: SharedFile, mesh: DeviceMesh) -> None:
-        """Write the archive, every rank its own stretches; collective."""
+        """Write the archive; every rank writes its stretches; collective."""
         for entry, parts in zip(self._entries, self._members.values(), strict=True):
             start = entry.header_offset + len(local_header(entry))
             entry.CRC = _checked(file, start, parts, mesh)
@@ -175,7 +175,7 @@ class _Plan:
 
 
 def _checked(file: SharedFile, start: int, parts: Sequence[Part], mesh: DeviceMesh) -> int:
-    """Write a member's content; returns its checksum on all ranks."""
+    """Write a member's content; return its checksum on all ranks."""
     sums: list[Sum] = []
     for part in parts:
         if isinstance(part, DistArray) and part.ndim:

@@ -1,4 +1,4 @@
-"""Opening and reading files of arrays, in any format."""
+"""Opening and reading of files of arrays, in any format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from distarray.typing import Placements, Shape
 
 __all__ = ["File", "ManyPlacements", "Variable", "open", "read"]
 
-#: Placements for all arrays, by name, or by a function of name and shape.
+#: Placements: one for all arrays, by array name, or from a function of name and shape.
 ManyPlacements: TypeAlias = (
     "Placements | Mapping[str, Placements] | Callable[[str, Shape], Placements | None]"
 )
@@ -26,18 +26,18 @@ _SHARED = "give a path on a file system that all ranks share"
 
 
 class File(Mapping[str, Variable]):
-    """The arrays of an open file, by name; use it in a ``with`` statement.
+    """Mapping of names to the arrays of an open file, for use in a ``with`` statement.
 
     Attributes
     ----------
     path : str
         The path that the caller has given.
     mesh : DeviceMesh
-        The mesh of arrays that are read without one.
+        The default mesh of arrays that are read from this file.
     attrs : mapping
         Attributes of the file.
     closed : bool
-        Whether the file is closed.
+        True if the file is closed.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class File(Mapping[str, Variable]):
         return len(self._contents.arrays)
 
     def _all(self) -> list[str]:
-        """All names; raises if the file has arrays that are not read."""
+        """List all names; raise if the file has arrays that are not read."""
         for name, why in self._contents.refused.items():
             raise ValueError(
                 f"{self.path}: {name!r} {why}. To read the other arrays, name them: "
@@ -88,7 +88,7 @@ class File(Mapping[str, Variable]):
         return list(self)
 
     def close(self) -> None:
-        """Close the file; reading raises afterwards. Local."""
+        """Close the file; a later read raises. Local."""
         if not self.closed and self._contents.close is not None:
             self._contents.close()
         self.closed = True
@@ -117,9 +117,9 @@ def open(
     path : str or path-like
         A file, a directory for formats that are directories, or a URL where the format allows.
     mesh : DeviceMesh, optional
-        The mesh of arrays that are read without one; the default mesh if not given.
+        The mesh of arrays that are read without a `mesh`; by default the default mesh.
     format : str, optional
-        By default the ending of the name or the first bytes of the file tell it.
+        By default the format is determined by the ending of the name or the file's first bytes.
     **options
         Options of the format.
 
@@ -132,11 +132,11 @@ def open(
     Raises
     ------
     OSError, ValueError, ImportError, ...
-        On all ranks, if the file cannot be opened on one of them.
+        On all ranks, if one rank cannot open the file.
 
     Cost
     ----
-    Each rank reads the file's description; two allreduces of an integer or two.
+    Each rank reads the file's metadata; two allreduces of one or two integers.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def _opened(
     wanted: Iterable[str] = (),
     **said: Any,
 ) -> tuple[File | Variable, list[str]]:
-    """A file, and the names of the wanted arrays in the same order on all ranks; collective."""
+    """Open a file; return it and the wanted names in the same order on all ranks; collective."""
     mesh = default_mesh() if mesh is None else mesh
     name = ""
     error: Exception | None = None
@@ -191,7 +191,7 @@ def _opened(
 def _contents(
     path: str, format: str | None, options: Mapping[str, Any], mesh: DeviceMesh, call: str
 ) -> Contents:
-    """The contents of a file, opened by its format's module; local."""
+    """Open a file by its format's module and return its contents; local."""
     known = find_format(path, format)
     check_options(known, "open_file", options, call)
     place = absolute_path(path)
@@ -212,21 +212,21 @@ def read(
     format: str | None = None,
     **options: Any,
 ) -> Any:
-    """Read arrays from a file, each rank its own bytes; collective.
+    """Read arrays from a file; each rank reads the bytes of its blocks; collective.
 
     Parameters
     ----------
     path : str or path-like
         See :func:`distarray.io.open`.
     names : str or sequence of str, optional
-        One array or several; by default all arrays of the file.
+        One name or several names; by default all arrays of the file.
     key : int, slice, Ellipsis or tuple of these
-        The part of each array to read.
+        The section of each array to read.
     mesh : DeviceMesh, optional
         The default mesh if not given.
     placements : sequence of Placement, mapping or callable, optional
-        Placements of all arrays, by name (others are placed by default), or by a function of
-        name and shape.
+        Placements of all arrays; a mapping from names to placements (arrays that are not in it get
+        the default placements); or a function of name and shape.
     format : str, optional
         As for :func:`distarray.io.open`.
     **options
@@ -235,19 +235,19 @@ def read(
     Returns
     -------
     DistArray or dict of str to DistArray
-        An array for one name, and where the format holds a single array; otherwise a dict.
+        An array if `names` is one name, or if the format holds a single array; otherwise a dict.
 
     Raises
     ------
     KeyError
         If the file has no array of that name.
     OSError, ValueError, ...
-        On all ranks, if reading fails on one of them.
+        On all ranks, if reading fails on one rank.
 
     Cost
     ----
-    Each byte is read by one rank; along replicating mesh dimensions every rank reads a part, and
-    the ranks exchange the parts. Peak memory is then twice the blocks of the array being read.
+    Each byte is read by one rank. Along replicating mesh dimensions every rank reads a section, and
+    the ranks exchange the sections. Peak memory is then twice the blocks of the array being read.
 
     Examples
     --------
@@ -278,7 +278,7 @@ def read(
 
 
 def _placed(placements: ManyPlacements | None, name: str, shape: Shape) -> Placements | None:
-    """The placements of one array."""
+    """Return the placements of one array."""
     if isinstance(placements, Mapping):
         return placements.get(name)
     if callable(placements):

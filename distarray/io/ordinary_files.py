@@ -1,7 +1,7 @@
-"""Ordinary files: what is opened to be read, unlike pipes, devices and directories.
+"""Checks that a path is a regular file, not a pipe, a device or a directory.
 
-A pipe is waited for when it is opened, and so are some devices; what a rank has read from them no
-other rank can read.
+Opening a pipe, or some devices, blocks until a writer opens them. Bytes that one rank has read from
+a pipe or a device cannot be read by another rank.
 """
 
 import os
@@ -19,7 +19,7 @@ __all__ = [
     "named_elsewhere",
 ]
 
-#: The cure of everything that leads to another file.
+#: Remedy, for the text of errors about references to other files.
 ELSEWHERE = "other files are read only if you allow it: distarray.io.open(..., external=True)"
 _KINDS = (
     (stat.S_ISREG, "a file"),
@@ -32,7 +32,7 @@ _KINDS = (
 
 
 def kind_of(path: str | bytes) -> str:
-    """What a path leads to, in words; empty if that is nothing, or cannot be seen."""
+    """Return the kind of file at a path, in words; "" if it does not exist or is inaccessible."""
     try:
         return kind_of_mode(os.stat(path).st_mode)
     except (OSError, ValueError):
@@ -40,17 +40,17 @@ def kind_of(path: str | bytes) -> str:
 
 
 def kind_of_mode(mode: int) -> str:
-    """What a file's mode says that it is, in words."""
+    """Return the kind of file that a mode describes, in words."""
     return next((words for test, words in _KINDS if test(mode)), "no file")
 
 
 def is_stream(path: str | bytes) -> bool:
-    """Whether a path leads to a pipe, socket or device."""
+    """Return True if a path refers to a pipe, socket or device."""
     return kind_of(path) not in ("", "a file", "a directory")
 
 
 def check_seekable(path: str | bytes | None) -> None:
-    """Raise NumPy's error of a pipe or socket at once, where NumPy waits for what it gives."""
+    """Raise NumPy's error for a pipe or socket immediately; NumPy would wait for its data first."""
     kind = "" if path is None else kind_of(path)
     if kind in ("a pipe", "a socket"):
         raise UnsupportedOperation(
@@ -60,13 +60,13 @@ def check_seekable(path: str | bytes | None) -> None:
 
 
 def check_ordinary(path: str, directory: bool = False) -> None:
-    """Raise if a path leads to anything but a file; what is missing is left to who opens it.
+    """Raise if a path exists and is no regular file; a missing file raises when it is opened.
 
     Parameters
     ----------
     path : str
     directory : bool
-        Whether a directory will do as well.
+        True if a directory is accepted as well.
     """
     kind = kind_of(path)
     if kind in ("", "a file") or (directory and kind == "a directory"):
@@ -80,7 +80,7 @@ def check_ordinary(path: str, directory: bool = False) -> None:
 
 
 def named_elsewhere(how: str, files: Iterable[str]) -> str:
-    """Why an array is not read: the other files that it is stored in, and the cure."""
+    """Return the reason why an array is not read: its other files, and the remedy."""
     names = sorted(set(files))
     return (
         f"{how} {', '.join(map(repr, names[:3]))}{', ...' if len(names) > 3 else ''}: {ELSEWHERE}"

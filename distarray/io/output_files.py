@@ -1,10 +1,10 @@
-"""The files that NumPy's functions write: one path for all ranks, or a file object of each rank.
+"""Files that NumPy's functions write: one path for all ranks, or one file object per rank.
 
-A program that every rank runs hands over a path, or a file that every rank has opened. One path is
-one file, which all ranks write together, and which takes its name when all of it is on disk. Of
-open files, rank 0 writes into its own, and so does every rank whose object is another file (an
-``io.BytesIO``, a temporary file): each has in the end what it would have in a program of one
-process. They are written as it comes.
+Every rank passes a path, or a file that it has opened. One path is one file, which all ranks write
+together, and which gets its name when its content is on disk. With open files, rank 0 writes into
+its file, and so does every rank whose object is a different file (an ``io.BytesIO``, a temporary
+file). Each file then has the content that it would have in a program of one process. Open files are
+written directly, without a temporary name.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ __all__ = [
     "write_file",
 ]
 
-#: Bytes as they are, or an array whose elements follow in C order.
+#: Part of a file: bytes, or an array whose elements are written in C order.
 Part: TypeAlias = bytes | DistArray
-#: ``write(file, everywhere)``: collective; writes unless `file` is None, and returns this rank's
-#: error. `everywhere` says whether other ranks than 0 write as well.
+#: Function ``write(file, everywhere)``: collective. It writes unless `file` is None, and returns
+#: this rank's exception or None. `everywhere` is True if ranks other than 0 write as well.
 Writing: TypeAlias = Callable[[IO[Any] | None, bool], Exception | None]
-#: Makes of a binary file the one that is written to, such as a compressing one.
+#: Function that wraps a binary file in the file that is written to, for example to compress.
 Wrapping: TypeAlias = Callable[[BufferedWriter], IO[Any]]
 
 _BINARY = (FileIO, BufferedWriter, BufferedRandom)
@@ -63,14 +63,14 @@ _REAL = (*_BINARY, TextIOWrapper)
 
 
 class Target(NamedTuple):
-    """A target that arrays are written to.
+    """Target that arrays are written to.
 
     Attributes
     ----------
     file : str or file object
-        What this rank was given.
+        The path or file object on this rank.
     one : bool
-        Whether all ranks were given one path.
+        True if all ranks were given the same path.
     order : list of str
         Names of the arrays, in the same order on all ranks.
     """
@@ -90,24 +90,24 @@ def target_for(
     ending: str = "",
     error: Exception | None = None,
 ) -> Target:
-    """Where to write, once all ranks bring the same arrays; collective, and a barrier.
+    """Check that all ranks write the same arrays; return the target. Collective, and a barrier.
 
     Parameters
     ----------
     call : str
-        The function, for messages.
+        The function's name for error texts.
     file : path-like or file object
-        What this rank was given.
+        The argument `file` on this rank.
     arrays : mapping of str to array_like
-        What is written.
+        The arrays that are written.
     mesh : DeviceMesh
-        Its ranks write.
+        The mesh whose ranks write.
     said : mapping
         Other arguments by name, equal on all ranks.
     ending : str
-        Added to a path that does not have it.
+        Ending that is added to a path without it.
     error : Exception, optional
-        What this rank has found wrong already; raised on all ranks.
+        An error that this rank has already found; it is raised on all ranks.
     """
     is_open, target = hasattr(file, "write"), file
     words: dict[str, str] = {}
@@ -128,7 +128,7 @@ def target_for(
 
 
 def size_of(part: Part | Array) -> int:
-    """Bytes of a part."""
+    """Return the size of a part in bytes."""
     return len(part) if isinstance(part, bytes) else part.nbytes
 
 
@@ -138,16 +138,16 @@ def store(target: Target, parts: Sequence[Part], mesh: DeviceMesh) -> None:
     Parameters
     ----------
     target : Target
-        A file object is written to from its position on.
+        The target; a file object is written to from its position on.
     parts : sequence of bytes or DistArray
         Equal on all ranks; arrays on `mesh`, without pending folds.
     mesh : DeviceMesh
-        Its ranks take part.
+        The mesh whose ranks write.
 
     Raises
     ------
     OSError, ...
-        On all ranks, if writing fails on one; a file at the path is then what it was.
+        On all ranks, if writing fails on one rank; a file at the path is then unchanged.
     """
 
     def write(file: IO[Any] | None, everywhere: bool) -> Exception | None:
@@ -181,23 +181,23 @@ def write_file(
     size: int = 0,
     wrap: Wrapping | None = None,
 ) -> None:
-    """Write one file, on each rank its own, or what the ranks have opened; collective.
+    """Write one shared file, one file per rank, or the ranks' open files; collective.
 
-    All ranks have come here: none still reads an old file at the path.
+    The caller has synchronized the ranks: no rank still reads an old file at the path.
 
     Parameters
     ----------
     target : Target
     mesh : DeviceMesh
-        Its ranks take part.
+        The mesh whose ranks write.
     write : callable
-        Writes from beginning to end, on rank 0 or everywhere.
+        Function that writes a file from beginning to end, on rank 0 or on every rank.
     together : callable, optional
-        Writes a file that all ranks have opened, which is quicker; collective.
+        Function that writes a file that all ranks have opened, which is faster; collective.
     size : int
-        Bytes of the file that is written together, if they are known.
+        Size of the file that `together` writes, in bytes, if known.
     wrap : callable, optional
-        Makes of a new binary file the one that is written to.
+        Function that wraps a new binary file in the file that is written to.
     """
     file: Any = target.file
     if hasattr(file, "write"):
@@ -216,7 +216,7 @@ def write_file(
 
 
 class _New:
-    """A new file that this rank writes alone."""
+    """New file that this rank writes alone."""
 
     def __init__(self, place: Place, wrap: Wrapping | None) -> None:
         self.place = place
@@ -228,7 +228,7 @@ class _New:
         self.file: IO[Any] = self._binary if wrap is None else wrap(self._binary)
 
     def close(self) -> None:
-        """Write the rest, bring all to disk and close the file."""
+        """Write buffered bytes, bring the file to disk and close it."""
         try:
             self.file.close()
             self._binary.close()
@@ -239,7 +239,7 @@ class _New:
             os.close(descriptor)
 
     def discard(self) -> None:
-        """Remove the file, unless it has its name."""
+        """Remove the file, unless it already has its final name."""
         if self._descriptor >= 0:
             tried(self.close)
         discard(self.place)
@@ -253,7 +253,7 @@ def _write_in_order(
     *,
     everywhere: bool,
 ) -> None:
-    """Write a path from beginning to end, on rank 0, or on every rank its own; collective."""
+    """Write a path from beginning to end, on rank 0 or on every rank; collective."""
     group, made = mesh.group, []
 
     def create() -> None:
@@ -264,7 +264,7 @@ def _write_in_order(
         error = write(made[0].file if made else None, everywhere)
         for new in made:
             error = error or tried(new.close)
-        if everywhere:  # none replaces its file unless all can
+        if everywhere:  # a rank replaces its file only if all ranks can
             agree(group, error)
         for new in made:
             error = error or tried(finish, new.place)
@@ -277,14 +277,15 @@ def _write_in_order(
 
 
 def _named(error: Exception, place: Place) -> Exception:
-    """The error, with the name that the caller knows."""
+    """Return the error with the file name that the caller knows."""
     return with_final_name(error, place.aside or place.path, place.path)
 
 
 def _stream(file: IO[Any], write: Writing, mesh: DeviceMesh) -> None:
     """Write to the files that the ranks have opened; collective.
 
-    A rank that has opened rank 0's file does not write, and moves its position to rank 0's.
+    A rank that has opened the same file as rank 0 does not write; its file position is set to that
+    of rank 0.
     """
     group = mesh.group
     known = group.allgather_object(_identity(file))
@@ -302,7 +303,7 @@ def _stream(file: IO[Any], write: Writing, mesh: DeviceMesh) -> None:
 
 
 def _identity(file: IO[Any]) -> tuple[object, ...] | str | None:
-    """The identity of a file on disk; "" for the null device, None for other objects."""
+    """Return the identity of a file on disk; "" for the null device, None for other objects."""
     if not isinstance(file, _REAL):
         return None
     try:
@@ -325,7 +326,7 @@ def _told(file: IO[Any]) -> int | None:
 
 
 def _copied(file: IO[Any] | None, parts: Iterable[Part], everywhere: bool) -> Exception | None:
-    """Write parts to this rank's file, if it has one; returns the error, if there is one."""
+    """Write parts to this rank's file, if it has one; return the exception or None."""
     error: Exception | None = None
     for part in parts:
         for piece in [part] if isinstance(part, bytes) else pieces(part, everywhere):
@@ -338,9 +339,9 @@ def _copied(file: IO[Any] | None, parts: Iterable[Part], everywhere: bool) -> Ex
 def put(file: IO[Any], data: bytes | Array) -> None:
     """Write bytes or a C-contiguous array to a file object.
 
-    Not by ``ndarray.tofile``, which does not notice a disk that is full when it closes its stream.
+    ``ndarray.tofile`` is not used: it does not detect a full disk when it closes its stream.
     """
-    if isinstance(file, TextIOWrapper):  # NumPy writes past it, to its descriptor
+    if isinstance(file, TextIOWrapper):  # NumPy bypasses it and writes to its descriptor
         file.flush()
         put(file.buffer, data)
         file.buffer.flush()

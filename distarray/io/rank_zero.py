@@ -1,4 +1,4 @@
-"""File system calls of rank 0 alone, with their results and errors on all ranks."""
+"""File system calls on rank 0 alone, with their results and errors on all ranks."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -15,23 +15,23 @@ T = TypeVar("T")
 def on_rank_zero(
     group: Group, act: Callable[[], T], said: str = "", error: Exception | None = None
 ) -> T:
-    """The result of `act` on rank 0, on all ranks of the group; its error likewise. Collective.
+    """Call `act` on rank 0; return its result, or raise its error, on all ranks. Collective.
 
     Parameters
     ----------
     group : Group
         The ranks that need the result.
     act : callable
-        Called on rank 0, without arguments.
+        Function without arguments that is called on rank 0.
     said : str
         The request in words, which must be equal on all ranks.
     error : Exception, optional
-        What this rank has found wrong already; raised on all ranks.
+        An error that this rank has already found; it is raised on all ranks.
 
     Raises
     ------
     ArgumentsDiffer
-        On all ranks, if their requests differ.
+        On all ranks, if the requests differ.
 
     Cost
     ----
@@ -56,11 +56,11 @@ def on_rank_zero(
 def found_on_rank_zero(
     look: Callable[[], T], mesh: DeviceMesh, said: str = "", error: Exception | None = None
 ) -> T:
-    """Rank 0's finding on disk, on all ranks; its exception is raised on all. Collective.
+    """Call `look` on rank 0; return its result, or raise its error, on all ranks. Collective.
 
-    So all ranks go by the same facts, and none opens a file that rank 0 has not seen: under
-    ``python -m distarray`` rank 0 writes the files. `said` and `error` are those of
-    :func:`on_rank_zero`. Outside of the mesh a rank looks for itself.
+    Hence all ranks use the same facts about files, and no rank opens a file that rank 0 has not
+    seen: under ``python -m distarray`` rank 0 writes the files. The other parameters are those of
+    :func:`on_rank_zero`. A rank outside of the mesh calls `look` itself.
     """
     if mesh.coords is None:
         return look()

@@ -32,11 +32,11 @@ def tofile(x: DistArray, fid: FileLike, sep: str = "", format: str = "%s") -> No
     Parameters
     ----------
     x : DistArray
-        Without Python objects.
+        An array without Python objects.
     fid : path-like or file object
         As for :func:`numpy.save` of distributed arrays.
     sep : str
-        Text between elements; "" writes their bytes.
+        Text between elements; "" writes the elements' bytes.
     format : str
         Format of an element in text.
 
@@ -67,7 +67,7 @@ def dump(x: DistArray, file: FileLike) -> None:
 
     Cost
     ----
-    That of :func:`pickle.dumps`, which gathers the array, and of writing it once.
+    The cost of :func:`pickle.dumps`, which gathers the array, and of one write of the pickle.
     """
     if x.layout.partials:
         x.settle()
@@ -80,7 +80,7 @@ def dump(x: DistArray, file: FileLike) -> None:
 def _as_text(
     file: IO[Any] | None, x: DistArray, everywhere: bool, sep: str, form: str
 ) -> Exception | None:
-    """Write the elements as text to this rank's file, if it has one; returns the error, if any."""
+    """Write the elements as text to this rank's file, if any; return the exception or None."""
     error: Exception | None = None
     between = ""
     for piece in pieces(x, everywhere):
@@ -97,7 +97,7 @@ def _as_text(
 
 
 def _python_numbers(piece: Array) -> Iterator[list[Any]]:
-    """The elements as Python's numbers, some thousands at a time."""
+    """Yield the elements as Python numbers, some thousands at a time."""
     flat = piece.reshape(-1)
     for start in range(0, flat.size, 1 << 14):
         yield flat[start : start + (1 << 14)].tolist()
@@ -115,11 +115,11 @@ def fromfile(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray:
-    """The bytes or numbers of a file as a 1-d array; see :func:`numpy.fromfile`.
+    """Read the bytes or numbers of a file as a 1-D array; see :func:`numpy.fromfile`.
 
     Cost
     ----
-    As :func:`numpy.load`. Every rank reads a text, and a file object, whole.
+    As :func:`numpy.load`. A text, or a file object, is read completely by every rank.
     """
     mesh = common_mesh(like) if mesh is None else mesh
     kind = np.dtype(float if dtype is None else dtype)
@@ -141,8 +141,8 @@ def fromfile(
 
 
 def _elements(path: str, dtype: DType, count: int, offset: int) -> Header:
-    """The elements of a file from some byte on: `count` of them if it has as many."""
-    _fromfile(path, dtype, 0, "", offset)  # NumPy's own errors
+    """Describe the elements of a file from `offset` on: at most `count` elements."""
+    _fromfile(path, dtype, 0, "", offset)  # raises NumPy's own errors
     with open(path, "rb") as file:
         there = max(0, os.fstat(file.fileno()).st_size - offset) // dtype.itemsize
     number = there if count < 0 else min(count, there)

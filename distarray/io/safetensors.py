@@ -1,8 +1,8 @@
-"""Safetensors files, and models of several such files with an index, as Hugging Face has them.
+"""Safetensors files, and Hugging Face models of several such files with an index.
 
-A file has eight bytes with the length of a header, the header, which is JSON, and the tensors in C
-order. Nothing in it can run code. Every offset is checked against the shapes and the size of the
-file before anything is read.
+A file consists of eight bytes with the length of the header, the header in JSON, and the tensors in
+C order. Nothing in a file can run code. Every offset is checked against the shapes and the size of
+the file before a tensor is read.
 """
 
 import json
@@ -32,13 +32,13 @@ __all__ = ["open_file", "write_file"]
 
 #: Largest header that the format allows, in bytes.
 _HEADER = 100_000_000
-#: Rows up to this many bytes are read whole: many small reads cost more than an exchange.
+#: Maximum size of rows that are read whole, in bytes: many small reads cost more than an exchange.
 _ROW = 1 << 16
 _NUMPY = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1", "C64": "<c8",
 }  # fmt: skip
-#: Types of ml_dtypes, which NumPy itself does not have.
+#: Data types of ml_dtypes, which NumPy itself does not have.
 _ML = {
     "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
     "F8_E8M0": "float8_e8m0fnu",
@@ -47,16 +47,16 @@ _ALIGNMENT = 8
 
 
 class _Entry(NamedTuple):
-    """A tensor as a header describes it."""
+    """Entry for one tensor in a header."""
 
     dtype: DType
     shape: Shape
-    #: First byte in the file.
+    #: Offset of the first byte in the file.
     offset: int
 
 
 class _Stored:
-    """A tensor, for reading."""
+    """Tensor that is read."""
 
     def __init__(self, file: BinaryIO, path: str, entry: _Entry) -> None:
         self._file, self._path, self._offset = file, path, entry.offset
@@ -66,7 +66,7 @@ class _Stored:
         self.chunks = (*(1,) * (len(entry.shape) - 1), entry.shape[-1]) if small else None
 
     def read(self, section: Box, out: Array) -> None:
-        """Read a box: one stretch of bytes for each part of it that is contiguous in the file."""
+        """Read a box: one stretch of bytes for each piece that is contiguous in the file."""
         if not section:
             self._fill(self._offset, out)
             return
@@ -81,7 +81,7 @@ class _Stored:
             advance(part.nbytes)
 
     def _fill(self, offset: int, part: Array) -> None:
-        """Read bytes into an array in C order."""
+        """Read bytes into a C-contiguous array."""
         view = part.reshape(-1).view(np.uint8).data
         while view:
             count = os.preadv(self._file.fileno(), [view], offset)
@@ -91,7 +91,7 @@ class _Stored:
 
 
 def open_file(path: str, mesh: DeviceMesh) -> Contents:
-    """The tensors of a file, or of all files that an index names.
+    """Return the tensors of a file, or of all files that an index names.
 
     Parameters
     ----------
@@ -114,14 +114,14 @@ def open_file(path: str, mesh: DeviceMesh) -> Contents:
 
 
 def _single(path: str, stack: ExitStack) -> tuple[Mapping[str, _Stored], dict[str, Any]]:
-    check_ordinary(path)  # an index may name anything in its directory
+    check_ordinary(path)  # an index may name any entry of its directory, also a pipe
     file = stack.enter_context(Path(path).open("rb"))  # noqa: SIM115
     entries, attrs = _header(file, path)
     return Lazy(entries, lambda name: _Stored(file, path, entries[name])), attrs
 
 
 def _indexed(path: str, stack: ExitStack) -> tuple[Mapping[str, _Stored], dict[str, Any]]:
-    """The tensors of a model in several files."""
+    """Open the files of a model that an index lists; return tensors and attributes."""
     with Path(path).open("rb") as file:
         index = _json(file.read(_HEADER + 1), path)
     places = index.get("weight_map")
@@ -141,7 +141,7 @@ def _indexed(path: str, stack: ExitStack) -> tuple[Mapping[str, _Stored], dict[s
 
 
 def _is_file_name(name: object) -> bool:
-    """Whether a text is the name of a file in the same directory."""
+    """Return True if an object is a text that names a file in the same directory."""
     return isinstance(name, str) and name == os.path.basename(name) and name.strip(".") != ""
 
 
@@ -167,7 +167,7 @@ def _distinct(pairs: list[tuple[str, Any]], path: str) -> dict[str, Any]:
 
 
 def _header(file: BinaryIO, path: str) -> tuple[dict[str, _Entry], dict[str, Any]]:
-    """The tensors of a file, checked against its size, and its attributes."""
+    """Read a header; return the tensors, checked against the file's size, and the attributes."""
     size = os.fstat(file.fileno()).st_size
     start = file.read(8)
     length = int.from_bytes(start, "little")
@@ -189,7 +189,7 @@ def _header(file: BinaryIO, path: str) -> tuple[dict[str, _Entry], dict[str, Any
 def _entry(
     name: str, about: Mapping[str, Any], body: int, path: str
 ) -> tuple[_Entry, tuple[int, int]]:
-    """One tensor of a header, and its first and last byte in the body."""
+    """Parse one tensor of a header; return it with its first and last byte in the body."""
     try:
         kind, shape = about["dtype"], tuple(about["shape"])
         first, last = about["data_offsets"]
@@ -216,7 +216,7 @@ def _dtype(kind: object, name: str, path: str) -> DType:
 
 
 def _check_spans(spans: list[tuple[int, int]], size: int, path: str) -> None:
-    """Raise if tensors overlap or leave holes in the body, in which anything could hide."""
+    """Raise if tensors overlap or leave holes in the body, which could contain hidden data."""
     at = 0
     for first, last in sorted(spans):
         if first != at:
@@ -236,23 +236,23 @@ def write_file(
     *,
     attrs: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a file of tensors, all of it or nothing, each rank its own parts; collective.
+    """Write a file of tensors, completely or not at all; each rank writes its blocks; collective.
 
     Parameters
     ----------
     path : str
         The file, replaced if it exists.
     arrays : mapping of str to DistArray
-        By name.
+        The arrays by name.
     mesh : DeviceMesh
-        Its ranks write.
+        The mesh whose ranks write.
     attrs : mapping of str to str, optional
         Attributes of the file.
 
     Raises
     ------
     TypeError
-        If the format lacks the data type of an array, or an attribute is not a text.
+        If the format does not support the data type of an array, or an attribute is not a text.
     """
     if "" in arrays or "__metadata__" in arrays:
         raise TypeError(
@@ -264,19 +264,19 @@ def write_file(
 
 
 def _native(x: DistArray) -> DistArray:
-    """An array in the byte order of the format."""
+    """Convert an array to the byte order of the format."""
     return x.astype(x.dtype.newbyteorder("<")) if x.dtype.byteorder == ">" else x
 
 
 def _described(
     arrays: Mapping[str, DistArray], attrs: Mapping[str, str]
 ) -> tuple[bytes, list[str]]:
-    """The header with its length, and the names of the arrays in the order of the file."""
+    """Return the header, preceded by its length, and the array names in the order of the file."""
     if not all(isinstance(text, str) for item in attrs.items() for text in item):
         raise TypeError(f"attributes of a safetensors file are text, not {dict(attrs)}")
     about: dict[str, Any] = {"__metadata__": dict(attrs)} if attrs else {}
     at = 0
-    # The widest types first, as in the reference library, so that all are aligned.
+    # The widest types first, as in the reference library, so that all tensors are aligned.
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     for name in order:
         x = arrays[name]
@@ -289,7 +289,7 @@ def _described(
 
 
 def _kind(name: str, x: DistArray) -> str:
-    """The format's name for the data type of an array."""
+    """Return the format's name of an array's data type."""
     for kind, text in _NUMPY.items():
         if x.dtype.newbyteorder("<") == np.dtype(text):
             return kind

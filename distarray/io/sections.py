@@ -1,8 +1,8 @@
-"""Reading and writing arrays section by section: the engine that all file formats share.
+"""Reading and writing of arrays by sections: the engine that all file formats share.
 
-A format says where bytes are (:class:`Source`) or where they go (:class:`Sink`). This module
-decides which rank reads or writes which section, how replicas and pending folds are treated, and
-how an error of one rank's disk is raised on all ranks.
+A format implements the reading of a box (:class:`Source`) or the writing of a box (:class:`Sink`).
+This module decides which rank reads or writes which section, handles replicas and pending folds,
+and raises a disk error of one rank on all ranks.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from distarray.typing import Array, DType, Placements, Shape
 
 __all__ = ["Sink", "Source", "read_array", "write_array"]
 
-#: Bytes that are sent to a single writer at a time.
+#: Bytes per message to a single writer.
 _PIECE = 1 << 25
-#: Bytes a rank that may be in memory besides the blocks.
+#: Maximum memory per rank in addition to its block, in bytes.
 _BESIDE = 1 << 24
 
 
 class Source(Protocol):
-    """A stored array that each rank reads by itself."""
+    """Stored array that each rank reads by itself."""
 
     @property
     def shape(self) -> Shape:
@@ -45,32 +45,32 @@ class Source(Protocol):
 
     @property
     def dtype(self) -> DType:
-        """Data type of the elements, which are not Python objects."""
+        """Data type of the elements; not Python objects."""
 
     @property
     def chunks(self) -> Shape | None:
-        """Shape of the pieces that are read whole; None if any box costs its own bytes."""
+        """Shape of the chunks that are read whole; None if any box can be read by itself."""
 
     def read(self, section: Box, out: Array) -> None:
-        """Fill `out` with the elements of a box that is not empty: (start, stop) a dimension."""
+        """Read a box, (start, stop) per dimension and not empty, into `out`."""
 
 
 class Sink(Protocol):
-    """A place for an array."""
+    """Destination to which an array is written."""
 
     @property
     def writers(self) -> Literal["all", "one"]:
-        """Whether all ranks write their parts at the same time, or rank 0 alone.
+        """Writing ranks: "all" ranks write their sections at the same time; "one" is rank 0 alone.
 
-        With "one" the other ranks of the mesh send their parts to rank 0.
+        With "one" the other ranks of the mesh send their sections to rank 0.
         """
 
     @property
     def chunks(self) -> Shape | None:
-        """Shape of the pieces that one rank must write whole; None: any disjoint boxes."""
+        """Shape of the chunks that one rank must write whole; None for any disjoint boxes."""
 
     def write(self, section: Box, block: Array) -> None:
-        """Store the elements of a box; `block` may be strided and is not empty."""
+        """Write a block to a box; `block` may be strided and is not empty."""
 
 
 def read_array(
@@ -81,7 +81,7 @@ def read_array(
     said: str = "",
     error: Exception | None = None,
 ) -> DistArray:
-    """A stored array, each rank reading what it needs; collective.
+    """Read a stored array; each rank reads the elements that it needs; collective.
 
     Parameters
     ----------
@@ -90,26 +90,26 @@ def read_array(
     mesh : DeviceMesh, optional
         The default mesh if not given.
     placements : sequence of Placement, optional
-        As for :func:`distarray.distribute`: by default large arrays are cut and small ones
+        As for :func:`distarray.distribute`: by default large arrays are cut and small arrays
         replicated.
     said : str
-        What is read, in words; equal on ranks that read the same.
+        Description of the array; equal on ranks that read the same array.
     error : Exception, optional
-        What this rank has found wrong already; raised on all ranks.
+        An error that this rank has already found; it is raised on all ranks.
 
     Raises
     ------
     ArgumentsDiffer
-        If the ranks do not read the same, or with other placements.
+        If the ranks read different arrays, or with different placements.
     DistArrayError, OSError, ...
-        The error of the lowest rank that has one, on all ranks.
+        The error of the lowest rank that has an error, on all ranks.
 
     Cost
     ----
-    Each byte is read once: along replicating mesh dimensions every rank reads a part, cut where
-    the storage is cut, and the ranks exchange the parts. One small broadcast and one allreduce of
-    an integer besides. Peak memory is the block, and 16 MiB where parts are exchanged; a second
-    block if the layout cuts all dimensions.
+    Each byte is read once: along replicating mesh dimensions every rank reads a section, cut at the
+    chunks of the storage, and the ranks exchange the sections. In addition one small broadcast and
+    one allreduce of an integer. Peak memory is the block, plus 16 MiB if sections are exchanged, or
+    a second block if the layout cuts all dimensions.
     """
     mesh = default_mesh() if mesh is None else mesh
     shape, dtype, chunks = _agreed(source, mesh, f"{said} placed {described(placements)}", error)
@@ -127,7 +127,7 @@ def read_array(
 def _agreed(
     source: Source, mesh: DeviceMesh, said: str, error: Exception | None
 ) -> tuple[Shape, DType, Shape | None]:
-    """Shape, dtype and chunks as rank 0 sees them; raises if another rank sees others."""
+    """Return rank 0's shape, dtype and chunks; raise if shape or dtype differ on another rank."""
     chunks = None if source.chunks is None else tuple(source.chunks)
     own = (tuple(source.shape), source.dtype, chunks)
     words, first = mesh.group.broadcast_object((said, own), 0)
@@ -147,7 +147,7 @@ def _agreed(
 
 
 def _read_block(source: Source, layout: Layout, dtype: DType, mesh: DeviceMesh) -> Array:
-    """This rank's block of a layout, from storage; raises on all ranks if it fails on one."""
+    """Read this rank's block of a layout from storage; raise on all ranks if one rank fails."""
 
     def fetched() -> Array:
         host: Array = np.empty(layout.local_shape(mesh.coords), dtype)
@@ -160,25 +160,25 @@ def _read_block(source: Source, layout: Layout, dtype: DType, mesh: DeviceMesh) 
 
 
 def write_array(sink: Sink, x: DistArray) -> None:
-    """Store an array, each element once; collective.
+    """Write an array, each element once; collective.
 
     Parameters
     ----------
     sink : Sink
-        The same place on every rank.
+        The same destination on every rank.
     x : DistArray
-        Pending folds are carried out first. One rank writes each part of a replicated array.
+        Pending folds are carried out first. One rank writes each section of a replicated array.
 
     Raises
     ------
     OSError, ...
-        The error of the lowest rank that has one, on all ranks.
+        The error of the lowest rank that has an error, on all ranks.
 
     Cost
     ----
-    Nothing is sent where all ranks write and blocks end where chunks do; otherwise each rank
-    receives what it lacks of the chunks that it writes, and needs 16 MiB for it, as in
-    :func:`read_array`. The chunks are written some mebibytes at a time. A single writer is sent
+    No message if all ranks write and blocks end at chunk boundaries. Otherwise each rank receives
+    the missing elements of the chunks that it writes, and needs 16 MiB of memory for them, as in
+    :func:`read_array`. The chunks are written some mebibytes at a time. A single writer receives
     the blocks in pieces of 32 MiB, one at a time.
     """
     x = x.plain()
@@ -206,7 +206,7 @@ def _write_array(sink: Sink, x: DistArray, alone: bool) -> None:
 def _stored_in_pieces(
     sink: Sink, found: Sequence[Piece], writing: Layout, x: DistArray
 ) -> Exception | None:
-    """Write this rank's section a few chunks at a time, from the pieces of its elements."""
+    """Write this rank's section, a few chunks at a time, from the pieces of the section."""
     section, mesh = writing.section(x.mesh.coords), x.mesh
     if not writing.holds(mesh.coords) or any(start >= stop for start, stop in section):
         return None
@@ -225,9 +225,9 @@ def _stored_in_pieces(
 def _gathered_to_one(
     sink: Sink, block: Array, writing: Layout, mesh: DeviceMesh
 ) -> Exception | None:
-    """Rank 0 writes its own part, then what the others send, one rank after the other.
+    """Write rank 0's section, then the sections that the other ranks send, in rank order.
 
-    A rank sends only when rank 0 asks for its part: after a failure nothing more is sent.
+    A rank sends only when rank 0 requests its section: after a failure nothing more is sent.
     """
     error: Exception | None = None
     if mesh.rank == 0:
@@ -250,7 +250,7 @@ def _gathered_to_one(
 def _receive(
     sink: Sink, box: Box, dtype: DType, mesh: DeviceMesh, rank: int, error: Exception | None
 ) -> Exception | None:
-    """Receive one rank's part, if nothing has failed so far, and store it."""
+    """Receive one rank's section and write it, unless an error has occurred before."""
     mesh.group.exchange([(rank, np.array([error is None], np.uint8))], [])
     if error is not None:
         return error
@@ -258,5 +258,5 @@ def _receive(
         part = np.empty([stop - start for start, stop in piece], dtype)
         mesh.group.exchange([], [(rank, part)])
         error = error or tried(sink.write, piece, part)
-        del part  # before the next one is allocated
+        del part  # before the next piece is allocated
     return error

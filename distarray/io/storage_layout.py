@@ -1,9 +1,9 @@
-"""The division of a stored array among ranks that reads or writes each byte once.
+"""Division of a stored array among ranks that reads or writes each byte once.
 
-Pure: layouts in, a layout out. The layout of an array in memory says where its elements are
-wanted, or are; :func:`storage_layout` says which rank reads them from storage, or writes them
-there. Where the two differ, the ranks exchange elements over the network, which is faster than a
-file system and decompresses nothing twice.
+The functions are pure: they take a layout and return a layout. The layout in memory defines which
+rank holds which elements. The result of :func:`storage_layout` defines which rank reads or writes
+which elements in storage. If the two differ, the ranks exchange elements over the network, which is
+faster than a file system and avoids repeated decompression.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from distarray.typing import Shape
 
 __all__ = ["storage_layout"]
 
-#: A part of a replicated array that has fewer bytes is not divided further.
+#: Minimum size in bytes of a section into which a replicated array is divided.
 _GRAIN = 1 << 16
-#: Another division is tried when a rank has this many times as much as in an even one.
+#: Ratio of a rank's elements to those of an even division above which another division is tried.
 _UNEVEN = 2.0
 
 
@@ -26,25 +26,25 @@ _UNEVEN = 2.0
 def storage_layout(
     layout: Layout, chunks: Shape | None, itemsize: int, *, strict: bool = False
 ) -> Layout:
-    """The layout in which ranks read or write storage: each element by one rank, cut along chunks.
+    """Compute the layout in which ranks read or write storage, cut at chunks, without replicas.
 
     Parameters
     ----------
     layout : Layout
         The layout in memory, without pending folds.
     chunks : tuple of int or None
-        Shape of the pieces that are read and written whole. None: any box is as good as another.
+        Shape of the chunks that are read and written whole. None if all boxes cost the same.
     itemsize : int
-        Bytes an element.
+        Bytes per element.
     strict : bool
-        Never let two ranks write one chunk. Otherwise, if a division along chunks would give one
-        rank far too much, an even division is used.
+        If True, two ranks never write the same chunk. If False, an even division is used where a
+        division at chunk boundaries would give one rank too many elements.
 
     Returns
     -------
     Layout
-        `layout` itself where it already is such a division; for small replicated arrays the
-        layout in which the first rank alone has all elements.
+        `layout` itself if it already is such a division; for small replicated arrays the layout in
+        which only the first rank has elements.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def storage_layout(
 
 
 def _divided_anew(layout: Layout, units: Sequence[int], itemsize: int) -> Layout:
-    """The dimension with the most chunks divided by all ranks, whatever the layout in memory."""
+    """Divide the dimension with the most chunks among all ranks, ignoring the layout in memory."""
     everyone = tuple([m for m, size in enumerate(layout.mesh_shape) if size > 1])
     bare = Layout.replicated(layout.shape, layout.mesh_shape)
     dim = max(range(layout.ndim), key=lambda d: layout.shape[d] / units[d])
@@ -82,13 +82,13 @@ def _divided_anew(layout: Layout, units: Sequence[int], itemsize: int) -> Layout
 
 
 def _spare(layout: Layout) -> tuple[int, ...]:
-    """Mesh dimensions along which ranks hold the same elements."""
+    """Return the mesh dimensions along which ranks hold the same elements."""
     cutting = {mesh_dim for cut in layout.cuts for mesh_dim in cut.mesh_dims}
     return tuple([m for m, n in enumerate(layout.mesh_shape) if n > 1 and m not in cutting])
 
 
 def _is_aligned(layout: Layout, units: Sequence[int]) -> bool:
-    """Whether all blocks begin where chunks begin."""
+    """Return True if all blocks begin at chunk boundaries."""
     for cut, unit in zip(layout.cuts, units, strict=True):
         if unit > 1 and any(
             cut.interval(part)[0] % unit and cut.interval(part)[0] != cut.extent
@@ -99,13 +99,13 @@ def _is_aligned(layout: Layout, units: Sequence[int]) -> bool:
 
 
 def _is_even(layout: Layout, units: Sequence[int]) -> bool:
-    """Whether no rank has far more elements than it would have in an even division."""
+    """Return True if no rank has far more elements than in an even division."""
     even = layout.size / max(1, prod([cut.parts for cut in layout.cuts]))
     return _largest(layout) <= _UNEVEN * max(even, prod(units))
 
 
 def _largest(layout: Layout) -> int:
-    """Number of elements of the rank that has the most."""
+    """Return the maximum number of elements of a rank."""
     lengths = []
     for cut in layout.cuts:
         spans = [cut.interval(part) for part in range(cut.parts)]
@@ -116,7 +116,7 @@ def _largest(layout: Layout) -> int:
 def _dimension_to_divide(
     layout: Layout, units: Sequence[int], spare: Sequence[int], itemsize: int
 ) -> int:
-    """The first dimension with enough pieces for the spare ranks, else the one with the most."""
+    """Choose the first dimension with enough pieces for the spare ranks, else with the most."""
     ways = prod([layout.mesh_shape[m] for m in spare])
     pieces = [
         cut.extent / cut.parts / max(unit, _rows(layout, dim, unit, itemsize))
@@ -129,7 +129,7 @@ def _dimension_to_divide(
 
 
 def _rows(layout: Layout, dim: int, unit: int, itemsize: int) -> int:
-    """Shortest length along a dimension, in whole chunks, that is worth a part of its own."""
+    """Return the minimum length of a section along a dimension, a multiple of the chunk length."""
     row = max(1, itemsize * layout.size // max(1, layout.shape[dim]))
     return unit * max(1, ceil(_GRAIN / row / unit))
 
@@ -137,7 +137,7 @@ def _rows(layout: Layout, dim: int, unit: int, itemsize: int) -> int:
 def _divided(
     layout: Layout, units: Sequence[int], spare: tuple[int, ...], dim: int, itemsize: int
 ) -> Layout:
-    """The layout with its boundaries moved to those of chunks, and `dim` divided by `spare` too."""
+    """Move the boundaries of a layout to those of chunks, and also divide `dim` by `spare`."""
     cuts = []
     for number, (cut, unit) in enumerate(zip(layout.cuts, units, strict=True)):
         further = spare if number == dim else ()
@@ -157,7 +157,7 @@ def _divided(
 
 
 def _rounded(cut: Cut, unit: int) -> list[tuple[int, int]]:
-    """The blocks of the canonical cut, with boundaries at multiples of `unit`."""
+    """Return the intervals of the canonical cut, with boundaries rounded to multiples of `unit`."""
     canonical = Cut.chunked(cut.extent, cut.mesh_dims, cut.radix)
     marks = []
     for part in range(canonical.parts):

@@ -1,4 +1,4 @@
-"""Numbers in text: ``numpy.savetxt``, ``loadtxt`` and ``genfromtxt``, each rank some of the lines.
+"""Numbers in text: ``numpy.savetxt``, ``loadtxt`` and ``genfromtxt``; ranks divide the lines.
 
 On each rank NumPy itself formats and parses the lines.
 """
@@ -33,18 +33,18 @@ from distarray.typing import Array, ArrayLike, DType, DTypeLike, Placements
 
 __all__ = ["fromregex", "genfromtxt", "loadtxt", "savetxt"]
 
-# NumPy's stubs have overloads, which arguments handed on do not match.
+# NumPy's stubs have overloads that do not match forwarded arguments.
 _savetxt: Any = np.savetxt
 _loadtxt: Any = np.loadtxt
 _genfromtxt: Any = np.genfromtxt
 
 Converter: TypeAlias = Callable[[Any], Any]
-#: Columns by name or number.
+#: Selection of columns by name or number.
 Columns: TypeAlias = int | str | Sequence[int | str] | None
-#: Values or functions by column, or in the order of the columns.
+#: Values or functions for columns, by column or in the order of the columns.
 ByColumn: TypeAlias = Mapping[Any, Any] | Sequence[Any] | str | None
 
-#: Elements that a rank formats at a time.
+#: Number of elements that a rank formats at a time.
 _BATCH = 1 << 16
 
 
@@ -59,22 +59,23 @@ def savetxt(
     comments: str = "# ",
     encoding: str | None = None,
 ) -> None:
-    """Save an array as text, byte for byte as NumPy does; see :func:`numpy.savetxt`.
+    """Save an array as text, with the same bytes as :func:`numpy.savetxt`.
 
     Parameters
     ----------
     fname : path-like or file object
         As for :func:`numpy.save` of distributed arrays.
     X : DistArray
-        In one or two dimensions, of any layout.
+        An array of one or two dimensions and any layout.
     fmt, delimiter, newline, header, footer, comments, encoding
         As in NumPy.
 
     Cost
     ----
-    Every rank formats and writes its share of the lines, in rounds of 65,536 elements a rank: rows
-    that other ranks hold are sent, and one allgather a round exchanges the lengths of the lines.
-    Smaller arrays, file objects and compressed files are gathered and written by rank 0.
+    Every rank formats and writes its share of the lines, in rounds of 65,536 elements per rank: the
+    holders send rows to the rank that writes them, and one allgather per round exchanges the
+    lengths of the text. Rank 0 gathers and writes smaller arrays, file objects and compressed
+    files.
     """
     x = as_distarray(X, common_mesh(X))
     form = {"fmt": fmt, "delimiter": delimiter, "newline": newline}
@@ -104,7 +105,7 @@ def savetxt(
 
 
 def _ends(x: DistArray, form: dict[str, Any], marks: dict[str, str]) -> tuple[str, str]:
-    """The text before the rows and the text after them."""
+    """Return the text before the rows and the text after the rows."""
     if not 1 <= x.ndim <= 2:
         raise ValueError(f"Expected 1D or 2D array, got {x.ndim}D array instead")
     hollow = np.empty((0, *x.shape[1:]), x.dtype)
@@ -113,21 +114,21 @@ def _ends(x: DistArray, form: dict[str, Any], marks: dict[str, str]) -> tuple[st
 
 
 def _is_worth(path: str, x: DistArray, encoding: str | None) -> bool:
-    """Whether all ranks should write."""
+    """Return True if all ranks should write: the array is large and the text can be divided."""
     several = x.mesh.size() > 1 and x.size > _BATCH and not x.dtype.hasobject
     return several and is_divisible(encoding) and not path.endswith(COMPRESSED)
 
 
 def _wrapping(path: str, encoding: str | None) -> Callable[[BufferedWriter], IO[Any]]:
-    """Makes of a binary file one for text, which is compressed if the path says so."""
+    """Return a function that wraps a binary file for text; compressed by the path's ending."""
 
     def wrapped(file: BufferedWriter) -> IO[Any]:
         below: Any = file
         match os.path.splitext(path)[1]:
             case ".gz":
-                below = GzipFile(path, "wb", fileobj=file)  # has the name in it
+                below = GzipFile(path, "wb", fileobj=file)  # stores the name
             case ".bz2":
-                below = import_module("bz2").BZ2File(file, "wb")  # some Pythons lack it
+                below = import_module("bz2").BZ2File(file, "wb")  # not in every Python
             case ".xz" | ".lzma":
                 below = import_module("lzma").LZMAFile(file, "wb")
         return TextIOWrapper(below, encoding=encoding)
@@ -136,13 +137,13 @@ def _wrapping(path: str, encoding: str | None) -> Callable[[BufferedWriter], IO[
 
 
 class _Encoding:
-    """A file that takes text, or bytes if it takes no text."""
+    """Adapter for a file that accepts text, or bytes if it does not accept text."""
 
     def __init__(self, file: IO[Any], encoding: str) -> None:
         self._file, self._encoding, self._takes_text = file, encoding, True
 
     def write(self, text: str) -> None:
-        """Write text."""
+        """Write text, encoded if the file does not accept text."""
         if self._takes_text:
             try:
                 self._file.write(text)
@@ -153,14 +154,14 @@ class _Encoding:
 
 
 def _text(rows: Array, form: Mapping[str, Any]) -> str:
-    """Rows as NumPy formats them."""
+    """Format rows by NumPy."""
     buffer = StringIO(newline="")
     _savetxt(buffer, rows, **form)
     return buffer.getvalue()
 
 
 def _batches(x: DistArray, ranks: int) -> Iterator[DistArray]:
-    """The array in batches of whole rows, with some thousand elements for each rank."""
+    """Divide the array into batches of whole rows, with some thousand elements per rank."""
     width = x.size // max(1, x.shape[0])
     rows = ranks * max(1, _BATCH // max(1, width))
     rest = tuple([(0, 1, extent) for extent in x.shape[1:]])
@@ -175,7 +176,7 @@ def _write_in_order(
     form: Mapping[str, Any],
     everywhere: bool,
 ) -> Exception | None:
-    """Write lines to this rank's file, if it has one; returns the error, if there is one."""
+    """Write lines to this rank's file, if it has one; return the exception or None."""
     error: Exception | None = None
     if file is not None and ends[0]:
         error = tried(file.write, ends[0])
@@ -207,7 +208,7 @@ def _write_together(
     form: Mapping[str, Any],
     encoding: str | None,
 ) -> None:
-    """Write a file of lines, every rank its own; collective."""
+    """Write a file of lines, each rank its own lines; collective."""
     mesh, coding = x.mesh, encoding or getpreferredencoding(False)
     error: Exception | None = None
     first = ends[0].encode(coding)
@@ -253,28 +254,28 @@ def loadtxt(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> DistArray | list[DistArray]:
-    """The numbers of a text file; see :func:`numpy.loadtxt`.
+    """Load the numbers of a text file; see :func:`numpy.loadtxt`.
 
     Parameters
     ----------
     fname : path-like, file object or iterable of lines
-        A path, equal on all ranks; or what each rank has opened, with the same content.
+        A path, equal on all ranks; or a file object or lines on each rank, with the same content.
     dtype, comments, delimiter, converters, skiprows, usecols, unpack, ndmin, encoding, max_rows, \
     quotechar
         As in NumPy.
     like : DistArray, optional
-        By default its mesh is used.
+        The array whose mesh is used if `mesh` is not given.
     mesh : DeviceMesh, optional
-        The default mesh if not given.
+        The default mesh if neither `mesh` nor `like` is given.
     placements : sequence of Placement, optional
         As for :func:`distarray.distribute`.
 
     Cost
     ----
-    Every rank reads and parses the lines in its share of the bytes, if the file has a mebibyte or
-    more; one allgather exchanges the numbers of rows, and rows are sent to where they belong.
-    Every rank reads the whole file with `max_rows` or `quotechar`, if it is compressed or not a
-    path, and after a mistake in the text, so that NumPy's error names the line.
+    If the file has a mebibyte or more, every rank reads and parses the lines in its share of the
+    bytes. One allgather exchanges the numbers of rows, and rows are sent to the ranks that hold
+    them. Every rank reads the whole file with `max_rows` or `quotechar`, if the file is compressed
+    or not a path, and after an error in the text, so that NumPy's error names the line.
     """
     mesh = common_mesh(like) if mesh is None else mesh
     words = {
@@ -299,19 +300,19 @@ def loadtxt(
 
 
 def _has_effects(converters: Any, mesh: DeviceMesh) -> bool:
-    """Whether converters may leave something behind: every rank then reads all lines."""
+    """Return True if converters may have side effects: then every rank reads all lines."""
     listed = list(converters.values()) if isinstance(converters, Mapping) else [converters]
     return have_effects([function for function in listed if callable(function)], mesh)
 
 
 def _is_open_kind(kind: DType) -> bool:
-    """Whether the data type of the result depends on all of the text, or is an unusual one."""
+    """Return True if the result's data type depends on the whole text, or is unusual."""
     return kind.hasobject or kind.subdtype is not None or (kind.kind in "SUMm" and not kind.names)
 
 
 def _shaped(rows: DistArray, ndmin: int, unpack: bool) -> DistArray | list[DistArray]:
-    """Rows as NumPy returns them: without needless dimensions, perhaps by columns."""
-    x: Any = rows  # NumPy's functions give distributed arrays for one
+    """Reshape rows as NumPy does: squeeze dimensions, and if `unpack` return columns."""
+    x: Any = rows  # NumPy's functions return distributed arrays for a distributed array
     if x.ndim > ndmin:
         x = np.squeeze(x)
     if x.ndim < ndmin:
@@ -353,15 +354,15 @@ def genfromtxt(
     mesh: DeviceMesh | None = None,
     placements: Placements | None = None,
 ) -> Any:
-    """The values of a text file, with some missing; see :func:`numpy.genfromtxt`.
+    """Load the values of a text file, of which some may be missing; see :func:`numpy.genfromtxt`.
 
-    A masked array (`usemask`) comes back as NumPy's, the same on every rank.
+    With `usemask` the result is NumPy's masked array, equal on every rank.
 
     Cost
     ----
-    As :func:`numpy.loadtxt`. Every rank also reads all where the names or types of the columns are
-    found in the text (``names=True``, ``dtype=None``), rows at the end are left out, a masked array
-    is wanted, or fields without `usecols` leave open how many columns there are.
+    As :func:`numpy.loadtxt`. Every rank also reads the whole file if the text determines names or
+    types of the columns (``names=True``, ``dtype=None``), with `skip_footer` or `usemask`, and if
+    `dtype` has fields but `usecols` is not given, so that the number of columns is unknown.
     """
     mesh = common_mesh(like) if mesh is None else mesh
     words = {
@@ -391,7 +392,7 @@ def genfromtxt(
 
 
 def _known_type(dtype: DTypeLike) -> DType | None:
-    """The type of the columns; None if it is found in the text, or genfromtxt makes it."""
+    """Return the type of the columns; None if the text or genfromtxt determines it."""
     try:
         return None if dtype is None else np.dtype(dtype)
     except TypeError:  # a list of types
@@ -399,10 +400,10 @@ def _known_type(dtype: DTypeLike) -> DType | None:
 
 
 def _has_known_columns(kind: DType | None, usecols: Columns) -> bool:
-    """Whether some lines alone tell the columns and their types.
+    """Return True if a subset of the lines determines the columns and their types.
 
-    Columns without a field are dropped, and yet all lines must have as many of them. Negative
-    numbers count from the end of the first line, which another rank may have.
+    Columns without a field are dropped, but all lines must have the same number of columns.
+    Negative column numbers count from the end of the first line, which another rank may have.
     """
     if kind is None:
         return False
@@ -411,7 +412,7 @@ def _has_known_columns(kind: DType | None, usecols: Columns) -> bool:
 
 
 def _counts_from_the_end(usecols: Columns) -> bool:
-    """Whether columns are chosen by negative numbers."""
+    """Return True if columns are selected by negative numbers."""
     columns: Any = usecols
     return any(isinstance(column, Integral) and column < 0 for column in np.ravel(columns).tolist())
 
@@ -422,7 +423,7 @@ def fromregex(
     dtype: DTypeLike,
     encoding: str | None = None,
 ) -> DistArray | list[DistArray]:
-    """Records that a regular expression finds in a file; see :func:`numpy.fromregex`.
+    """Load the records that a regular expression finds in a file; see :func:`numpy.fromregex`.
 
     Cost
     ----

@@ -1,4 +1,4 @@
-"""The lines of a text file, which ranks divide by its bytes."""
+"""Lines of a text file, whose bytes are divided among the ranks."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ __all__ = ["COMPRESSED", "Comments", "is_divisible", "parsed", "share_of", "spre
 #: Marks that begin a comment.
 Comments: TypeAlias = str | bytes | Sequence[str | bytes] | None
 
-#: Endings of files that NumPy decompresses.
+#: Endings of the names of files that NumPy decompresses.
 COMPRESSED = (".gz", ".bz2", ".xz")
-#: Encodings in which a part of a text is a part of its bytes, and a line ends with a newline byte.
+#: Encodings in which bytes of whole lines can be decoded alone, and a line ends with byte 10.
 _BYTEWISE = frozenset({"ascii", "utf-8", "iso8859-1", "iso8859-15", "cp1252"})
-#: Bytes of a text that is worth dividing.
+#: Minimum size of a text that is divided, in bytes.
 _WORTH = 1 << 20
 _BUFFER = 1 << 20
 
 
 def is_divisible(encoding: str | None) -> bool:
-    """Whether lines in this encoding (None: the system's) can be found in the bytes of a text."""
+    """Return True if the bytes of a text in this encoding (None: the system's) show its lines."""
     try:
         return lookup(encoding or getpreferredencoding(False)).name in _BYTEWISE
     except LookupError:
@@ -45,7 +45,7 @@ def is_divisible(encoding: str | None) -> bool:
 
 
 class _Stretch(RawIOBase):
-    """The bytes of a file from one place to another, as a file."""
+    """File object that reads a range of bytes of another file."""
 
     def __init__(self, file: IO[bytes], start: int, stop: int) -> None:
         super().__init__()
@@ -54,11 +54,11 @@ class _Stretch(RawIOBase):
         file.seek(start)
 
     def readable(self) -> bool:
-        """Whether it can be read: always."""
+        """Return True: the object can be read."""
         return True
 
     def readinto(self, buffer: WriteableBuffer) -> int:
-        """Read some bytes."""
+        """Read bytes into a buffer; return their number."""
         view = memoryview(buffer).cast("B")[: self._left]
         count: int = self._file.readinto(view)
         self._left -= count
@@ -66,14 +66,14 @@ class _Stretch(RawIOBase):
 
 
 def share_of(file: IO[bytes], size: int, number: int, ways: int) -> tuple[int, int]:
-    """The bytes of one of several shares of a file: the whole lines that begin in its part."""
+    """Return the byte range of a share of a file: the lines that begin in its part of the bytes."""
     return _line_from(file, size * number // ways, size), _line_from(
         file, size * (number + 1) // ways, size
     )
 
 
 def _line_from(file: IO[bytes], place: int, size: int) -> int:
-    """The first byte of the first line that begins at a place or later."""
+    """Return the first byte of the first line that begins at byte `place` or later."""
     if place <= 0 or place >= size:
         return min(max(place, 0), size)
     file.seek(place - 1)
@@ -90,25 +90,25 @@ def parsed(
     skip: int,
     mesh: DeviceMesh,
 ) -> DistArray | None:
-    """The rows of a text file, each on the rank that parsed it; collective.
+    """Parse the rows of a text file; each rank holds the rows that it parsed; collective.
 
     Parameters
     ----------
     origin : Origin
-        The file is divided only if all ranks name one path.
+        The file; it is divided only if all ranks name the same path.
     reader : callable
-        NumPy's function; takes an open text and `keywords`.
+        NumPy's function; it takes an open text file and `keywords`.
     keywords : mapping
     skip : int
-        Lines to leave out at the beginning.
+        Number of lines to skip at the beginning.
     mesh : DeviceMesh
-        Its ranks take part.
+        The mesh whose ranks read.
 
     Returns
     -------
     DistArray or None
         Rows in one or two dimensions. None, on all ranks, if the file has to be read as a whole:
-        it is small or not plain text, or there was an error on some rank.
+        it is small or not plain text, or an error occurred on some rank.
     """
     size = _divisible_size(origin, keywords.get("encoding"), mesh)
     if not size:
@@ -117,7 +117,7 @@ def parsed(
     try:
         values = _own_rows(str(origin.path), size, reader, keywords, skip, mesh)
         said: Any = None if values is None else (values.shape, values.dtype)
-    except Exception:  # NumPy will raise it again, for the whole file
+    except Exception:  # NumPy raises it again when the whole file is read
         said = "failed"
     found = mesh.group.allgather_object(said, "rows of a text")
     kinds = {repr((each[0][1:], each[1])) for each in found if isinstance(each, tuple)}
@@ -133,7 +133,7 @@ def parsed(
 
 
 def _divisible_size(origin: Origin, encoding: str | None, mesh: DeviceMesh) -> int:
-    """The size of a text that can be divided and is worth it; 0 of others. Equal on all ranks."""
+    """Return the size of a text that is to be divided, 0 if it is not; equal on all ranks."""
     path = origin.path
     if mesh.coords is None or mesh.size() == 1 or not origin.one or not isinstance(path, str):
         return 0
@@ -145,14 +145,14 @@ def _divisible_size(origin: Origin, encoding: str | None, mesh: DeviceMesh) -> i
         try:
             found = os.stat(path)
         except (OSError, ValueError):
-            return 0  # NumPy will raise it
+            return 0  # NumPy raises the error later
         return found.st_size if stat.S_ISREG(found.st_mode) and found.st_size >= _WORTH else 0
 
     return found_on_rank_zero(look, mesh)
 
 
 def _codec(encoding: str | None) -> str | None:
-    """The codec of a text: NumPy's "bytes" stands for the system's."""
+    """Return the encoding of a text; None, the system's encoding, for NumPy's "bytes"."""
     return None if encoding == "bytes" else encoding
 
 
@@ -164,7 +164,7 @@ def _own_rows(
     skip: int,
     mesh: DeviceMesh,
 ) -> Array | None:
-    """The rows that this rank parses; None if there are none in its share."""
+    """Parse the rows in this rank's share; return None if it has no rows."""
     coding = _codec(keywords.get("encoding"))
     with open(path, "rb", buffering=_BUFFER) as file:
         start, stop = share_of(file, size, mesh.rank, mesh.size())
@@ -184,7 +184,7 @@ def _own_rows(
 def _has_rows(
     file: IO[bytes], start: int, stop: int, comments: Comments, coding: str | None
 ) -> bool:
-    """Whether a share has a line that is neither empty nor a comment."""
+    """Return True if a share has a line that is neither empty nor a comment."""
     marks = [comments] if isinstance(comments, (str, bytes)) else list(comments or ())
     texts = [mark.decode("latin1") if isinstance(mark, bytes) else mark for mark in marks]
     with TextIOWrapper(BufferedReader(_Stretch(file, start, stop), 1 << 13), coding) as text:
@@ -199,7 +199,7 @@ def _has_rows(
 def spread(
     values: ArrayLike | list[Array], mesh: DeviceMesh, placements: Placements | None
 ) -> DistArray | list[DistArray]:
-    """An array, or the columns of a structured one, with the placements asked for."""
+    """Distribute an array, or the columns of a structured array, with the given placements."""
     if isinstance(values, list):
         return [_spread(column, mesh, placements) for column in values]
     return _spread(values, mesh, placements)

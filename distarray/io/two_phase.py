@@ -1,8 +1,9 @@
-"""Two-phase input and output: ranks exchange elements on their way from or to storage.
+"""Two-phase input and output: ranks exchange elements between their blocks and storage.
 
-Where the ranks divide storage in another way than the array's layout, each needs memory for what it
-reads or writes for others, besides its own block. It stays small when the array passes in slabs
-across a dimension that the layout does not cut; all ranks share each slab.
+If the ranks divide storage differently from the array's layout, each rank needs memory for the
+elements that it reads or writes for other ranks, in addition to its block. This memory stays small
+if the array is transferred in slabs across a dimension that the layout does not cut. All ranks
+share each slab.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,15 +20,15 @@ from distarray.typing import Array, Shape
 
 __all__ = ["read_in_slabs", "slabs", "write_in_slabs"]
 
-#: Bytes of a rank's part of a slab.
+#: Size of a rank's section of a slab, in bytes.
 _ROUND = 1 << 24
 
-#: Reads or writes a box.
+#: Function that reads or writes a box.
 Transfer = Callable[[Box, Array], None]
 
 
 def slabs(layout: Layout, chunks: Shape | None, itemsize: int) -> Iterator[Entries]:
-    """The whole array in slabs of whole chunks, as basic keys; one slab if all dimensions are cut.
+    """Divide the array into slabs of whole chunks, as basic keys; one slab if all dims are cut.
 
     Examples
     --------
@@ -44,7 +45,7 @@ def slabs(layout: Layout, chunks: Shape | None, itemsize: int) -> Iterator[Entri
         dim: room // max(1, itemsize * layout.size // layout.shape[dim] * units[dim])
         for dim in free
     }
-    # The first dimension with slabs that are thin enough: storage is in C order, or nearly so.
+    # The first dimension with slabs that are thin enough: storage is (nearly) in C order.
     dim = next((dim for dim in free if thick[dim]), max(thick, key=thick.__getitem__, default=None))
     if dim is None:
         yield whole
@@ -55,9 +56,9 @@ def slabs(layout: Layout, chunks: Shape | None, itemsize: int) -> Iterator[Entri
 
 
 def read_in_slabs(x: DistArray, chunks: Shape | None, read: Transfer) -> Exception | None:
-    """Fill an array from storage, slab by slab; returns this rank's error, if it has one.
+    """Fill an array from storage, slab by slab; return this rank's exception or None.
 
-    Collective: after an error this rank reads no more, but takes part until the end.
+    Collective: after an error this rank stops reading, but takes part in all exchanges.
     """
     mesh, error = x.mesh, None
     for entries in slabs(x.layout, chunks, x.itemsize):
@@ -67,12 +68,12 @@ def read_in_slabs(x: DistArray, chunks: Shape | None, read: Transfer) -> Excepti
         if part.size and error is None:
             error = tried(read, _placed(layout.section(mesh.coords), entries), part)
         assign(view.block, view.layout, mesh.asarray(part), layout, mesh)
-        del part  # before the next one is allocated
+        del part  # before the next section is allocated
     return error
 
 
 def write_in_slabs(x: DistArray, chunks: Shape | None, write: Transfer) -> Exception | None:
-    """Write an array to storage, slab by slab; as :func:`read_in_slabs`."""
+    """Write an array to storage, slab by slab, with the conventions of :func:`read_in_slabs`."""
     mesh, error = x.mesh, None
     for entries in slabs(x.layout, chunks, x.itemsize):
         view = x.sliced(entries)
@@ -87,6 +88,6 @@ def write_in_slabs(x: DistArray, chunks: Shape | None, write: Transfer) -> Excep
 
 
 def _placed(section: Box, entries: Entries) -> Box:
-    """A section of a slab as a box of the whole array."""
+    """Convert a section of a slab to a box of the whole array."""
     first = [entry[0] for entry in entries if isinstance(entry, tuple)]
     return tuple([(a + at, b + at) for (a, b), at in zip(section, first, strict=True)])

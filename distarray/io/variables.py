@@ -1,4 +1,4 @@
-"""An array in a file, which is read when it is indexed."""
+"""Array in a file, which is read when it is indexed."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 __all__ = ["Key", "Variable"]
 
 Index: TypeAlias = "int | slice | EllipsisType | None"
-#: Basic indexing, which selects a hyperslab.
+#: Key of basic indexing, which selects a hyperslab.
 Key: TypeAlias = "Index | tuple[Index, ...]"
 
 
 class Variable:
-    """An array in a file, not read yet.
+    """Array in a file that has not been read.
 
-    Indexing reads: ``v[10:20, ::2]`` is a DistArray of that part, ``v[...]`` one of the whole.
-    Attributes neither communicate nor touch the file.
+    Indexing reads: ``v[10:20, ::2]`` returns a DistArray of the section, ``v[...]`` a DistArray of
+    the whole array. Attributes neither communicate nor access the file.
 
     Attributes
     ----------
     name : str
-        Its name in the file; empty in a file of one array.
+        The array's name in the file; empty in a format with a single array.
     shape, dtype, ndim, size, nbytes
-        Of the stored array.
+        Attributes of the stored array.
     chunks : tuple of int or None
-        Shape of the pieces that the file stores whole.
+        Shape of the chunks that the file stores.
     dims : tuple of str
         Names of the dimensions, if the file has such names.
     attrs : mapping
@@ -77,7 +77,7 @@ class Variable:
 
     @property
     def chunks(self) -> Shape | None:
-        """Shape of the pieces that the file stores whole."""
+        """Shape of the chunks that the file stores."""
         return self._source.chunks
 
     @property
@@ -92,7 +92,7 @@ class Variable:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the array in memory."""
+        """Size of the array in memory, in bytes."""
         return self.size * self.dtype.itemsize
 
     def read(
@@ -102,30 +102,30 @@ class Variable:
         mesh: DeviceMesh | None = None,
         placements: Placements | None = None,
     ) -> DistArray:
-        """Read the array or a part of it, each rank its own bytes; collective.
+        """Read the array or a section of it; each rank reads the bytes of its block; collective.
 
         Parameters
         ----------
         key : int, slice, Ellipsis or tuple of these
-            The part, as in indexing. Elements that a step leaves out are read along the last
+            The section, as in indexing. Elements that a step skips are read along the last
             dimension only.
         mesh : DeviceMesh, optional
             By default the mesh that the file was opened with.
         placements : sequence of Placement, optional
-            Placements of the result; by default large results are cut and small ones replicated.
+            Placements of the result; by default large results are cut, small results replicated.
 
         Raises
         ------
         IndexError
-            If the key does not fit, or is an array: read a slice, and index that.
+            If the key does not fit, or is an array: read a slice, and index the result.
         TypeError
-            If the elements are of varying length (strings, lists).
+            If the elements have varying lengths (strings, lists).
         ValueError
             If the file is closed.
 
         Cost
         ----
-        The bytes of the part, each read by one rank; see :func:`distarray.io.read`.
+        Each byte of the section is read by one rank; see :func:`distarray.io.read`.
         """
         mesh = self._file.mesh if mesh is None else mesh
         source: Source = self._source
@@ -138,7 +138,7 @@ class Variable:
         return read_array(source, mesh, placements, said=said, error=error)
 
     def _part(self, key: Key) -> Source:
-        """The part that a key selects; raises if it cannot be read."""
+        """Return the section that a key selects; raise if it cannot be read."""
         if self._file.closed:
             raise ValueError(f"{self._file.path} is closed; read inside `with distarray.io.open`")
         if self.dtype.hasobject:
@@ -170,7 +170,7 @@ class Variable:
         self.close()
 
     def close(self) -> None:
-        """Close the file that the array is in."""
+        """Close the file that contains the array."""
         self._file.close()
 
     def __repr__(self) -> str:

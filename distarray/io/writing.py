@@ -1,4 +1,4 @@
-"""Writing files of arrays, in any format."""
+"""Writing of files of arrays, in any format."""
 
 from __future__ import annotations
 
@@ -28,34 +28,35 @@ def write(
     format: str | None = None,
     **options: Any,
 ) -> None:
-    """Write arrays to a file, all of it or nothing; collective.
+    """Write arrays to a file, completely or not at all; collective.
 
-    The file is written under another name beside its own, brought to disk, and renamed: at any
-    time there is the old file, or the whole new one.
+    The file is written under a temporary name in the same directory, brought to disk, and renamed.
+    Hence at any time either the old file or the complete new file exists.
 
     Parameters
     ----------
     path : str or path-like
         The file; replaced if it exists.
     arrays : DistArray, array_like, or mapping of str to these
-        By name; a format that holds one array without a name takes the array itself. NumPy arrays
-        and numbers must be equal on all ranks.
+        The arrays by name; for a format with a single array without a name, the array itself. NumPy
+        arrays and numbers must be equal on all ranks.
     mesh : DeviceMesh, optional
-        Its ranks write; by default the mesh of the arrays.
+        The mesh whose ranks write; by default the mesh of the arrays.
     format : str, optional
-        By default the ending of the name tells it.
+        By default the format is determined by the ending of the name.
     **options
         Options of the format, such as compression and attributes.
 
     Raises
     ------
     OSError, TypeError, ...
-        On all ranks, if writing fails on one of them.
+        On all ranks, if writing fails on one rank.
 
     Cost
     ----
-    Each element is written once. In formats that several processes can write at a time nothing is
-    sent where blocks end with stored chunks; in others all is sent to rank 0 in pieces of 32 MiB.
+    Each element is written once. In formats that several processes can write at the same time, no
+    message is sent if blocks end at the boundaries of stored chunks. In other formats all elements
+    are sent to rank 0, in pieces of 32 MiB.
 
     Examples
     --------
@@ -86,7 +87,7 @@ def write(
 
 
 def _check_names(names: Iterable[object], given: bool) -> None:
-    """Raise if a key is not a name of an array."""
+    """Raise if a key is not a valid name of an array."""
     for key in names:
         if not isinstance(key, str) or (not key and given):
             raise TypeError(f"{_CALL}: names of arrays are str and not empty: {key!r}")
@@ -97,7 +98,7 @@ def _check_names(names: Iterable[object], given: bool) -> None:
 
 
 def _as_array(name: str, value: ArrayLike, mesh: DeviceMesh) -> DistArray:
-    """A value as an array without Python objects."""
+    """Convert a value to a DistArray; raise if its elements are Python objects."""
     x = as_distarray(value, mesh)
     if x.dtype.hasobject:
         raise TypeError(

@@ -1,8 +1,8 @@
-"""Zarr stores, in directories or anywhere that fsspec reaches; read versions 2 and 3, write 3.
+"""Zarr stores, in directories or at URLs of fsspec; reading of versions 2 and 3, writing of 3.
 
-Each rank reads and writes its own chunks: an array's chunk grid follows its layout unless the
-caller gives another one, so that no two ranks write to one file. A directory gets its name when all
-of it is on disk; other stores cannot be renamed.
+Each rank reads and writes its own chunks. By default an array's chunk grid follows its layout, so
+that no two ranks write to the same file. A directory gets its final name when its content is on
+disk; other stores cannot be renamed.
 """
 
 import os
@@ -39,14 +39,14 @@ from distarray.typing import Array, DType, Shape
 __all__ = ["open_file", "write_file"]
 
 T = TypeVar("T")
-#: Names of the dimensions: of all arrays, or by array.
+#: Names of the dimensions: one sequence for all arrays, or a sequence by array.
 Dims: TypeAlias = Sequence[str] | Mapping[str, Sequence[str]] | None
-#: Most bytes of the name of a directory, on nearly all file systems.
+#: Maximum length of the name of a directory in bytes, on nearly all file systems.
 _LONGEST = 255
 
 
 class _Stored:
-    """An array of a store, for reading."""
+    """Array of a store that is read."""
 
     def __init__(self, array: Any, held: HeldDirectory | None) -> None:
         self._array, self._held = array, held
@@ -56,12 +56,12 @@ class _Stored:
         self.shape, self.dtype = tuple(array.shape), np.dtype(array.dtype)
 
     def read(self, section: Box, out: Array) -> None:
-        """Decode the chunks of a box, some at a time, straight into `out`."""
+        """Decode the chunks of a box, some chunks at a time, directly into `out`."""
         if self._held is not None:
             self._held.check()
         try:
             self._decode(section, out)
-            if self._held is not None:  # not chunks of two stores
+            if self._held is not None:  # the chunks must not come from two stores
                 self._held.check()
         except (MemoryError, DistArrayError):
             raise
@@ -95,23 +95,23 @@ def open_file(
     storage_options: Mapping[str, Any] | None = None,
     external: bool = False,
 ) -> Contents:
-    """The arrays of a store.
+    """Return the arrays of a store.
 
     Parameters
     ----------
     path : str
-        A directory, a ``*.zip`` of one, or a URL such as ``s3://bucket/field.zarr``.
+        A directory, a ``*.zip`` of a directory, or a URL such as ``s3://bucket/field.zarr``.
     mesh : DeviceMesh
         Not used: each rank opens the store by itself.
     storage_options : mapping, optional
-        For fsspec.
+        Options of fsspec.
     external : bool
-        Follow symbolic links in the directory, which may lead to any file.
+        If True, follow symbolic links in the directory, which may refer to any file.
 
     Raises
     ------
     FileNotFoundError, ValueError
-        If there is no store.
+        If the path is no store.
     """
     zarr = needs("zarr")
     remote = "://" in path
@@ -143,7 +143,7 @@ def open_file(
 def _contents(
     zarr: ModuleType, node: Any, held: HeldDirectory | None, own: OwnDirectory | None
 ) -> Contents:
-    """The arrays of a group, or a single array."""
+    """Return the arrays of a group, or a single array."""
     if isinstance(node, zarr.Array):
         attrs = {"": dict(node.attrs)}
         return Contents({"": _Stored(node, held)}, array_attrs=attrs)
@@ -170,7 +170,7 @@ def _dims(array: Any) -> tuple[str, ...]:
 
 
 def _options(storage_options: Mapping[str, Any] | None, remote: bool) -> dict[str, Any] | None:
-    """Options for fsspec, which does not open directories."""
+    """Return the options for fsspec; None for a directory, which fsspec does not open."""
     return dict(storage_options) if storage_options and remote else None
 
 
@@ -187,46 +187,46 @@ def write_file(
     dims: Dims = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a Zarr v3 store, each rank its own chunks; collective.
+    """Write a Zarr v3 store; each rank writes its own chunks; collective.
 
     Parameters
     ----------
     path : str
         A directory, replaced if it is a Zarr store, or a URL.
     arrays : mapping of str to DistArray
-        By name, slashes make groups; an array named "" is stored without a group around it.
+        The arrays by name; slashes make groups. An array named "" is stored without a group.
     mesh : DeviceMesh
-        Its ranks write.
+        The mesh whose ranks write.
     chunks, shards : tuple of int or mapping of str to tuple, optional
-        Shapes of chunks, and of files of several chunks each (the sharding codec). By default
-        every rank writes files of 8 MiB at most, in chunks of half as much.
+        Shapes of chunks, and of files of several chunks each (the sharding codec). By default every
+        rank writes files of at most 8 MiB, in chunks of half that size.
     compressor : {"zstd", "gzip", "blosc", None} or codec of zarr.codecs, or list of these
-        How chunks are compressed.
+        The compression of the chunks.
     checksum : bool
-        Whether each chunk has a CRC32C.
+        If True, store a CRC32C with each chunk.
     attrs : mapping, optional
         Attributes of the store, in JSON.
     dims : sequence of str or mapping of str to sequence, optional
         Names of the dimensions.
     storage_options : mapping, optional
-        For fsspec.
+        Options of fsspec.
 
     Raises
     ------
     FileExistsError
-        If there is something at `path` that is not a Zarr store.
+        If `path` exists and is not a Zarr store.
     ValueError
         If `path` ends with ``.zip``: such files are read, not written.
     TypeError
-        If Zarr lacks the data type of an array.
+        If Zarr does not support the data type of an array.
 
     Notes
     -----
-    Besides the block a rank needs up to five times the bytes of a file, 40 MiB by default: larger
-    `shards` make fewer files and need more.
+    In addition to its block a rank needs up to five times the size of a file, 40 MiB by default.
+    Larger `shards` make fewer files and need more memory.
 
-    A directory is written under another name and renamed. On other stores (URLs) an old store is
-    removed first, and a job that is killed leaves an unfinished store.
+    A directory is written under a temporary name and renamed. For other stores (URLs) an old store
+    is removed first, and a killed job leaves an unfinished store.
     """
     needs("zarr")
     if mesh.coords is None:
@@ -251,7 +251,7 @@ def write_file(
 
 
 class _New(NamedTuple):
-    """A new store: its final place and where it is made, attributes, dimensions, options."""
+    """New store: its final path and the path where it is made, attributes, dims, options."""
 
     path: str
     place: str
@@ -261,7 +261,7 @@ class _New(NamedTuple):
 
 
 def _check(path: str, arrays: Mapping[str, DistArray], dims: Dims) -> None:
-    """Raise if the arrays cannot be a store at this path."""
+    """Raise if the arrays cannot be stored at this path."""
     if path.endswith(".zip"):
         raise ValueError(
             f"{path}: all ranks write a Zarr store at once, which a zip file cannot be; write a "
@@ -279,7 +279,7 @@ def _check(path: str, arrays: Mapping[str, DistArray], dims: Dims) -> None:
 
 
 class _Written:
-    """An array of a store that has just been created; opened when it is first written to."""
+    """Array of a new store that is written; opened at the first write."""
 
     writers: Literal["all"] = "all"
 
@@ -302,7 +302,7 @@ class _Written:
             ) from None
 
     def write(self, section: Box, block: Array) -> None:
-        """Encode and store the chunks of a box."""
+        """Encode and write the chunks of a box."""
         self._array[tuple([slice(start, stop) for start, stop in section])] = block
         advance(block.nbytes)
 
@@ -327,12 +327,12 @@ def _commit(aside: Path, final: Path) -> None:
 
 
 def _for_array(given: T | Mapping[str, T] | None, name: str) -> T | None:
-    """The caller's settings for one array."""
+    """Return the caller's argument for one array."""
     return given.get(name) if isinstance(given, Mapping) else given
 
 
 def _grid(x: DistArray, chunks: Shape | None, shards: Shape | None) -> tuple[Shape, Shape | None]:
-    """Shapes of the chunks, and of the shards if there are any."""
+    """Return the shape of the chunks, and the shape of the shards or None."""
     if chunks is None and shards is None:
         layout = x.layout.settled()
         chunk, file = files_of(plan_shards(layout, x.itemsize)[0], x.itemsize)
@@ -350,7 +350,7 @@ def _grid(x: DistArray, chunks: Shape | None, shards: Shape | None) -> tuple[Sha
 
 
 def _codecs(compressor: Any, checksum: bool) -> list[Any]:
-    """The codecs that turn the bytes of a chunk into those of a file."""
+    """Return the codecs that convert the bytes of a chunk to the bytes of a file."""
     codecs = needs("zarr.codecs")
     known = {
         "zstd": codecs.ZstdCodec,
@@ -372,7 +372,7 @@ def _create(
     grids: Mapping[str, tuple[Shape, Shape | None]],
     codecs: list[Any],
 ) -> None:
-    """Make the store and its arrays, still without chunks; on one rank."""
+    """Create the store and its arrays, without chunks; on one rank."""
     zarr = needs("zarr")
     alone = list(arrays) == [""]
     attributes = dict(new.attrs)
@@ -399,12 +399,12 @@ def _create(
 
 
 def _type_for(name: str, dtype: DType) -> DType:
-    """The data type of an array for Zarr, which knows one of NumPy's two 64-bit integers."""
+    """Return an array's data type for Zarr, which has one of NumPy's two 64-bit integer types."""
     plain = np.dtype(dtype.str) if dtype.kind in "iu" else dtype
     try:
         kind = needs("zarr.dtype").parse_dtype(plain, zarr_format=3)
         written = kind.to_json_scalar(kind.default_scalar(), zarr_format=3)  # the fill value
-        kind.from_json_scalar(written, zarr_format=3)  # refused for times without a unit
+        kind.from_json_scalar(written, zarr_format=3)  # raises for times without a unit
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"{name or 'the array'} has dtype {dtype}, which Zarr has no type for ({error}); "

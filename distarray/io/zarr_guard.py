@@ -1,4 +1,4 @@
-"""Zarr stores in directories: what in them leads out of them, or is passed over, and why."""
+"""Checks of Zarr stores in directories: links to files outside, and arrays that Zarr skips."""
 
 import os
 import re
@@ -15,27 +15,27 @@ from distarray.lazy import needs
 
 __all__ = ["OwnDirectory", "led_elsewhere", "own_store", "passed_over"]
 
-#: Files of metadata: those behind links count as absent, so that other arrays can be read.
+#: Names of metadata files. Metadata behind links count as absent: other arrays can still be read.
 _METADATA = frozenset({"zarr.json", ".zarray", ".zgroup", ".zattrs"})
-#: Names of files and directories of chunks, in version 3 and in version 2.
+#: Pattern of names of files and directories of chunks, in version 3 and in version 2.
 _CHUNK = re.compile(r"c|c[./]\d.*|\d+(\.\d+)*")
 
 
 class OwnDirectory:
-    """Tells which keys of a store lead out of its directory.
+    """Directory of a store, with checks for keys that refer to files outside of it.
 
     Parameters
     ----------
     root : str
-        The directory; may be a link itself.
+        The directory; `root` itself may be a symbolic link.
     """
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._known = {""}  # directories that are no links
+        self._known = {""}  # directories that have been checked and are no links
 
     def fault(self, key: str) -> str:
-        """Why something in the store is not read; empty if it may be, or does not exist."""
+        """Return the reason why a key is not read; "" if it may be read, or does not exist."""
         parts = [part for part in key.split("/") if part not in ("", ".")]
         if ".." in parts:
             return named_elsewhere("leads to", [key])
@@ -58,13 +58,13 @@ class OwnDirectory:
         return ""
 
     def check(self, key: str) -> None:
-        """Raise if a file is not to be read."""
+        """Raise if the file of a key must not be read."""
         fault = self.fault(key)
         if fault:
             raise OtherFileError(f"{self._root}: {key!r} {fault}")
 
     def hides(self, key: str) -> bool:
-        """Whether metadata count as absent; raises for other files that are not to be read."""
+        """Return True if metadata count as absent; raise for other files that must not be read."""
         parent, _, name = key.rpartition("/")
         if parent and name in _METADATA:
             return bool(self.fault(key))
@@ -73,7 +73,7 @@ class OwnDirectory:
 
 
 def led_elsewhere(own: OwnDirectory, members: Iterable[str]) -> dict[str, str]:
-    """The arrays and groups, of which metadata may be told elsewhere, that lead out of a store."""
+    """Return members that refer to files outside, also with consolidated metadata; with reasons."""
     faults = {name: own.fault(name) for name in members}
     return {name: fault for name, fault in faults.items() if fault}
 
@@ -81,7 +81,7 @@ def led_elsewhere(own: OwnDirectory, members: Iterable[str]) -> dict[str, str]:
 def passed_over(
     root: str, groups: Iterable[str], members: Container[str], own: OwnDirectory | None
 ) -> dict[str, str]:
-    """Directories of a store with chunks or metadata that Zarr passes over, and why."""
+    """Return the directories with chunks or metadata that Zarr skips, and the reasons."""
     lost = {}
     for group in groups:
         with os.scandir(os.path.join(root, group)) as entries:
@@ -97,50 +97,50 @@ def passed_over(
 
 
 def _linked(own: OwnDirectory | None, name: str) -> str:
-    """Why an array is passed over that is, or is described, behind a link; empty if it is not."""
+    """Return why an array is skipped if it, or its metadata, is behind a link; "" otherwise."""
     marks = ("", *(f"/{mark}" for mark in ZARR_MARKS))
     return "" if own is None else next(filter(None, (own.fault(name + m) for m in marks)), "")
 
 
 def _is_stored(place: str) -> bool:
-    """Whether a directory has chunks in it, or metadata."""
+    """Return True if a directory contains chunks or metadata."""
     return is_zarr(place) or any(_CHUNK.fullmatch(name) for name in os.listdir(place))
 
 
 def own_store(path: str) -> Any:
-    """The store of a directory for Zarr, for reading."""
+    """Make a Zarr store object of a directory, for reading."""
     return _kind()(Path(path), read_only=True)
 
 
 @cache
 def _kind() -> Any:
-    """The class of such stores; Zarr is imported on first use."""
+    """Define the class of the store objects; Zarr is imported at the first call."""
     local: Any = needs("zarr.storage", "io").LocalStore
 
     class OwnStore(local):  # type: ignore[misc]
-        """A directory whose files are read unless they are links, or behind links."""
+        """Directory whose files are read unless they are links, or behind links."""
 
         def __init__(self, root: Path, *, read_only: bool = False) -> None:
             super().__init__(root, read_only=read_only)
             self.own = OwnDirectory(str(root))
 
         async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
-            """The content of a file, None if there is none."""
+            """Return the content of a file; None if it does not exist."""
             return None if self.own.hides(key) else await super().get(key, *args, **kwargs)
 
         def get_sync(self, key: str, *args: Any, **kwargs: Any) -> Any:
-            """As `get`."""
+            """Return the content of a file, as `get`."""
             return None if self.own.hides(key) else super().get_sync(key, *args, **kwargs)
 
         async def get_partial_values(self, prototype: Any, key_ranges: Any) -> Any:
-            """Parts of files."""
+            """Return byte ranges of files."""
             ranges = list(key_ranges)
             for key, _ in ranges:
                 self.own.check(key)
             return await super().get_partial_values(prototype, ranges)
 
         async def exists(self, key: str) -> bool:
-            """Whether there is a file."""
+            """Return True if a file exists and may be read."""
             return not self.own.fault(key) and bool(await super().exists(key))
 
     return OwnStore

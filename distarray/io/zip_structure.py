@@ -1,8 +1,8 @@
-"""The structure of zip archives whose members are not compressed, such as NumPy's ``.npz`` files.
+"""Structure of zip archives whose members are not compressed, such as NumPy's ``.npz`` files.
 
-The places of the members follow from their lengths, so that all ranks can write at the same time;
-the records between them, checksums included, are written last. The bytes are those of
-:mod:`zipfile`.
+The lengths of the members determine their positions, so that all ranks can write at the same time.
+The records between the members, checksums included, are written last. The bytes are equal to those
+that :mod:`zipfile` writes.
 """
 
 import struct
@@ -18,7 +18,7 @@ _EVERY_BIT = 0xFFFFFFFF
 
 
 def placed(sizes: Iterable[tuple[str, int]]) -> list[ZipInfo]:
-    """Entries with places, for members with these names and lengths."""
+    """Make entries with positions, for members with these names and lengths."""
     entries, place = [], 0
     for name, size in sizes:
         entry = ZipInfo(name)
@@ -33,12 +33,12 @@ def placed(sizes: Iterable[tuple[str, int]]) -> list[ZipInfo]:
 
 
 def local_header(entry: ZipInfo) -> bytes:
-    """The record before a member."""
+    """Return the record before a member."""
     return entry.FileHeader(zip64=True)
 
 
 def directory(entries: Sequence[ZipInfo], place: int) -> bytes:
-    """The central directory, which begins at byte `place` after all members, and its end record."""
+    """Return the central directory, which begins at byte `place`, and its end record."""
     central = b"".join([_central_record(entry) for entry in entries])
     count, size, start = len(entries), len(central), place
     end = b""
@@ -90,7 +90,7 @@ def _central_record(entry: ZipInfo) -> bytes:
 
 
 def combined(sums: Iterable[tuple[int, int, int]]) -> int:
-    """The CRC-32 of stretches that follow one another: (place, length, CRC-32) of each."""
+    """Combine the checksums (position, length, CRC-32) of adjacent stretches to one CRC-32."""
     total = 0
     for _, length, crc in sorted(sums):
         total = _times(_zeros(length), total) ^ crc
@@ -98,7 +98,7 @@ def combined(sums: Iterable[tuple[int, int, int]]) -> int:
 
 
 def _times(matrix: Sequence[int], vector: int) -> int:
-    """A product over GF(2): a matrix is the list of its columns, each 32 bits of an int."""
+    """Multiply over GF(2); a matrix is the list of its columns, each 32 bits of an int."""
     result = 0
     for column in matrix:
         if not vector:
@@ -111,10 +111,10 @@ def _times(matrix: Sequence[int], vector: int) -> int:
 
 @lru_cache(maxsize=64)
 def _zeros(length: int) -> tuple[int, ...]:
-    """The effect of `length` zero bytes on a CRC-32: a linear map of its 32 bits."""
-    step: tuple[int, ...] = (0xEDB88320, *[1 << bit for bit in range(31)])  # one zero bit
+    """Return the effect of `length` zero bytes on a CRC-32, a linear map of its 32 bits."""
+    step: tuple[int, ...] = (0xEDB88320, *[1 << bit for bit in range(31)])  # for one zero bit
     for _ in range(3):
-        step = tuple([_times(step, column) for column in step])  # one zero byte
+        step = tuple([_times(step, column) for column in step])  # for one zero byte
     result = tuple([1 << bit for bit in range(32)])
     while length:
         if length & 1:
