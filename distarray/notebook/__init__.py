@@ -1,9 +1,9 @@
 """Notebooks: ``%load_ext distarray`` in a Jupyter kernel runs its cells on the ranks of a job.
 
-The kernel starts the ranks as engines of ipyparallel, under mpiexec, or joins those there are. It
-hands each cell to all of them, and shows what rank 0 has printed and displayed. This package has
-two sides: `magics`, `session` and `engines` are the kernel's; `engine`, `cells`, `outputs`,
-`stopping` and `names` are executed by the ranks.
+The kernel starts the ranks as engines of ipyparallel, under mpiexec, or joins existing engines. It
+sends each cell to all ranks, and shows the output that rank 0 has printed and displayed. This
+package has two sides: the kernel executes `magics`, `session` and `engines`; the ranks execute
+`engine`, `cells`, `outputs`, `stopping` and `names`.
 """
 
 from typing import TYPE_CHECKING

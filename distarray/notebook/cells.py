@@ -1,7 +1,7 @@
-"""Cells on a rank: each statement is executed by all ranks, which meet after it.
+"""Cells on a rank: all ranks execute each statement, and synchronize after it.
 
-The kernel calls the functions of this module on all engines at once, through ipyparallel; what they
-return goes back to it.
+The kernel calls the functions of this module on all engines at once, through ipyparallel, and
+receives their return values.
 """
 
 import ast
@@ -31,27 +31,27 @@ from distarray.runner.talk import Line, open_answers, open_line
 
 __all__ = ["Rank", "Told", "complete", "join", "load", "make_program", "pull", "run", "save"]
 
-#: How long a rank that has failed waits for the others to come to the end of the statement (s).
+#: Seconds that a rank that has failed waits for the others to finish the statement.
 PATIENCE = 4.0
-#: Packages through which a shell executes cells: none of them is the program.
+#: Packages through which a shell executes cells: none of them counts as the program.
 _EXECUTORS = ("IPython", "asyncio", "ipykernel", "ipyparallel", "tornado", "traitlets")
 _BINDING = ("STORE_NAME", "STORE_GLOBAL", "DELETE_NAME", "DELETE_GLOBAL")
 
 
 @dataclass(frozen=True)
 class Told:
-    """The outcome of a cell on one rank, as it is sent to the kernel.
+    """Outcome of a cell on one rank, as it is sent to the kernel.
 
     Attributes
     ----------
     name, value : str
-        The exception's type and text; empty if there was none on any rank.
+        Type and text of the exception; empty if no rank raised one.
     text : str
-        The traceback, or several, as the user is to read it.
+        The traceback or tracebacks, as printed for the user.
     alone : bool
-        Whether this rank has failed, and others have not come to the end of the statement.
+        True if this rank has failed and others have not finished the statement.
     notes : tuple of str
-        What else is to be said.
+        Further messages for the user.
     """
 
     name: str = ""
@@ -67,7 +67,7 @@ class Rank:
     Parameters
     ----------
     shell : IPython.core.interactiveshell.InteractiveShell
-        That of this engine.
+        The shell of this engine.
     line : Line
     answers : Answers
     """
@@ -77,14 +77,14 @@ class Rank:
         self.line = line
         self.answers = answers
         self.stopping = Stopping(line, imports.program_builtins.__dict__)
-        #: The functions and classes that cells have defined, with their source.
+        #: Functions and classes that cells have defined, with their source.
         self.sources: dict[str, str] = {}
         self._error: BaseException | None = None
         self._alone = False
         self._count = 0
         self._named: tuple[str, ...] = ()
         self._bound: tuple[str, ...] = ()
-        #: What IPython has made of the last cell.
+        #: IPython's result of the last cell.
         self.result: Any = None
         self._run_cell, self._run_code = shell.run_cell, shell.run_code
         shell.run_code = self._statement
@@ -113,12 +113,12 @@ class Rank:
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
             self._error = None
-            config.print_gathered = True  # the text of an error has turned it off
+            config.print_gathered = True  # printing an error has turned it off
 
     # -- one statement ---------------------------------------------------------------------------
 
     async def _statement(self, code: CodeType, result: Any = None, *, async_: bool = False) -> bool:
-        """Execute a statement, and return whether any rank has failed in it."""
+        """Execute a statement; return True if any rank has failed in it."""
         failed = False
         self.line.statement = f"{code.co_filename}:{code.co_firstlineno}"
         try:
@@ -141,7 +141,7 @@ class Rank:
         self._error = self._error or sys.exception()
 
     def _meet(self, failed: bool) -> bool:
-        """Whether any rank has failed; collective."""
+        """Return True if any rank has failed; collective."""
         found = self.line.any_failed(failed, PATIENCE if failed else None, self._poke)
         self._alone = found is None
         return found is not False
@@ -153,7 +153,7 @@ class Rank:
     # -- errors ----------------------------------------------------------------------------------
 
     def _told(self) -> Told:
-        """This rank's error."""
+        """Return the outcome with this rank's error."""
         error = self._error
         if error is None:
             return Told()
@@ -164,7 +164,7 @@ class Rank:
         return Told(type(error).__name__, str(error), text)
 
     def _report(self) -> Told:
-        """What the ranks have to say of a failure; collective, and equal on all."""
+        """Combine the ranks' errors into one outcome; collective, and equal on all ranks."""
         found = self.line.allgather_object((self._told(), self.stopping.torn))
         tolds, torn = [told for told, _ in found], any(torn for _, torn in found)
         self.answers.finish(self.line)
@@ -178,7 +178,7 @@ class Rank:
         return replace(first, text=text, notes=notes)
 
     def _settle(self, torn: bool) -> tuple[str, ...]:
-        """Bring the names in step, and say what was done; collective."""
+        """Make the names equal on all ranks, and return notes on the changes; collective."""
         bound, named = self.line.broadcast_object((self._bound, self._named), 0)
         settled = names.settle(self.line, self.shell, bound)
         cut = names.cut_over_ranks(self.shell, named)
@@ -195,7 +195,7 @@ class Rank:
         return tuple(notes)
 
     def _learn(self, source: str) -> None:
-        """Keep the source of what a cell has defined."""
+        """Keep the source of the functions and classes that a cell has defined."""
         try:
             body = ast.parse(source).body
         except SyntaxError:  # it has magic commands
@@ -208,13 +208,13 @@ class Rank:
 
 
 def _bound(code: CodeType) -> tuple[str, ...]:
-    """The names that a statement binds or removes itself."""
+    """Return the names that a statement itself binds or removes."""
     found = [step.argval for step in dis.get_instructions(code) if step.opname in _BINDING]
     return tuple(dict.fromkeys(found))
 
 
 def _of_program(error: BaseException) -> Any:
-    """The traceback from the first frame of the program on; all of it if there is none."""
+    """Return the traceback from the program's first frame on; all of it if there is none."""
     tb = error.__traceback__
     while tb is not None and not imports.belongs_to_program(tb.tb_frame):
         tb = tb.tb_next
@@ -230,7 +230,7 @@ def _rank() -> Rank:
 
 
 def join() -> dict[str, Any]:
-    """Make this engine a rank, if it is none yet, and tell about it; collective."""
+    """Make this engine a rank, if it is none yet, and return facts about it; collective."""
     global _here
     if _here is None:
         from IPython import get_ipython
@@ -262,13 +262,13 @@ def _install(shell: Shell) -> Rank:
     imports.program_builtins.__dict__.update(input=_refuse_input)
     shell.set_hook("show_in_pager", lambda shell, page, *how, **more: _print_page(page), 0)
     shell.ask_exit = _refuse_exit
-    shell.Completer.use_jedi = False  # which reads the sources of libraries, for seconds
+    shell.Completer.use_jedi = False  # Jedi reads the sources of libraries, for seconds
     make_program(shell, answers)
     return Rank(shell, line, answers)
 
 
 def make_program(shell: Shell, answers: Answers) -> None:
-    """Make the cells of a shell the program."""
+    """Mark the cells of a shell as the program."""
     from IPython.display import display
 
     add_to_house(*_EXECUTORS)
@@ -292,7 +292,7 @@ def _refuse_exit() -> None:
 
 
 def _run_commands_once(shell: Shell, answers: Answers) -> None:
-    """Let rank 0 alone run the commands of ``!command`` lines."""
+    """Make rank 0 alone run the commands of ``!command`` lines."""
 
     def once(real: Callable[..., Any], command: str, **how: int) -> Any:
         def act() -> tuple[Any, Any]:
@@ -311,7 +311,7 @@ def run(source: str, count: int) -> Told:
 
 
 def complete(text: str, position: int) -> list[tuple[int, str]]:
-    """The completions at a position of a cell, and where they begin; on rank 0 alone."""
+    """Return the completions at a position of a cell, with their starts; on rank 0 alone."""
     completer = _rank().shell.Completer
     from IPython.core.completer import provisionalcompleter
 
@@ -320,14 +320,20 @@ def complete(text: str, position: int) -> list[tuple[int, str]]:
 
 
 def pull(wanted: Sequence[str]) -> dict[str, Any]:
-    """Values for the kernel: arrays whole, as NumPy's; collective, and rank 0's count."""
+    """Return values for the kernel, arrays as whole NumPy arrays; collective, rank 0's are used."""
     names_here = _rank().shell.user_ns
     found = {name: names.local(names_here[name]) for name in wanted if name in names_here}
     return found if _rank().line.rank == 0 else {}
 
 
 def save(path: str) -> dict[str, Any]:
-    """Save what cells have bound in a checkpoint, and tell what is beside it; collective."""
+    """Save the names that cells have bound in a checkpoint; collective.
+
+    Returns
+    -------
+    dict
+        The names that are not in the checkpoint: found in libraries, kept as sources, or lost.
+    """
     rank = _rank()
     bound = names.variables(rank.shell)
     differ = names.differing(rank.line, bound)
@@ -342,7 +348,7 @@ def save(path: str) -> dict[str, Any]:
 
 
 def load(path: str, found: dict[str, tuple[str, str]], sources: dict[str, str]) -> None:
-    """Bind again what `save` has kept; collective."""
+    """Bind again the names that `save` has saved; collective."""
     rank = _rank()
     namespace = rank.shell.user_ns
     namespace.update({name: names.find(home) for name, home in found.items()})

@@ -1,7 +1,7 @@
 """``python -m distarray.notebook.engine``: an engine of ipyparallel that is a rank.
 
-What a rank needs is imported, and MPI started, before it registers, while the kernel waits for the
-controller. An engine ends with the kernel that has started it, however that ends.
+The engine imports the modules of a rank and starts MPI before it registers, while the kernel waits
+for the controller. An engine ends with the kernel that has started it, however the kernel ends.
 """
 
 import os
@@ -18,14 +18,14 @@ from distarray.notebook.shapes import Argument
 
 __all__ = ["KERNEL", "call", "main", "prepare"]
 
-#: The variable that has the number of the kernel's process.
+#: Environment variable with the process number of the kernel.
 KERNEL = "DISTARRAY_KERNEL"
-#: Seconds between two looks whether it is there.
+#: Seconds between two checks whether the kernel's process exists.
 _PAUSE = 2.0
 
 
 def end_with_kernel() -> None:
-    """End this process when the kernel's process has ended, if that is on the same node."""
+    """End this process when the kernel's process has ended, if it runs on the same node."""
     kernel = os.environ.get(KERNEL, "")
     began = _began(kernel)
     if not began:
@@ -34,7 +34,7 @@ def end_with_kernel() -> None:
     def watch(sleep: Callable[[float], None] = time.sleep) -> None:
         while _began(kernel) == began:
             sleep(_PAUSE)
-        os.kill(os.getpid(), signal.SIGTERM)  # by which a controller ends its own processes, too
+        os.kill(os.getpid(), signal.SIGTERM)  # a controller ends its own processes by it, too
         sleep(_PAUSE)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -42,7 +42,7 @@ def end_with_kernel() -> None:
 
 
 def _began(process: str) -> str:
-    """The time at which a process has begun; empty if it has ended, or was never there."""
+    """Return the start time of a process; empty if it has ended, or never existed."""
     try:
         words = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -51,23 +51,23 @@ def _began(process: str) -> str:
 
 
 def call(name: str, *args: Argument) -> Any:
-    """Call a function of `cells`, which the kernel names: it does not import that itself."""
+    """Call a function of `cells` by its name; the kernel does not import `cells` itself."""
     return getattr(prepare(), name)(*args)
 
 
 def prepare() -> Any:
-    """The module `cells`, imported after what has to be replaced before.
+    """Return the module `cells`, imported after the functions that the runner replaces first.
 
     Raises
     ------
     RuntimeError
-        If somebody else has imported NumPy on this engine.
+        If NumPy was imported on this engine before.
     """
     if "distarray.notebook.cells" not in sys.modules:
         from distarray.runner.files import FILES
 
         FILES.install()  # before NumPy is imported, which keeps references to `open`
-        import_module("distarray.ops.random")  # here each import is faster than in a program
+        import_module("distarray.ops.random")  # imported here, faster than later in a program
     return import_module("distarray.notebook.cells")
 
 

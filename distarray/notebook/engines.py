@@ -1,4 +1,4 @@
-"""The engines of ipyparallel that are the ranks, as the kernel starts, calls and ends them."""
+"""Engines of ipyparallel that are the ranks, as the kernel starts, calls and ends them."""
 
 import contextlib
 import os
@@ -18,31 +18,31 @@ __all__ = ["Engines", "default_ranks", "join", "start"]
 
 #: Seconds that engines may take to start.
 PATIENCE = 120.0
-#: Milliseconds between two heartbeats, of which an engine has to answer two before it counts as
-#: there; and for how long it may miss them, by the controller's and by its own reckoning.
+#: Milliseconds between two heartbeats; an engine counts as present after it has answered two. And
+#: milliseconds for which heartbeats may be missed, for the controller and for the engine.
 _BEAT, _SILENCE = 250, 120_000
 _PROGRAM = [sys.executable, "-m", "distarray.notebook.engine"]
 _ENGINE = [
     "--IPEngine.enable_nanny=False",
-    f"--IPEngine.max_heartbeat_misses={_SILENCE // (_BEAT + 500)}",  # it looks that much later
+    f"--IPEngine.max_heartbeat_misses={_SILENCE // (_BEAT + 500)}",  # engines check 500 ms later
     "--log-level=40",
 ]
-#: The characters of a job's output that are shown when it has ended.
+#: Number of the last characters of a job's output that are shown when it has ended.
 _TAIL = 4000
-#: Lines by which MPICH's launcher frames what it says.
+#: Lines with which MPICH's launcher frames its messages.
 _BANNER = ("=", "This typically refers", "Please see the FAQ", "YOUR APPLICATION TERMINATED")
 
 
 class Engines:
-    """The engines of one job, in the order of their ranks.
+    """Engines of one job, in the order of their ranks.
 
     Parameters
     ----------
     cluster : ipyparallel.Cluster
     client : ipyparallel.Client
-        With all engines.
+        A client with all engines.
     owned : bool
-        Whether this kernel has started them, and is to end them.
+        True if this kernel has started the engines, and must end them.
 
     Raises
     ------
@@ -58,7 +58,7 @@ class Engines:
             facts = client[:].apply_async(call, "join").get_dict(PATIENCE)
         except Exception as error:
             raise RuntimeError(f"the engines cannot be ranks: {error}") from None
-        #: What each rank has told about itself.
+        #: Facts that each rank has returned about itself.
         self.facts = sorted(facts.values(), key=lambda fact: int(fact["rank"]))
         if [fact["rank"] for fact in self.facts] != list(range(self.facts[0]["size"])):
             raise RuntimeError(
@@ -71,35 +71,35 @@ class Engines:
 
     @property
     def size(self) -> int:
-        """The number of ranks."""
+        """Number of ranks."""
         return len(self.facts)
 
     def call(self, name: str, *args: Argument) -> Pending:
-        """Call a function of `cells` on all ranks; the pending results, in their order."""
+        """Call a function of `cells` on all ranks; return the pending results, in rank order."""
         pending: Pending = self._all.apply_async(call, name, *args)
         return pending
 
     def call_first(self, name: str, *args: Argument) -> Pending:
-        """Call a function of `cells` on rank 0, which sends nothing."""
+        """Call a function of `cells` on rank 0 alone; the function must not communicate."""
         pending: Pending = self._first.apply_async(call, name, *args)
         return pending
 
     def outputs(self, pending: Pending) -> list[dict[str, Any]]:
-        """What rank 0 has published by now in a call; the list that grows.
+        """Return the outputs that rank 0 has published so far in a call; the list grows.
 
-        The client itself forgets it when the call is over.
+        The client itself drops the outputs when the call is over.
         """
         found: list[dict[str, Any]] = pending._children[0].output.metadata["outputs"]
         return found
 
     def are_there(self) -> bool:
-        """Whether the launcher of engines of our own still runs, and no other engine is lost."""
+        """Return True if this kernel's launcher still runs; for joined engines, if none is lost."""
         if self._owned:
             return all(launcher.state == "running" for launcher in self._cluster.engines.values())
         return len(self._client.ids) >= self.size
 
     def interrupt(self, number: int) -> None:
-        """Send a signal to all ranks: by our launcher, or to engines by their nannies."""
+        """Send a signal to all ranks: by our launcher, or by the nannies of joined engines."""
         if self._owned:
             for launcher in self._cluster.engines.values():
                 launcher.process.send_signal(number)
@@ -107,20 +107,20 @@ class Engines:
             self._client.send_signal(number, block=True)
 
     def last_words(self) -> str:
-        """The end of what the launcher and the ranks have written past the cells."""
+        """Return the last text that the launcher and the ranks have written outside of cells."""
         found = [launcher.get_output() for launcher in self._cluster.engines.values()]
         lines = "".join(found)[-_TAIL:].splitlines()
         return "\n".join([line for line in lines if not line.startswith(_BANNER)]).strip()
 
     def stop(self) -> None:
-        """End the engines and the controller, if they are this kernel's; else leave them."""
+        """End the engines and the controller if this kernel has started them; else leave them."""
         self._client.close(linger=0)
         if self._owned:
             _end(self._cluster)
 
 
 def _end(cluster: Cluster) -> None:
-    """End a cluster, and remove what the controller leaves of it."""
+    """End a cluster, and remove the controller's log files."""
     with contextlib.suppress(Exception):
         cluster.stop_cluster_sync()
     for path in Path(cluster.profile_dir).glob(f"log/*{cluster.cluster_id}*"):
@@ -129,7 +129,7 @@ def _end(cluster: Cluster) -> None:
 
 
 def default_ranks() -> int:
-    """How many ranks are started if nobody says: the job's tasks, or a rank for each core."""
+    """Return the default number of ranks: the tasks of the job, or one rank for each core."""
     for name in ("DISTARRAY_RANKS", "SLURM_NTASKS", "SLURM_NPROCS"):
         with contextlib.suppress(ValueError):
             return max(1, int(os.environ.get(name, "")))
@@ -137,7 +137,7 @@ def default_ranks() -> int:
 
 
 def start(ranks: int) -> Engines:
-    """Start engines under mpiexec; in a batch job on its nodes.
+    """Start engines under mpiexec, in a batch job on its nodes.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def start(ranks: int) -> Engines:
         cluster_id=f"distarray-{os.getpid()}-{os.urandom(4).hex()}",
         controller_ip="*" if in_job else "",
         controller_args=_controller_arguments(ranks),
-        send_engines_connection_env=False,  # they start beside the controller, and await its file
+        send_engines_connection_env=False,  # engines start beside the controller, await its file
         log_level=40,
         delay=0.0,
     )
@@ -173,9 +173,9 @@ def start(ranks: int) -> Engines:
 
 
 def _controller_arguments(ranks: int) -> list[str]:
-    """One process with threads, instead of ten processes, whose engines register soon.
+    """Return arguments for one process with threads, not ten processes: engines register faster.
 
-    Where there are many, hearts beat less often: one process hears all of them.
+    With many engines heartbeats are less frequent, because one process receives all of them.
     """
     beat = max(_BEAT, ranks)
     return [
@@ -200,7 +200,7 @@ def _wait(cluster: Cluster, client: Client, ranks: int) -> None:
 
 
 def _launcher(ranks: int) -> list[str]:
-    """The command that starts ranks: that of the MPI beside this interpreter, or the site's."""
+    """Return the command that starts ranks: from the MPI beside this interpreter, or the site's."""
     beside = Path(sys.executable).with_name("mpiexec")
     found = str(beside) if beside.exists() else shutil.which("mpiexec") or shutil.which("srun")
     if found is None:
@@ -216,7 +216,7 @@ def _launcher(ranks: int) -> list[str]:
 
 
 def _environment(ranks: int) -> dict[str, str]:
-    """One order of sets on all ranks; where they share cores, they leave them when they wait."""
+    """Return variables for one order of sets on all ranks; on shared cores, waiting ranks yield."""
     given = {"PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"), KERNEL: str(os.getpid())}
     if given["PYTHONHASHSEED"] == "random":
         given["PYTHONHASHSEED"] = "0"
@@ -231,13 +231,13 @@ def join() -> Engines | None:
     Raises
     ------
     RuntimeError
-        If its engines are not the ranks of one MPI job.
+        If the engines are not the ranks of one MPI job.
     """
     try:
         cluster = ipyparallel.Cluster.from_file(log_level=40)
         if not any(launcher.state == "running" for launcher in cluster.engines.values()):
             return None
-    except Exception:  # there is no file, or what it tells of has ended
+    except Exception:  # there is no file, or its cluster has ended
         return None
     client = cluster.connect_client_sync()
     count = max([getattr(launcher, "n", 1) for launcher in cluster.engines.values()])

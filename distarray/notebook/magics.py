@@ -1,4 +1,4 @@
-"""The kernel's side of a notebook: ``%distarray``, and cells that go to the ranks by themselves."""
+"""The kernel's side of a notebook: ``%distarray``, and cells that are sent to the ranks."""
 
 import atexit
 from collections.abc import Callable
@@ -18,9 +18,9 @@ HELP = """\
 %distarray local ...      a statement for the kernel alone
 %%distarray local         a cell for the kernel alone; so is one that begins with %distarray local
 """
-#: Lines at the beginning of a cell that are the kernel's; the rest goes to the ranks.
+#: Lines at the beginning of a cell that the kernel executes; the ranks execute the rest.
 _LINES = ("%distarray", "%load_ext", "%unload_ext", "%reload_ext", "%config", "#")
-#: Cells that are the kernel's: they start programs, write files or have no Python in them.
+#: Cells that the kernel executes: they start programs, write files or contain no Python.
 _CELLS = (
     *("%%bash", "%%html", "%%javascript", "%%js", "%%latex", "%%markdown", "%%perl", "%%ruby"),
     *("%%script", "%%sh", "%%svg", "%%system", "%%sx", "%%writefile", "%%!"),
@@ -30,7 +30,7 @@ _MAGIC = "distarray"
 
 
 class Magics:
-    """The commands and hooks that ``%load_ext distarray`` adds to a kernel's shell.
+    """Commands and hooks that ``%load_ext distarray`` adds to a kernel's shell.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class Magics:
         self.undo: list[Callable[[], None]] = []
 
     def redirect(self, lines: list[str]) -> list[str]:
-        """A cell as one that hands itself to the ranks, but for what is the kernel's."""
+        """Rewrite a cell so that it sends itself to the ranks, except the lines for the kernel."""
         first = next((line for line in lines if line.strip()), "").split()
         if first[:2] == [f"%%{_MAGIC}", _LOCAL] or first == [f"%{_MAGIC}", _LOCAL]:
             return lines[1 + next(i for i, line in enumerate(lines) if line.strip()) :]
@@ -61,7 +61,7 @@ class Magics:
         return [*mine, f"get_ipython().run_cell_magic({_MAGIC!r}, 'cell', {others!r})\n"]
 
     def command(self, line: str, cell: str | None = None) -> None:
-        """Do what a line of ``%distarray`` says, or execute a cell on the ranks."""
+        """Execute a line of ``%distarray``, or a cell on the ranks."""
         word, _, rest = line.strip().partition(" ")
         session = self.session
         acts: dict[str, Callable[[], object]] = {
@@ -79,7 +79,7 @@ class Magics:
             acts[word]()
 
     def complete(self, context: Context) -> dict[str, Any]:
-        """The ranks' completions, instead of the kernel's own if there are any."""
+        """Return the ranks' completions, which suppress the kernel's own if there are any."""
         from IPython.core.completer import SimpleCompletion
 
         text = context.full_text
@@ -106,7 +106,7 @@ class Magics:
 
 
 def _without_local(line: str) -> str:
-    """A statement for the kernel alone as it is without its magic."""
+    """Remove the magic from a statement for the kernel alone."""
     words = line.split(None, 2)
     return words[2] if words[:2] == [f"%{_MAGIC}", _LOCAL] and len(words) == 3 else line
 
@@ -118,12 +118,12 @@ def _usage(text: str) -> Exception:
     return error
 
 
-#: The magics of each shell, by its id.
+#: Magics of each shell, by its id.
 _installed: dict[int, Magics] = {}
 
 
 def install(shell: Shell) -> None:
-    """Make the cells of a shell run on ranks; once."""
+    """Make the cells of a shell run on ranks; repeated calls have no effect."""
     from IPython.core.completer import context_matcher
 
     if id(shell) in _installed:

@@ -1,4 +1,4 @@
-"""The names of the cells on the ranks: compared after a failure, handed to the kernel, kept."""
+"""Names of the cells on the ranks: compared after a failure, sent to the kernel, saved."""
 
 import pickle
 from hashlib import blake2b
@@ -25,7 +25,7 @@ __all__ = [
     "variables",
 ]
 
-#: Values that rank 0 can hand to the others.
+#: Types of values that rank 0 can send to the others.
 _PLAIN = (bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, type(None))
 _MISSING = "missing"
 _SHELLS = ("In", "Out", "exit", "quit", "get_ipython", "open")
@@ -37,9 +37,9 @@ class Settled(NamedTuple):
     Attributes
     ----------
     common : tuple of str
-        Those that now have rank 0's value.
+        Names that now have rank 0's value.
     removed : tuple of str
-        Those that no rank has any more.
+        Names that were removed on all ranks.
     """
 
     common: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Settled(NamedTuple):
 
 
 def variables(shell: Shell) -> dict[str, Any]:
-    """The names that cells have bound."""
+    """Return the names that cells have bound, with their values."""
     hidden = shell.user_ns_hidden
     return {
         name: value
@@ -58,9 +58,9 @@ def variables(shell: Shell) -> dict[str, Any]:
 
 
 def settle(line: Line, shell: Shell, among: tuple[str, ...]) -> Settled:
-    """Make names equal on all ranks that a statement binds which not all have finished alike.
+    """Make the names equal on all ranks that an unequally executed statement binds; collective.
 
-    Those that differ get rank 0's value if it is plain data, and are removed otherwise. Collective.
+    A name that differs gets rank 0's value if that is plain data; otherwise it is removed.
     """
     names = {name: shell.user_ns[name] for name in among if name in shell.user_ns}
     differ = differing(line, names)
@@ -73,7 +73,7 @@ def settle(line: Line, shell: Shell, among: tuple[str, ...]) -> Settled:
 
 
 def differing(line: Line, names: dict[str, Any]) -> list[str]:
-    """The names whose values are not the same on all ranks, as far as that can be told.
+    """Return the names whose values differ between the ranks, as far as can be detected.
 
     Collective.
     """
@@ -86,7 +86,7 @@ def differing(line: Line, names: dict[str, Any]) -> list[str]:
 
 
 def _mark(value: Any) -> str:
-    """Text that is equal on all ranks where the value is, as far as that can be told."""
+    """Return text that is equal on all ranks if the value is, as far as can be detected."""
     if isinstance(value, DistArray):
         whole = value.layout.shape == value.to_local().shape
         return f"{value.layout!r} {value.dtype} {_digest(value.to_local()) if whole else ''}"
@@ -107,7 +107,7 @@ def _is_block(value: Any) -> bool:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is data that other ranks can have as it is."""
+    """Return True if a value is plain data, which other ranks can use unchanged."""
     if type(value) is np.ndarray:
         return not value.dtype.hasobject
     if isinstance(value, dict):
@@ -118,7 +118,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def cut_over_ranks(shell: Shell, among: tuple[str, ...]) -> tuple[str, ...]:
-    """The names among some whose arrays have other elements on each rank."""
+    """Return the names in `among` whose arrays are sharded over the ranks."""
     found = {name: shell.user_ns.get(name) for name in among}
     return tuple(
         [
@@ -130,7 +130,7 @@ def cut_over_ranks(shell: Shell, among: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def local(value: Any) -> Any:
-    """A value without ranks: arrays whole, as NumPy's; collective."""
+    """Return a value independent of the ranks: arrays as whole NumPy arrays; collective."""
     if isinstance(value, DistArray):
         return np.asarray(value.full())
     if isinstance(value, dict):
@@ -141,12 +141,12 @@ def local(value: Any) -> Any:
 
 
 class Kept(NamedTuple):
-    """Names as they outlive the ranks.
+    """Names sorted by how they can be saved when the ranks end.
 
     Attributes
     ----------
     state : dict
-        What a checkpoint keeps.
+        Values that a checkpoint can store.
     found : dict of str to (str, str)
         Modules, functions and classes of libraries: the module, and the name in it.
     lost : tuple of str
@@ -159,7 +159,7 @@ class Kept(NamedTuple):
 
 
 def keep(names: dict[str, Any]) -> Kept:
-    """Sort names by how they can outlive the ranks; no communication."""
+    """Sort names by how they can be saved when the ranks end; no communication."""
     state: dict[str, Any] = {}
     found: dict[str, tuple[str, str]] = {}
     lost: list[str] = []
@@ -175,7 +175,7 @@ def keep(names: dict[str, Any]) -> Kept:
 
 
 def find(home: tuple[str, str]) -> Any:
-    """A module, or what `keep` has found in one."""
+    """Return a module, or the member of it that `keep` has found."""
     value: Any = import_module(home[0])
     for part in home[1].split(".") if home[1] else ():
         value = getattr(value, part)
@@ -183,7 +183,7 @@ def find(home: tuple[str, str]) -> Any:
 
 
 def _home(value: Any) -> tuple[str, str] | None:
-    """Where a library has a value; None if no library does."""
+    """Return the module and the name of a library's value; None if no library defines it."""
     if isinstance(value, ModuleType):
         home = value.__name__, ""
     else:

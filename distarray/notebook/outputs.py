@@ -1,7 +1,7 @@
 """Outputs of a cell: rank 0 sends its text and pictures to the kernel; other ranks send nothing.
 
-Text, displays and results travel as one kind of message each with a mark, so that the kernel shows
-them in the order in which the cell has made them.
+Text, displays and results are messages of one kind, each with a mark. So the kernel shows them in
+the order in which the cell has made them.
 """
 
 import contextlib
@@ -18,19 +18,19 @@ from distarray.notebook.shapes import Shell
 
 __all__ = ["MARK", "install"]
 
-#: The key in a message's metadata that says what it is.
+#: Key in a message's metadata that identifies the kind of its content.
 MARK = "distarray"
 #: Seconds for which text is collected before it is sent.
 _PAUSE = 0.05
 _real_sleep = time.sleep
 _real_clock = time.monotonic
-#: The content of a message by MIME type, or its metadata.
+#: Content of a message by MIME type, or its metadata.
 Data: TypeAlias = dict[str, Any]
 _nothing: Callable[..., None] = lambda *args, **kwargs: None  # noqa: E731 (in place of several)
 
 
 class Text(io.TextIOBase):
-    """A stream of the program that is published piece by piece."""
+    """Stream of the program that is published in pieces."""
 
     encoding = "utf-8"
 
@@ -42,11 +42,11 @@ class Text(io.TextIOBase):
         self._sent = 0.0
 
     def writable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def write(self, text: str) -> int:
-        """Write text; a line that comes some time after the last one is sent at once."""
+        """Write text; a line is sent at once if none was sent within the last `_PAUSE` seconds."""
         if not isinstance(text, str):
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         with self._lock:
@@ -56,7 +56,7 @@ class Text(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Send what has been written."""
+        """Send the text written so far."""
         with self._lock:
             text, self._pieces = "".join(self._pieces), []
             if text:
@@ -65,9 +65,9 @@ class Text(io.TextIOBase):
 
 
 def install(shell: Shell, rank: int) -> None:
-    """Let rank 0 publish what this shell shows, or nobody if this is another rank.
+    """Make rank 0 publish the outputs of this shell; on other ranks drop them.
 
-    The other ranks compute what is to be displayed, which may take all of them, and drop it.
+    The other ranks compute the outputs, too, because that may require all ranks.
     """
     pub, hook = shell.display_pub, shell.displayhook
     send = pub.publish if rank == 0 else _nothing
@@ -94,7 +94,7 @@ def install(shell: Shell, rank: int) -> None:
     pub.publish, pub.clear_output = publish, clear_output
     hook.write_format_data = write_format_data
     hook.start_displayhook = hook.write_output_prompt = hook.finish_displayhook = _nothing
-    if rank == 0:  # without a thread, outputs come at the end of their cell
+    if rank == 0:  # without a thread, outputs are sent at the end of their cell
         thread_start.try_start(threading.Thread(target=_flush_for_ever, args=(flush,), daemon=True))
 
 

@@ -1,4 +1,4 @@
-"""The ranks of a notebook as its kernel sees them: cells go there, outputs and errors come back."""
+"""Session of a kernel with its ranks: sends cells, and receives outputs and errors."""
 
 import shutil
 import sys
@@ -14,17 +14,17 @@ from distarray.notebook.stopping import SIGNAL
 
 __all__ = ["RanksError", "Session"]
 
-#: Seconds after an interrupt until the ranks are to stop wherever they are, and until they are
-#: ended if that has not helped either.
+#: Seconds from an interrupt until the ranks must stop anywhere, and until they are ended if that
+#: has not helped.
 _SOON, _LATEST = 3.0, 6.0
-#: Seconds between two looks at what has been published, and between two looks at the engines.
+#: Seconds between two checks for new outputs, and between two checks of the engines.
 _TICK, _LOOK = 0.01, 0.2
-#: Seconds for outputs that come after their cell has ended, and for completions.
+#: Seconds to wait for outputs that arrive after their cell has ended, and for completions.
 _OUTPUTS, _COMPLETIONS = 5.0, 5.0
 
 
 class RanksError(Exception):
-    """An error of the ranks, shown as they tell it."""
+    """Error of the ranks, shown as they format it."""
 
     text = ""
 
@@ -33,12 +33,12 @@ class RanksError(Exception):
 
 
 class Session:
-    """The ranks that cells run on; started by the first.
+    """Ranks that run the cells; the first cell starts them.
 
     Parameters
     ----------
     shell : IPython.core.interactiveshell.InteractiveShell
-        The kernel's.
+        The kernel's shell.
     """
 
     def __init__(self, shell: Shell) -> None:
@@ -46,10 +46,10 @@ class Session:
         self._ranks = 0
         self._engines: engines.Engines | None = None
 
-    # -- which ranks -----------------------------------------------------------------------------
+    # -- engines ---------------------------------------------------------------------------------
 
     def engines(self) -> engines.Engines:
-        """The engines, started or joined if there are none."""
+        """Return the engines, started or joined if there are none."""
         if self._engines is None:
             found = None if self._ranks else engines.join()
             ranks = self._ranks or engines.default_ranks()
@@ -67,7 +67,7 @@ class Session:
             )
 
     def status(self) -> str:
-        """How many ranks there are, and where."""
+        """Return the number of ranks and their hosts, as text."""
         if self._engines is None:
             return "no ranks yet: the next cell starts them"
         hosts = [fact["host"] for fact in self._engines.facts]
@@ -75,7 +75,7 @@ class Session:
         return f"{self._engines.size} ranks ({', '.join(places)})"
 
     def change(self, ranks: int) -> None:
-        """Go on with another number of ranks, with what a checkpoint keeps of the names."""
+        """Continue with another number of ranks; names that a checkpoint can store are kept."""
         if self._engines is None:
             self._ranks = ranks
             self.engines()
@@ -99,7 +99,7 @@ class Session:
             _say(f"not kept: {', '.join(kept['lost'])}")
 
     def stop(self) -> None:
-        """End the ranks; the next cell starts others."""
+        """End the ranks; the next cell starts new ones."""
         found, self._engines = self._engines, None
         if found is not None:
             found.stop()
@@ -112,12 +112,12 @@ class Session:
     # -- cells -----------------------------------------------------------------------------------
 
     def run(self, source: str) -> None:
-        """Execute a cell on all ranks, and show what rank 0 shows.
+        """Execute a cell on all ranks, and show the outputs of rank 0.
 
         Raises
         ------
         RanksError
-            If it fails.
+            If the cell fails.
         """
         count = self._shell.displayhook.prompt_count
         pending = self.engines().call("run", source, count)
@@ -130,9 +130,9 @@ class Session:
             raise _error(told.name, told.value, told.text)
 
     def _wait(self, pending: Pending) -> Any:
-        """Show what is published until the ranks are through with a cell; what rank 0 tells.
+        """Show outputs until the ranks have finished a cell; return rank 0's outcome.
 
-        A rank that has failed, and whose others do not come, tells instead of them.
+        If a rank has failed and the others do not arrive, return the outcome of that rank.
         """
         shown = _Shown(self._shell, self.engines().outputs(pending))
         interrupts = _Interrupts(self.engines())
@@ -158,7 +158,7 @@ class Session:
             self._lost()
 
     def _look(self, pending: Pending, interrupts: "_Interrupts") -> Any:
-        """Look after ranks that do not come to an end; what one of them tells, or None."""
+        """Check ranks that do not finish; return the outcome of one that failed alone, or None."""
         found = self.engines()
         if not found.are_there():
             self._lost()
@@ -176,7 +176,7 @@ class Session:
         raise _error("RankLost", "a rank has ended", f"RankLost: a rank has ended\n{words}")
 
     def _result(self, name: str, *args: Argument) -> Any:
-        """Call a function of :mod:`distarray.notebook.cells` on all ranks; rank 0's result."""
+        """Return rank 0's result of a call of :mod:`distarray.notebook.cells` on all ranks."""
         pending = self.engines().call(name, *args)
         while not pending.ready():
             pending.wait(_LOOK)
@@ -191,7 +191,7 @@ class Session:
     # -- values ----------------------------------------------------------------------------------
 
     def pull(self, names: Sequence[str]) -> dict[str, Any]:
-        """Values of the ranks, arrays whole as NumPy's.
+        """Return values of the ranks, arrays as whole NumPy arrays.
 
         Raises
         ------
@@ -205,20 +205,20 @@ class Session:
         return found
 
     def complete(self, text: str, position: int) -> list[tuple[int, str]]:
-        """Completions at a position of a cell, and where they begin; none without ranks."""
+        """Return the completions at a position of a cell, with their starts; none without ranks."""
         if self._engines is None:
             return []
         try:
             found: list[tuple[int, str]] = self._engines.call_first("complete", text, position).get(
                 _COMPLETIONS
             )[0]
-        except Exception:  # too late, or no rank: no completions
+        except Exception:  # timeout, or no rank: no completions
             return []
         return found
 
 
 class _Interrupts:
-    """The interrupts of one cell: at an agreed place, then anywhere."""
+    """Interrupts of one cell: first at an agreed place, then anywhere."""
 
     def __init__(self, found: engines.Engines) -> None:
         self._engines = found
@@ -226,12 +226,12 @@ class _Interrupts:
         self._sent = 0
 
     def begin(self) -> None:
-        """Have the ranks stop; again, and they stop wherever they are."""
+        """Ask the ranks to stop; at the second call they stop anywhere."""
         self._since = self._since or time.monotonic()
         self._send()
 
     def are_in_vain(self) -> bool:
-        """Whether the ranks have had their time; half way they are told to stop anywhere."""
+        """Return True if the ranks did not stop in time; halfway, ask them to stop anywhere."""
         waited = time.monotonic() - self._since if self._since else 0.0
         if waited > _SOON and self._sent == 1:
             self._send()
@@ -243,7 +243,7 @@ class _Interrupts:
 
 
 class _Shown:
-    """What is published of a cell, and how much of it is shown."""
+    """Published outputs of a cell, and the number of outputs shown."""
 
     def __init__(self, shell: Shell, published: list[dict[str, Any]]) -> None:
         self._shell = shell
@@ -251,7 +251,7 @@ class _Shown:
         self._count = 0
 
     def show(self) -> None:
-        """Show what is new."""
+        """Show the new outputs."""
         for content in self._published[self._count :]:
             self._count += 1
             self._show(content["data"], dict(content["metadata"]))
@@ -275,7 +275,7 @@ class _Shown:
 
 
 def _error(name: str, value: str, text: str) -> RanksError:
-    """The error of the ranks, under the name of theirs."""
+    """Return an error of the ranks, under the name of their exception."""
     error: RanksError = type(name, (RanksError,), {"__module__": "distarray"})(value)
     error.text = text
     return error

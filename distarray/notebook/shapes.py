@@ -1,16 +1,16 @@
-"""What is used of IPython and ipyparallel, which are loaded only with the extension."""
+"""Attributes of IPython and ipyparallel that are used; these load only with the extension."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 __all__ = ["Argument", "Client", "Cluster", "Context", "Pending", "Shell"]
 
-#: What the kernel hands to functions of the ranks.
+#: Arguments that the kernel sends to functions of the ranks.
 Argument: TypeAlias = str | int | list[str] | dict[str, str] | dict[str, tuple[str, str]]
 
 
 class Shell(Protocol):
-    """An ``IPython.core.interactiveshell.InteractiveShell``."""
+    """Subset of ``IPython.core.interactiveshell.InteractiveShell``."""
 
     user_ns: dict[str, Any]
     user_ns_hidden: dict[str, Any]
@@ -35,7 +35,7 @@ class Shell(Protocol):
 
 
 class Context(Protocol):
-    """An ``IPython.core.completer.CompletionContext``."""
+    """Subset of ``IPython.core.completer.CompletionContext``."""
 
     token: str
     full_text: str
@@ -44,7 +44,7 @@ class Context(Protocol):
 
 
 class Cluster(Protocol):
-    """An ``ipyparallel.Cluster``."""
+    """Subset of ``ipyparallel.Cluster``."""
 
     engines: dict[str, Any]
     cluster_id: str
@@ -53,18 +53,18 @@ class Cluster(Protocol):
 
 
 class Client(Protocol):
-    """An ``ipyparallel.Client``."""
+    """Subset of ``ipyparallel.Client``."""
 
     ids: list[int]
     close: Callable[..., None]
     send_signal: Callable[..., Any]
 
     def __getitem__(self, which: slice | list[int]) -> Any:
-        """A view of some engines."""
+        """Return a view of some engines."""
 
 
 class Pending(Protocol):
-    """An ``ipyparallel.AsyncResult``."""
+    """Subset of ``ipyparallel.AsyncResult``."""
 
     _children: list[Any]
     ready: Callable[[], bool]

@@ -1,9 +1,10 @@
-"""Interrupts: the ranks stop a cell at one place, between two passes of a loop of the cell.
+"""Interrupts: all ranks stop a cell at the same place, between two passes of a loop of the cell.
 
-A signal reaches each rank somewhere else, perhaps while it waits for another one. If each stopped
-where it is, arrays would be at different steps, and messages would be left over. Therefore loops of
-cells count their passes. Ranks that are to stop tell one another how far they are, and go on to the
-pass of the one that is farthest: a rank never waits for those that are behind it, so all get there.
+A signal arrives at a different place on each rank, perhaps while the rank waits for another one. If
+each rank stopped where the signal arrives, arrays would be at different steps, and messages would
+remain unreceived. Therefore the loops of cells count their passes. The ranks that are to stop send
+one another their pass numbers, and continue to the highest of these. A rank never waits for ranks
+that are behind it, so all ranks get there.
 """
 
 import ast
@@ -19,11 +20,12 @@ from distarray.runner.talk import Line
 
 __all__ = ["SIGNAL", "CountPasses", "Stopping"]
 
-#: The signal for an interrupt: launchers hand it on to all ranks, and do not act upon it.
+#: Signal for an interrupt: launchers forward it to all ranks, and do not act on it themselves.
 SIGNAL = signal.SIGUSR1
-#: The name by which the loops of cells find the function that counts.
+#: Name by which the loops of cells find the function that counts.
 STEP = "__distarray_step__"
-#: Seconds that a rank waits in a pass for others to tell where they are; they may wait for it.
+#: Seconds that a rank waits in a pass for the pass numbers of other ranks, which may wait for this
+#: rank.
 _PATIENCE = 0.2
 _TICK = 5e-4
 _sleep = time.sleep
@@ -31,7 +33,7 @@ _clock = time.monotonic
 
 
 class CountPasses(ast.NodeTransformer):
-    """Make each loop of a cell begin its passes with a call that counts them."""
+    """Transformer that makes each pass of a cell's loops begin with a call that counts it."""
 
     def _counted(self, node: ast.For | ast.While) -> ast.For | ast.While:
         self.generic_visit(node)
@@ -45,21 +47,21 @@ class CountPasses(ast.NodeTransformer):
 
 
 class Stopping:
-    """The interrupts of a rank.
+    """Interrupts of a rank.
 
     Parameters
     ----------
     line : Line
-        To the other ranks.
+        Communicator to the other ranks.
     builtins : dict
-        The builtins of the program, where its loops find the function that counts.
+        Builtins of the program, where its loops find the function that counts.
 
     Attributes
     ----------
     open : bool
-        Whether a statement is running, which an interrupt stops.
+        True while a statement is running that an interrupt stops.
     torn : bool
-        Whether it was stopped at a place that the ranks have not agreed on.
+        True if it was stopped at a place that the ranks have not agreed on.
     """
 
     def __init__(self, line: Line, builtins: dict[str, Any]) -> None:
@@ -72,13 +74,13 @@ class Stopping:
         self._count = count()
         self._through = False
         self._heard_of = False
-        #: How far the other ranks are that are to stop as well: -1 where that is not known yet.
+        #: Pass numbers of the other ranks that are to stop; -1 where the number is not known yet.
         self._known: dict[int, float] = {}
         builtins[STEP] = self._count.__next__
         signal.signal(SIGNAL, self._on_signal)
 
     def begin(self, cell: int) -> None:
-        """Begin a cell, of which nobody has asked to stop."""
+        """Begin a cell, which has no interrupt yet."""
         self._cell, self._asked = cell, 0
         self.torn = self._through = self._heard_of = False
         self._known.clear()
@@ -86,7 +88,7 @@ class Stopping:
         self._builtins[STEP] = self._count.__next__
 
     def is_over(self) -> None:
-        """Tell ranks that are to stop that this one is through with the statement."""
+        """Notify ranks that are to stop that this one has finished the statement."""
         if self._asked and not self._through:
             self._through = True
             self._tell(math.inf)
@@ -110,11 +112,11 @@ class Stopping:
                 self._known[rank] = passes
 
     def _passes(self) -> Iterator[None]:
-        """What the loops call from now on: at full speed on the way to a pass of another rank."""
+        """Return the counter that loops call now: at full speed up to another rank's pass."""
         return chain.from_iterable(iter(self._next_passes, None))
 
     def _next_passes(self) -> Iterable[None]:
-        """The passes until this rank has to look again; the first of them begins now."""
+        """Return the passes until this rank must check again; the first of them begins now."""
         if not self.open:
             return repeat(None, 1)
         mine = next(self._count)
@@ -125,10 +127,11 @@ class Stopping:
         return repeat(None, 1 + ahead)
 
     def _wait_in(self, mine: int) -> int:
-        """Wait in a pass when the ranks are to stop, and stop if all are there; else the next one.
+        """Wait in a pass, and stop if all ranks are in it; else return the pass to continue to.
 
-        A rank that has told its pass leaves it only for that of one that is farther. Until it has
-        heard from all it tells no pass, since those that it has not heard of may wait for it.
+        A rank that has sent its pass number leaves the pass only for a higher pass of another rank.
+        Until it has received a message from every rank it sends no pass number, because the ranks
+        not yet heard from may wait for it.
         """
         if not self._heard_of:
             self._heard_of = True
@@ -144,9 +147,9 @@ class Stopping:
                 bound = True
                 self._tell(mine)
             if bound and min(self._known.values(), default=mine) == mine:
-                self._through = True  # others, which may not know yet, must not hear of an end
+                self._through = True  # other ranks, which may not know yet, must not receive an end
                 raise KeyboardInterrupt
             if not bound and _clock() > until:
-                self._tell(mine + 0.5)  # it has left this one
+                self._tell(mine + 0.5)  # this rank has left the pass
                 return mine + 1
             _sleep(_TICK)

@@ -1,6 +1,6 @@
 """``mpiexec -n N python -m distarray -m IPython``: IPython's own prompt, for all ranks.
 
-Rank 0 reads the terminal, and all ranks execute what it reads, as cells of a notebook.
+Rank 0 reads the terminal, and all ranks execute its input, as cells of a notebook.
 """
 
 import sys
@@ -27,7 +27,7 @@ def prepare(module: ModuleType) -> None:
 
 
 def _install(shell: Shell) -> None:
-    """Let a shell execute its cells on all ranks; collective."""
+    """Make a shell execute its cells on all ranks; collective."""
     line, answers = open_line(), open_answers()
     make_program(shell, answers)
     run_cell = shell.run_cell
@@ -37,7 +37,7 @@ def _install(shell: Shell) -> None:
         shell.history_manager.enabled = False
 
     def run(raw_cell: str, store_history: bool = False, **how: bool | str | None) -> Any:
-        """Execute a cell on all ranks, if somebody has typed it."""
+        """Execute a cell on all ranks if the user has typed it."""
         if not store_history:
             return run_cell(raw_cell, store_history, **how)
         _tell(line, rank.run(raw_cell, shell.execution_count))
@@ -49,7 +49,7 @@ def _install(shell: Shell) -> None:
 
 
 def _tell(line: Line, told: Told) -> None:
-    """Show an error once; end the job if the other ranks do not come to it."""
+    """Print an error once; abort the job if this rank has failed alone."""
     if told.alone:
         stream = sys.__stderr__ or sys.stderr
         stream.write(f"distarray: rank {line.rank} of {line.size} raised:\n{told.text}")

@@ -1,4 +1,4 @@
-"""Profiles: what each line of a program costs on each rank, in seconds, bytes and memory."""
+"""Profiles: the cost of each line of a program on each rank, in seconds, bytes and memory."""
 
 from distarray.profiling.analysis import Report, Row
 from distarray.profiling.measured import Line, Part, Totals

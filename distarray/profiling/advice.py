@@ -1,4 +1,4 @@
-"""What to do about the lines that cost most: a sentence for each."""
+"""Advice on the most expensive lines: one sentence for each."""
 
 import re
 from collections.abc import Callable
@@ -9,26 +9,28 @@ from distarray.profiling.meeting import CLOCKS
 
 __all__ = ["WORST", "advice", "time_text"]
 
-#: Lines that are talked about.
+#: Maximum number of lines that get advice.
 WORST = 10
-#: Of all seconds, what a line must take to be talked about.
+#: Minimum share of the total seconds for a line to get advice.
 _LEAST = 0.01
-#: Runs of a line from which on it is a loop over elements, if each takes less than so many seconds.
+#: Minimum runs of a line, and maximum seconds per run, for it to count as a loop over elements.
 _MANY, _SHORT = 500, 1e-4
-#: Bytes of a message below which it is the number of messages that costs.
+#: Average message size in bytes up to which the number of messages determines the cost.
 _SMALL = 4096
-#: A rank is always late if it is so at this share of the conversations, of at least so many.
+#: Minimum share of the late arrivals at a line for a rank to count as always late, and the minimum
+#: number of late arrivals.
 _OFTEN, _ENOUGH = 0.7, 8
-#: Shares of the seconds at a line from which on it waits, or talks; and does hardly anything else.
+#: Minimum shares of a line's seconds for its waiting or communication to count as much, and as
+#: nearly all.
 _MUCH, _MOST = 0.4, 0.7
-#: Seconds of computing from which on it is said that ranks differ; more where they are sampled.
+#: Minimum seconds of computing for ranks to be compared: with counted lines, with sampled lines.
 _SURE, _SURE_IF_SAMPLED = 0.005, 0.25
 
 _ROUTE = re.compile(r"\[(.*)\] -> \[(.*)\] of (\(.*\))")
 
 
 def time_text(seconds: float) -> str:
-    """Seconds in words: ``1.24 s``, ``3.1 ms``, ``18 us``."""
+    """Format seconds: ``1.24 s``, ``3.1 ms``, ``18 us``."""
     if seconds >= 100:
         return f"{seconds:.0f} s"
     if seconds >= 1:
@@ -39,7 +41,7 @@ def time_text(seconds: float) -> str:
 
 
 def advice(report: Report) -> list[tuple[Row, str]]:
-    """The lines that cost most, each with what can be done about it."""
+    """Return the most expensive lines, each with a sentence on how to improve it."""
     rows = [row for row in report.lines if row.seconds >= _LEAST * report.seconds][:WORST]
     return [(row, _sentence(row, report)) for row in rows]
 
@@ -62,7 +64,7 @@ def _sentence(row: Row, report: Report) -> str:
 
 
 def _measures(row: Row, report: Report) -> str:
-    """A profile within this one."""
+    """Advise on a profile nested in this one."""
     if not row.notes or {note for note, *_ in row.notes} != {CLOCKS}:
         return ""
     return (
@@ -81,7 +83,7 @@ def _imports(row: Row, report: Report) -> str:
 
 
 def _alone(row: Row, report: Report) -> str:
-    """Work on one rank alone, as under ``if rank == 0``."""
+    """Advise on work that one rank does alone, as under ``if rank == 0``."""
     total = sum(row.computing)
     others = total - max(row.computing)
     if report.size == 1 or len(row.ranks) < report.size or not total or others > 0.1 * total:
@@ -108,7 +110,7 @@ def _gathered(row: Row, report: Report) -> str:
 
 
 def _elements(row: Row, report: Report) -> str:
-    """A loop that takes single elements."""
+    """Advise on a loop over single elements."""
     each = row.seconds / row.calls if row.calls else 1.0
     if row.calls < _MANY or each > _SHORT:
         return ""
@@ -146,7 +148,7 @@ def _small(row: Row, report: Report) -> str:
 
 
 def _to_and_fro(row: Row, report: Report) -> str:
-    """Redistributions that another line takes back."""
+    """Advise on redistributions that another line reverses."""
     moves = {m.groups() for note, *_ in row.notes if (m := _ROUTE.match(note))}
     for other in report.lines:
         for note, *_ in other.notes:
@@ -179,7 +181,7 @@ def _waits(row: Row, report: Report, share: float = _MUCH) -> str:
 
 
 def _is_sure(row: Row, report: Report) -> bool:
-    """Whether a line computes long enough to compare the ranks."""
+    """Return True if a line computes long enough to compare the ranks."""
     return max(row.computing) >= (_SURE if report.counted else _SURE_IF_SAMPLED)
 
 

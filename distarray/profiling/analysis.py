@@ -1,4 +1,4 @@
-"""From what the ranks have measured to the figures of a profile."""
+"""Analysis of a profile: from the ranks' measurements to the figures of each line."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -10,9 +10,9 @@ from distarray.profiling.statements import text_of
 
 __all__ = ["Report", "Row"]
 
-#: A report as a table; set by :mod:`distarray.profiling.table`.
+#: Function that formats a report as a table; set by :mod:`distarray.profiling.table`.
 table: list[Callable[["Report"], str]] = [object.__repr__]
-#: Seconds by which a rank must come later than the others to count as late.
+#: Seconds by which a rank must arrive after the others to count as late.
 _LATE = 5e-5
 _NOTHING = Totals()
 
@@ -24,9 +24,9 @@ class Row:
     ----------
     line : Line
     ranks : list of Totals
-        In the order of the ranks that were measured.
+        One entry per measured rank, in the order of the ranks.
     late : Counter
-        How often each rank was the one that the others waited for.
+        Number of times the other ranks waited for each rank.
     """
 
     def __init__(self, line: Line, ranks: list[Totals]) -> None:
@@ -35,7 +35,7 @@ class Row:
 
     @cached_property
     def text(self) -> str:
-        """The line itself, and the lines whose operations ran here."""
+        """Text of the line, with the numbers of the lines whose deferred operations ran here."""
         if not self.line.number:
             return "(outside of the program's lines)"
         text, runs = text_of(self.line), ", ".join(map(str, self.runs))
@@ -43,22 +43,22 @@ class Row:
 
     @property
     def calls(self) -> int:
-        """How often the line was begun, on the rank that did so most often."""
+        """Number of times the line was begun, on the rank with the most."""
         return max(totals.calls for totals in self.ranks)
 
     @property
     def computing(self) -> list[float]:
-        """Seconds of each rank outside of conversations."""
+        """Seconds of each rank outside of communication."""
         return [totals.computing for totals in self.ranks]
 
     @property
     def waiting(self) -> list[float]:
-        """Seconds of each rank in conversations, before the others had come to them."""
+        """Seconds of each rank in communication, before the other ranks arrived."""
         return [_share(t.waited, t.matched) * t.talking for t in self.ranks]
 
     @property
     def sending(self) -> list[float]:
-        """Seconds of each rank in conversations that all had come to."""
+        """Seconds of each rank in communication, after all ranks had arrived."""
         return [t.talking - w for t, w in zip(self.ranks, self.waiting, strict=True)]
 
     @property
@@ -68,31 +68,31 @@ class Row:
 
     @property
     def seconds(self) -> float:
-        """Seconds at the line, on the average rank."""
+        """Seconds at the line, mean over the ranks."""
         return self.spent / len(self.ranks)
 
     @property
     def imbalance(self) -> float:
-        """What the slowest rank computes, by what the average one does; 1 where all are alike."""
+        """Load imbalance: maximum compute time divided by mean compute time; 1 if balanced."""
         mean = sum(self.computing) / len(self.ranks)
         return max(self.computing) / mean if mean > 0 else 1.0
 
     @property
     def busiest(self) -> int:
-        """The place of the rank that computes longest."""
+        """Index of the rank that computes longest."""
         return self.computing.index(max(self.computing))
 
     def total(self, what: str) -> int:
-        """The sum over the ranks of one of the counts of :class:`Totals`."""
+        """Sum one of the counts of :class:`Totals` over the ranks."""
         return sum([getattr(totals, what) for totals in self.ranks])
 
     def most(self, what: str) -> int:
-        """The largest of the ranks' values."""
+        """Return the largest value over the ranks."""
         return int(max([getattr(totals, what) for totals in self.ranks]))
 
     @cached_property
     def notes(self) -> list[tuple[str, int, int]]:
-        """What was said there: the purpose, how often a rank did so, bytes received by all."""
+        """Purposes of the communication: text, most calls on one rank, bytes received by all."""
         often: Counter[str] = Counter()
         nbytes: Counter[str] = Counter()
         for totals in self.ranks:
@@ -103,30 +103,30 @@ class Row:
 
     @property
     def runs(self) -> list[int]:
-        """The lines of the same file that put operations off which ran here."""
+        """Lines of the same file whose deferred operations ran here."""
         found = {line for totals in self.ranks for line in list(totals.runs)}
         return sorted([line.number for line in found if line.path == self.line.path])
 
     @property
     def gathers(self) -> list[tuple[str, int, int]]:
-        """Those of the notes by which a cut array became whole, or was gathered for a library."""
+        """Notes in which a sharded array became whole, or was gathered for a library."""
         return [note for note in self.notes if is_gather(note[0])]
 
 
 class Report:
-    """The figures of a profile; print them for a table.
+    """Figures of a profile; ``print`` shows them as a table.
 
     Parameters
     ----------
     parts : mapping of int to Part
-        The ranks' parts, as far as there are any.
+        The parts of the ranks, by rank; some may be missing.
 
     Attributes
     ----------
     parts : list of Part
-        By rank.
+        Sorted by rank.
     rows : list of Row
-        The lines that took longest first.
+        Sorted by seconds, the longest first.
     """
 
     def __init__(self, parts: Mapping[int, Part]) -> None:
@@ -153,42 +153,42 @@ class Report:
 
     @property
     def size(self) -> int:
-        """How many ranks the program had."""
+        """Number of ranks of the program."""
         return self.parts[0].size
 
     @property
     def missing(self) -> list[int]:
-        """The ranks of which nothing is known."""
+        """Ranks whose part is missing."""
         known = {part.rank for part in self.parts}
         return [rank for rank in range(self.size) if rank not in known]
 
     @property
     def counted(self) -> bool:
-        """Whether the lines were followed one by one."""
+        """True if every line was followed; False if lines were sampled."""
         return all(part.counted for part in self.parts)
 
     @property
     def seconds(self) -> float:
-        """How long the profile took on the slowest rank."""
+        """Duration of the profile on the slowest rank, in seconds."""
         return max(part.seconds for part in self.parts)
 
     @property
     def begun(self) -> float:
-        """When the first rank began, by rank 0's clock."""
+        """Time at which the first rank began, by rank 0's clock."""
         return min(part.begun + part.offset for part in self.parts)
 
     @property
     def lines(self) -> list[Row]:
-        """The rows that stand for lines of the program."""
+        """Rows of the program's own lines."""
         return [row for row in self.rows if row.line.number]
 
     def total(self, what: str) -> int:
-        """The sum over ranks and lines of one of the counts of :class:`Totals`."""
+        """Sum one of the counts of :class:`Totals` over ranks and lines."""
         return sum([row.total(what) for row in self.rows])
 
 
 def is_gather(note: str) -> bool:
-    """Whether a purpose, as the ledger says it, is that an array becomes whole."""
+    """Return True if a note of the ledger describes a sharded array becoming whole."""
     src, arrow, dst = note.partition(" -> ")
     if not arrow:
         return " gathers " in note
@@ -201,11 +201,11 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 0.0
 
 
-# -- who has waited for whom -----------------------------------------------------------------------
+# -- which rank waited for which -------------------------------------------------------------------
 
 
 def _compare(parts: Iterable[Part], rows: dict[Line, Row]) -> None:
-    """Work out, from when the ranks came to conversations, how long they waited in them."""
+    """Compute each line's waiting seconds from the times at which communication calls began."""
     for part in parts:
         for totals in part.lines.values():
             totals.matched = totals.waited = 0.0
@@ -214,7 +214,7 @@ def _compare(parts: Iterable[Part], rows: dict[Line, Row]) -> None:
 
 
 def _compare_meetings(parts: Iterable[Part], rows: dict[Line, Row]) -> None:
-    """Collectives: all wait for the rank that came last."""
+    """Compare collectives: every rank waits for the rank that arrived last."""
     met: dict[tuple[int, int], list[tuple[float, Part, Line, float]]] = {}
     for part in parts:
         for key, line, start, stop in list(part.meetings):
@@ -231,7 +231,7 @@ def _compare_meetings(parts: Iterable[Part], rows: dict[Line, Row]) -> None:
 
 
 def _compare_messages(parts: Iterable[Part], rows: dict[Line, Row]) -> None:
-    """Messages: the receiver waits until the last one is sent that it needs."""
+    """Compare messages: the receiver waits until the last message it needs has been sent."""
     sent = {
         key: (at + part.offset, part.rank) for part in parts for key, at in dict(part.sent).items()
     }

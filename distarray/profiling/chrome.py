@@ -1,4 +1,4 @@
-"""The timeline in Chrome's trace format (JSON), which Perfetto and chrome://tracing open."""
+"""Timeline in Chrome's trace format (JSON), which Perfetto and chrome://tracing open."""
 
 import json
 from bisect import bisect_right
@@ -16,7 +16,7 @@ __all__ = ["events"]
 
 
 def events(report: Report) -> str:
-    """The events of all ranks, each a lane, with times from the beginning of the profile."""
+    """Return the events of all ranks as JSON, one lane per rank; times start with the profile."""
     found: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "distarray"}}
     ]
@@ -32,7 +32,7 @@ def events(report: Report) -> str:
 
 
 def _all_spans(part: Part) -> Iterator[Span]:
-    """The lines and, within them, the conversations; those over several lines are cut."""
+    """Yield the spans of lines, then the communication spans, split at the starts of lines."""
     yield from part.spans
     starts = [span[0] for span in part.spans]
     for start, stop, line, what, talking in part.talks:

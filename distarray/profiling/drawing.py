@@ -1,4 +1,4 @@
-"""The timeline and the matrix of a profile, as SVG."""
+"""Timeline and communication matrix of a profile, as SVG."""
 
 from collections.abc import Iterator
 from html import escape
@@ -13,9 +13,9 @@ from distarray.profiling.measured import Line, Part
 __all__ = ["COMPUTING", "SENDING", "WAITING", "matrix", "timeline"]
 
 COMPUTING, SENDING, WAITING = "#4477aa", "#ccbb44", "#ee6677"
-#: Columns of the timeline, the height of a rank's lane, and ranks that get one.
+#: Columns of the timeline, height of a rank's lane, and maximum number of lanes.
 _COLUMNS, _LANE, _LANES = 1000, 18, 64
-#: Fields of the matrix along a side; more ranks share fields.
+#: Maximum fields along a side of the matrix; with more ranks, neighboring ranks share a field.
 _FIELDS = 64
 
 
@@ -23,7 +23,7 @@ _FIELDS = 64
 
 
 def timeline(report: Report) -> str:
-    """What each rank did when: in each column, what took most of it."""
+    """Draw the activity of each rank over time: each column shows the line that took most of it."""
     parts = report.parts
     if len(parts) > _LANES:
         step = len(parts) / _LANES
@@ -50,7 +50,7 @@ def timeline(report: Report) -> str:
 def _runs(
     part: Part, report: Report, begun: float, length: float
 ) -> Iterator[tuple[int, int, str, str]]:
-    """Neighbouring columns of one colour and line: first, last + 1, colour, words."""
+    """Yield runs of neighboring columns of one color and line: first, last + 1, color, text."""
     waits = {row.line: _share(row) for row in report.rows}
     columns = _columns(part, begun, length)
     first = 0
@@ -68,13 +68,13 @@ def _runs(
 
 
 def _share(row: Row) -> float:
-    """The share of its conversations that a line waits."""
+    """Return the share of a line's communication time that is spent waiting."""
     talking = sum([totals.talking for totals in row.ranks])
     return sum(row.waiting) / talking if talking else 0.0
 
 
 def _columns(part: Part, begun: float, length: float) -> list[tuple[Line, bool] | None]:
-    """For each column the line that took most of it, and whether that was in conversations."""
+    """Return for each column the line that took most of it, and True if it communicated there."""
     weights: list[dict[tuple[Line, bool], float]] = [{} for _ in range(_COLUMNS)]
     scale = _COLUMNS / length
     for start, stop, line, _, talking in part.spans:
@@ -96,7 +96,7 @@ def _columns(part: Part, begun: float, length: float) -> list[tuple[Line, bool] 
 
 
 def matrix(report: Report) -> str:
-    """Bytes that each rank has sent to each other one, and in collectives (the last column)."""
+    """Draw the bytes sent from each rank to each other rank, and in collectives (last column)."""
     size = report.size
     fields = min(size, _FIELDS)
     sums: dict[tuple[int, int], int] = {}

@@ -14,7 +14,7 @@ _SECONDS = ("computing", "sending", "waiting")
 
 
 def figures(report: Report) -> dict[str, Any]:
-    """The figures of all lines, as lists by rank, and of the whole program."""
+    """Return the figures of every line, as lists by rank, and of the whole program."""
     return {
         "ranks": report.size,
         "seconds": report.seconds,

@@ -1,8 +1,9 @@
-"""Following a program: by every line it comes to, or by looking now and then where it is.
+"""Line tracing of a program: by an event for each line, or by sampling the stack.
 
-Since Python 3.12 the interpreter tells of the lines of chosen functions, which are the program's
-own; the library's and all others run as always. Before, it could only be asked to tell of
-everything, which takes many times as long: there a thread looks now and then.
+Since Python 3.12 the interpreter reports the lines of chosen functions (`sys.monitoring`). The
+chosen functions are the program's own; the library's and all others run at full speed. Earlier
+versions can only report the lines of all functions, which is many times slower. There a thread
+samples the stack instead.
 """
 
 import os
@@ -21,10 +22,10 @@ from distarray.profiling.statements import line_of
 
 __all__ = ["Follower", "follow", "is_counted"]
 
-#: Seconds between two looks at the beginning, and at most; and their share of the time so far. A
-#: look takes a moment of this rank and, where ranks wait for one another, of the others as well.
+#: Minimum and maximum seconds between two samples, and the interval as a share of the elapsed time.
+#: A sample costs time on this rank and, where ranks wait for one another, on the others too.
 _SHORTEST, _LONGEST, _SHARE = 1e-2, 4e-2, 4e-2
-#: The interpreter's interface for tools, and numbers of tools that are not taken by custom.
+#: The interpreter's monitoring interface, and tool numbers that no common tool uses.
 _monitoring: Any = getattr(sys, "monitoring", None)
 _NUMBERS = (2, 3, 4)
 _NAME = "distarray"
@@ -32,26 +33,26 @@ _NAME = "distarray"
 _lock = Lock()
 _tool = -1
 _followed: dict[int, list[Recorder]] = {}
-#: The lines that have been met.
+#: Lines executed so far, by code object and line number.
 _lines: dict[tuple[CodeType, int], Line] = {}
 
 
 class Follower:
-    """Follows a thread's program for a recorder, from the beginning until `stop`."""
+    """Tracer of a thread's program for a recorder, from its creation until `stop`."""
 
     def stop(self) -> None:
-        """Follow it no more."""
+        """Stop tracing."""
 
 
 def is_counted() -> bool:
-    """Whether every line can be followed here."""
+    """Return True if every line can be traced in this process."""
     if _monitoring is None:
         return False
     return _tool >= 0 or any(_monitoring.get_tool(number) is None for number in _NUMBERS)
 
 
 def follow(recorder: Recorder) -> Follower:
-    """Begin to follow the program of this thread."""
+    """Begin to trace the program of this thread."""
     return _EveryLine(recorder) if recorder.part.counted else _Looks(recorder)
 
 
@@ -70,7 +71,7 @@ class _EveryLine(Follower):
                 _tell_of(frame.f_code)
 
     def stop(self) -> None:
-        """Follow it no more."""
+        """Stop tracing this recorder's thread."""
         with _lock:
             recorders = _followed.get(self._recorder.thread, [])
             if self._recorder in recorders:
@@ -81,12 +82,12 @@ class _EveryLine(Follower):
                 _end()
 
 
-#: What the interpreter may answer.
+#: Return value of a monitoring callback.
 _Answer: TypeAlias = Any
 
 
 def _begin() -> None:
-    """Take a tool's number, and have the interpreter tell when a function begins."""
+    """Claim a tool number, register the callbacks, and enable the event for function starts."""
     global _tool
     events = _monitoring.events
     _tool = next(number for number in _NUMBERS if _monitoring.get_tool(number) is None)
@@ -119,7 +120,7 @@ _told: set[CodeType] = set()
 
 
 def _tell_of(code: CodeType) -> None:
-    """Have the interpreter tell of the lines of a function."""
+    """Enable the line events of a function."""
     if code not in _told:
         _told.add(code)
         events = _monitoring.events
@@ -131,7 +132,7 @@ def _on_start(code: CodeType, instruction: int) -> _Answer:
     frame = sys._getframe(1)
     if not (is_house(frame) or is_library(frame) or is_ours(code.co_filename)):
         _tell_of(code)
-    return _monitoring.DISABLE  # this function is known from now on
+    return _monitoring.DISABLE  # no more start events for this function
 
 
 def _on_line(code: CodeType, number: int) -> _Answer:
@@ -154,13 +155,13 @@ def _on_return(code: CodeType, instruction: int, value: object) -> _Answer:
             recorder.moved(line, now, False)
 
 
-# -- looks -----------------------------------------------------------------------------------------
+# -- sampling --------------------------------------------------------------------------------------
 
 
 class _Looks(Follower):
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._enough = Lock()  # free once it is enough
+        self._enough = Lock()  # released to stop the thread
         self._enough.acquire()
         self._thread = Thread(target=self._look, name="distarray-profile", daemon=True)
         error = thread_start.try_start(self._thread)
@@ -168,7 +169,7 @@ class _Looks(Follower):
             hooks.say(f"the lines of this rank are not followed: {error}")
 
     def stop(self) -> None:
-        """Follow it no more."""
+        """Stop sampling."""
         self._enough.release()
         if self._thread.is_alive():
             self._thread.join()
@@ -176,7 +177,7 @@ class _Looks(Follower):
     def _look(self) -> None:
         recorder, interval = self._recorder, _SHORTEST
         while not self._enough.acquire(timeout=interval):
-            # No frame is kept until the next look: it would keep the arrays that it refers to.
+            # Keep no frame until the next sample: it would keep the arrays that it refers to alive.
             recorder.current = program_line(current_frames().get(recorder.thread))
             now = perf_counter()
             recorder.charge(recorder.current, now)
@@ -184,7 +185,7 @@ class _Looks(Follower):
 
 
 def _in_forked_child() -> None:
-    """A child is not followed: what it does is not the rank's."""
+    """Stop tracing in a forked child, whose work does not belong to the rank."""
     global _lock
     _lock = Lock()
     _followed.clear()

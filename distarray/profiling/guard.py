@@ -1,7 +1,7 @@
-"""The signal by which a job is ended: what was measured is kept first.
+"""Guard against SIGTERM, which ends a job: the measurements are saved first.
 
-A rank that waits inside of MPI runs no Python, so no handler either. But the interpreter writes the
-signal's number to a pipe at once, and a thread of its own reads it.
+A rank that waits inside MPI runs no Python code, and therefore no signal handler. But the
+interpreter writes the signal's number to a pipe at once, and a thread of the guard reads it.
 """
 
 import ctypes
@@ -17,9 +17,9 @@ __all__ = ["Guard"]
 
 
 class Guard:
-    """Calls a function when the process is to be ended by SIGTERM, and then lets it end.
+    """Guard that calls a function when SIGTERM is to end the process, and then lets it end.
 
-    Only where the program has not asked for the signal itself, and in the main thread.
+    It is active only in the main thread, and only if the program has set no handler for the signal.
 
     Parameters
     ----------
@@ -35,14 +35,14 @@ class Guard:
         self._thread = threading.Thread(target=self._read, name="distarray-guard", daemon=True)
 
     def begin(self) -> None:
-        """Stand guard."""
+        """Install the signal handler and the pipe, and start the thread that reads it."""
         here = threading.current_thread() is threading.main_thread()
         if not here or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
             return
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-        if before != -1:  # somebody else listens there
+        if before != -1:  # another library uses the wakeup descriptor
             signal.set_wakeup_fd(before)
             os.close(reading)
             os.close(writing)
@@ -50,18 +50,18 @@ class Guard:
         self._ends = reading, writing
         signal.signal(signal.SIGTERM, self._note)
         _standing.append(self)
-        if thread_start.try_start(self._thread) is not None:  # nobody would act on the signal
+        if thread_start.try_start(self._thread) is not None:  # no thread would act on the signal
             self._leave()
             os.close(reading)
             os.close(writing)
             self._ends = None
 
     def end(self) -> None:
-        """Stand guard no more; does not return if the process is being ended."""
+        """Remove the handler; does not return if the process is being terminated."""
         if self._ends is None or self._over:
             return
         if self._told and self._stands():
-            self._thread.join()  # it is at work, and ends the process
+            self._thread.join()  # the thread runs `act` and ends the process
         self._leave()
         os.write(self._ends[1], b"\0")
 
@@ -74,13 +74,13 @@ class Guard:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        """Have the thread act; the interpreter's own byte may go to asyncio instead."""
+        """Wake the thread; the interpreter's own byte may go to asyncio instead."""
         assert self._ends is not None
         self._told = True
         os.write(self._ends[1], bytes([number]))
 
     def _stands(self) -> bool:
-        """Whether the signal is still ours."""
+        """Return True if this guard's handler is still installed."""
         return not self._over and signal.getsignal(signal.SIGTERM) == self._note
 
     def _read(self) -> None:
@@ -92,18 +92,18 @@ class Guard:
                 try:
                     self._act()
                 finally:
-                    ctypes.CDLL(None).signal(int(signal.SIGTERM), None)  # as it was: it ends all
+                    ctypes.CDLL(None).signal(int(signal.SIGTERM), None)  # the default: ends all
                     os.kill(os.getpid(), signal.SIGTERM)
         os.close(reading)
         os.close(writing)
 
 
-#: Those that stand guard.
+#: Active guards.
 _standing: list[Guard] = []
 
 
 def _in_forked_child() -> None:
-    """A child is ended as it would be otherwise."""
+    """Remove the guards in a forked child, so that SIGTERM ends it as usual."""
     for guard in _standing:
         guard._leave()
 

@@ -1,4 +1,4 @@
-"""What one rank has measured: plain values, which can be pickled and sent to rank 0."""
+"""Measurements of one rank: plain values, which can be pickled and sent to rank 0."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -8,12 +8,12 @@ from distarray.plan import Route
 
 __all__ = ["Line", "Moves", "Part", "Seen", "Totals"]
 
-#: Different purposes that are kept for one line; the rest is counted together.
+#: Maximum number of distinct purposes kept for one line; the rest are counted together.
 MOST_NOTES = 24
 
 
 class Line(NamedTuple):
-    """A statement of the program: its file and first line."""
+    """Statement of the program: its file and first line."""
 
     path: str
     number: int
@@ -21,33 +21,34 @@ class Line(NamedTuple):
 
 @dataclass(slots=True)
 class Totals:
-    """What a rank did at one line.
+    """Totals of one rank at one line.
 
     Attributes
     ----------
     calls : int
-        How often the line was begun; 0 if only its seconds are sampled.
+        Number of times the line was begun; 0 if its seconds are sampled.
     computing, talking : float
-        Seconds outside of conversations with other ranks, and in them.
+        Seconds outside of communication with other ranks, and in communication.
     out, into : int
         Bytes sent and received.
     messages_out, messages_in : int
-        Messages; a collective counts as one of each.
+        Messages sent and received; a collective counts as one of each.
     collectives, collective_out : int
-        Of the messages and bytes sent, those in collectives.
+        Messages and bytes sent in collectives; also included in the totals above.
     gathers, gathered : int
-        How often an array became whole on every rank, and what this rank has given, once.
+        Number of times an array became whole on every rank, and bytes of this rank's parts, each
+        counted once.
     temporary : int
-        The most memory that one run of the line took beyond what there was before.
+        Maximum memory in bytes that one run of the line took beyond the memory before it.
     peak : int
-        The most memory of the process that was seen when the line had run.
+        Maximum memory of the process in bytes, as seen after the line ran.
     notes : dict
-        How many conversations there were, and bytes received in them, by their purpose.
+        Number of communication calls, and bytes received in them, by purpose.
     runs : set
-        The lines whose operations were put off, and have run here.
+        Lines whose deferred operations ran here.
     matched, waited : float
-        Of those conversations that are compared with the other ranks': seconds, and of these the
-        ones before the last rank came. Filled by the analysis.
+        Of the communication calls that are compared between ranks: their seconds, and the seconds
+        before the last rank arrived. Set by the analysis.
     """
 
     calls: int = 0
@@ -74,7 +75,7 @@ class Totals:
         return self.computing + self.talking
 
     def note(self, text: str, nbytes: int) -> None:
-        """Count a conversation of some purpose."""
+        """Count a communication call of some purpose."""
         if text not in self.notes and len(self.notes) >= MOST_NOTES:
             text = "others"
         entry = self.notes.setdefault(text, [0, 0])
@@ -83,7 +84,7 @@ class Totals:
 
 
 class Seen(NamedTuple):
-    """An array that the program had a name for at the end."""
+    """Array that was bound to a name of the program at the end."""
 
     name: str
     dtype: str
@@ -93,7 +94,7 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class Moves:
-    """How often arrays were moved from one layout to another, and at which line first."""
+    """Number of moves of arrays from one layout to another, and the line of the first move."""
 
     line: Line
     count: int = 0
@@ -101,41 +102,41 @@ class Moves:
 
 @dataclass
 class Part:
-    """One rank's part of a profile.
+    """Part of a profile that one rank measured.
 
     Attributes
     ----------
     rank, size : int
-        In the world of the ranks that were measured.
+        In the world of the measured ranks.
     counted : bool
-        Whether every line was followed; otherwise its seconds are sampled.
+        True if every line was followed; False if the seconds of lines are sampled.
     begun, seconds, offset : float
-        When the profile began, by the rank's clock; how long it took; and what has to be added to
-        the clock to get rank 0's.
+        Start of the profile by the rank's clock, its duration, and the offset to add to the clock
+        to get rank 0's.
     ended : str
-        Why it ended early; empty if it did not.
+        Reason for an early end; empty if the profile ended normally.
     peak : int
-        The most memory of the process, in bytes.
+        Maximum memory of the process, in bytes.
     lines : dict
         Totals by line.
     to : dict
-        Messages and bytes sent to each rank, one by one.
+        Messages and bytes sent point-to-point to each rank.
     everyone : list
         Messages and bytes of collectives.
     spans : list
-        The timeline: (start, stop, line or None, what, seconds in conversations).
+        Timeline: (start, stop, line or None, kind, seconds of communication).
     talks : list
-        The conversations on it, likewise.
+        Communication calls on the timeline, in the same format.
     meetings : list
-        Collectives to be compared: (key, line, start, stop).
+        Collectives to compare: (key, line, start, stop).
     arrivals : list
-        Messages to be compared: (line, start, stop, the messages that it needed).
+        Receives to compare: (line, start, stop, messages waited for).
     sent : dict
-        When the messages were sent that other ranks may have waited for.
+        Times at which messages were sent that other ranks may have waited for.
     arrays : list of Seen
         The program's arrays.
     routes : dict
-        The layouts between which arrays were moved; how often, and where first.
+        Pairs of layouts between which arrays were moved, with the count and the first line.
     """
 
     rank: int

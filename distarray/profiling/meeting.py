@@ -1,4 +1,4 @@
-"""The ranks' clocks at the beginning of a profile, and their parts at its end."""
+"""Clock comparison at the start of a profile, and collection of the ranks' parts at its end."""
 
 import pickle
 from itertools import count
@@ -13,31 +13,31 @@ from distarray.profiling.measured import Part
 
 __all__ = ["CLOCKS", "brought", "clock_offset", "serial"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+#: This module's functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
-#: What the messages are for that compare clocks.
+#: Purpose of the messages that compare clocks.
 CLOCKS = "clocks of the profile"
-#: Messages to and fro by which two clocks are compared.
+#: Round trips by which two clocks are compared.
 _ROUNDS = 5
-#: Seconds that a rank which has failed waits for rank 0, and rank 0 for the others.
+#: Seconds that a failed rank waits for rank 0, and a failed rank 0 for the others.
 _PATIENCE = 2.0
-#: Seconds that a rank which has come to the end waits for rank 0.
+#: Seconds that a rank whose block ended normally waits for rank 0.
 _LONG = 60.0
 
 _numbers: "WeakKeyDictionary[Group, count[int]]" = WeakKeyDictionary()
-#: Parts that rank 0 has not taken; their memory must stay.
+#: Sends of parts that rank 0 has not received; kept so that their memory stays allocated.
 _left: list[Pending] = []
 
 
 def serial(group: Group) -> int:
-    """The number of a profile on a group, the same on all ranks, which open them together."""
+    """Return the number of a new profile; equal on all ranks, which open profiles together."""
     return next(_numbers.setdefault(group, count()))
 
 
 def clock_offset(group: Group) -> float:
-    """What is to be added to this rank's clock to get rank 0's; collective.
+    """Return the seconds to add to this rank's clock to get rank 0's; collective.
 
-    Of some messages to and fro those are taken that were fastest.
+    Of several round trips, the fastest determines the offset.
     """
     told, word = np.zeros(1), np.zeros(1)
     if group.rank:
@@ -60,9 +60,11 @@ def clock_offset(group: Group) -> float:
 
 
 def brought(group: Group, part: Part, number: int) -> tuple[dict[int, Part], bool]:
-    """The parts of all ranks on rank 0; elsewhere the rank's own, and whether rank 0 has taken it.
+    """Send this rank's part to rank 0, and collect the parts of all ranks there.
 
-    A rank whose part ended early waits no longer than a moment: the others may not come.
+    Rank 0 returns the parts of all ranks, and True. The other ranks return their own part, and True
+    if rank 0 has received it. A rank whose part ended early waits only briefly, because the other
+    ranks may not arrive.
     """
     if group.size == 1:
         return {group.rank: part}, True
@@ -85,7 +87,7 @@ def brought(group: Group, part: Part, number: int) -> tuple[dict[int, Part], boo
 
 
 def _wait(pending: Pending, seconds: float) -> bool:
-    """Whether a message is taken within some time."""
+    """Wait for a send; return True if the message is received within some seconds."""
     end, pause = monotonic() + seconds, 1e-4
     while not pending.poke():
         if monotonic() > end:

@@ -1,4 +1,4 @@
-"""The memory of this process, asked often."""
+"""Memory use of this process, in functions that are called often."""
 
 import os
 import resource
@@ -12,12 +12,12 @@ _file = -1
 
 
 def peak() -> int:
-    """The most memory that the process has had, in bytes."""
+    """Return the peak memory of the process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
 
 
 def resident() -> int:
-    """The memory that the process has now, in bytes; the most where the system does not say."""
+    """Return the current memory, in bytes; the peak where the system does not report it."""
     global _file
     try:
         if _file < 0:
@@ -29,7 +29,7 @@ def resident() -> int:
 
 def _in_forked_child() -> None:
     global _file
-    _file = -1  # it is the parent's
+    _file = -1  # the descriptor is the parent's
 
 
 os.register_at_fork(after_in_child=_in_forked_child)

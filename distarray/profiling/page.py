@@ -1,4 +1,4 @@
-"""A profile as one HTML page: text, CSS and SVG, and nothing from elsewhere."""
+"""Profile as one self-contained HTML page of text, CSS and SVG."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
@@ -16,11 +16,12 @@ from distarray.profiling.table import headline
 
 __all__ = ["page"]
 
-#: Ranks of which the page has figures one by one: the first ones, and those that compute longest.
+#: Maximum number of ranks listed individually: the slowest in computing, and the first of the
+#: others.
 _RANKS = 16
-#: Lines of a file that are shown whole; of longer ones, what is near to lines that cost.
+#: Maximum lines of a file shown completely; of a longer file, the distance to measured lines.
 _WHOLE, _NEAR = 400, 3
-#: Files and arrays that are shown.
+#: Maximum numbers of files and of arrays shown.
 _FILES, _ARRAYS = 8, 24
 
 _STYLE = f"""
@@ -53,7 +54,7 @@ _KEY = (
 
 
 def page(report: Report) -> str:
-    """The whole page."""
+    """Return the whole page."""
     first, *others = headline(report)
     parts = [f"<h1>{escape(first)}</h1>", *[f"<p>{escape(text)}.</p>" for text in others]]
     parts += _told(report)
@@ -74,7 +75,7 @@ def page(report: Report) -> str:
 
 
 def _told(report: Report) -> Iterator[str]:
-    """What to do about the lines that cost most."""
+    """Yield the advice on the most expensive lines."""
     told = advice(report)
     if not told:
         return
@@ -89,7 +90,7 @@ def _told(report: Report) -> Iterator[str]:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    """All figures of all lines, and below each rank's seconds of those that cost most."""
+    """Yield the table of all lines, then each rank's seconds at the longest lines."""
     heads = (
         *("compute", "send", "wait", "uneven", "calls", "messages out"),
         *("in", "sent", "received", "taken", "peak"),
@@ -123,7 +124,7 @@ def _line(row: Row, longest: float) -> str:
 
 
 def _code(row: Row) -> str:
-    """A line of the program in a table: the file's name alone, whose path is in the hint."""
+    """Format a table cell for a line of the program: the file name; the tooltip has the path."""
     if not row.line.number:
         return f'<td class="code">{escape(row.text)}</td>'
     where, text = place_of(*row.line), escape(row.text)
@@ -134,7 +135,7 @@ def _code(row: Row) -> str:
 
 
 def _bar(shares: Iterable[float], longest: float, width: int) -> str:
-    """Computing, sending and waiting, one after the other."""
+    """Draw a bar of computing, sending and waiting, side by side."""
     pieces = [
         f'<span class="bar {kind}" style="width:{width * share / longest:.1f}px"></span>'
         for kind, share in zip(("compute", "send", "wait"), shares, strict=True)
@@ -148,7 +149,7 @@ def _cells(cells: Iterable[str]) -> str:
 
 
 def _by_rank(report: Report) -> Iterator[str]:
-    """Seconds of each rank: computing, sending, waiting."""
+    """Yield a table of each rank's seconds: computing, sending, waiting."""
     places = _chosen(report)
     yield "<h2>Seconds of each rank</h2><p>Computing / sending / waiting.</p>"
     yield '<div class="wide"><table><tr>'
@@ -162,7 +163,7 @@ def _by_rank(report: Report) -> Iterator[str]:
 
 
 def _chosen(report: Report) -> list[int]:
-    """The places of the ranks that are shown one by one."""
+    """Return the indices of the ranks that are listed individually."""
     places = range(len(report.parts))
     if len(places) <= _RANKS:
         return list(places)
@@ -176,7 +177,7 @@ def _chosen(report: Report) -> list[int]:
 
 
 def _gathers(report: Report) -> Iterator[str]:
-    """What was gathered, how often, and by whom."""
+    """Yield a table of the gathers: count, bytes, purpose and line."""
     found = [(row, note) for row in report.rows for note in row.gathers]
     if not found:
         return
@@ -193,7 +194,7 @@ def _gathers(report: Report) -> Iterator[str]:
 
 
 def _arrays(arrays: list[Seen]) -> Iterator[str]:
-    """The program's arrays at the end, with their cuts; those that lie alike in one picture."""
+    """Yield pictures of the program's arrays at the end; arrays of equal layout share one."""
     if not arrays:
         return
     alike: dict[Layout, list[Seen]] = {}
@@ -210,13 +211,13 @@ def _arrays(arrays: list[Seen]) -> Iterator[str]:
 
 
 def _lies(layout: Layout) -> str:
-    """Shape and placements."""
+    """Format the shape and the placements of a layout."""
     shape = " x ".join([f"{extent:,}" for extent in layout.shape]) or "a number"
     return escape(f"{shape}, [{', '.join(map(repr, layout.placements))}]")
 
 
 def _routes(report: Report) -> Iterator[str]:
-    """The layouts between which arrays were moved, the moves that were made most often first."""
+    """Yield pictures of the moves between layouts, the most frequent first."""
     found: dict[Route, Moves] = {}
     for part in report.parts:
         for route, moves in list(part.routes.items()):
@@ -242,7 +243,7 @@ def _routes(report: Report) -> Iterator[str]:
 
 
 def _others_first(item: tuple[Route, Moves]) -> tuple[bool, int]:
-    """Moves to other placements first, then by how often there were."""
+    """Return a sort key: moves to other placements first, then by frequency."""
     route, moves = item
     return route.src.placements == route.dst.placements, -moves.count
 
@@ -251,7 +252,7 @@ def _others_first(item: tuple[Route, Moves]) -> tuple[bool, int]:
 
 
 def _sources(report: Report) -> Iterator[str]:
-    """The program's files, with a bar beside each line that took time."""
+    """Yield the program's files, with a bar beside each line that took time."""
     by_file: dict[str, dict[int, Row]] = {}
     for row in report.lines:
         by_file.setdefault(row.line.path, {})[row.line.number] = row
@@ -266,7 +267,7 @@ def _sources(report: Report) -> Iterator[str]:
 
 
 def _source(lines: Sequence[str], rows: dict[int, Row], longest: float) -> Iterator[str]:
-    """The lines of a file; of a long one those that are near to lines that took time."""
+    """Yield the lines of a file; of a long file only those near measured lines."""
     shown = list(range(1, len(lines) + 1))
     if len(lines) > _WHOLE:
         near = {n for at in rows for n in range(at - _NEAR, at + _NEAR + 1)}

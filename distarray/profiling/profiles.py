@@ -1,4 +1,4 @@
-"""Profiles: what each line of a program costs, on each rank."""
+"""Profiles: the cost of each line of a program, on each rank."""
 
 import json
 import os
@@ -27,21 +27,21 @@ from distarray.profiling.writing import fault, is_newer, write
 
 __all__ = ["Profile", "profile"]
 
-#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+#: Prefix with which users call this module's functions (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray."
-#: Ranks that write a page of their own when the job is killed: the others say much the same.
+#: Maximum number of ranks that write their own page when the job is killed; more would be similar.
 _PAGES = 8
-#: Seconds in which a rank that is to be killed lets the others write their pages.
+#: Seconds that a rank being killed waits for the other ranks' pages.
 _PATIENCE = 2.0
-#: Arrays that are shown, the largest.
+#: Maximum number of arrays shown, the largest ones.
 _ARRAYS = 40
 
 
 class Profile:
-    """What the lines of a block of the program cost; made by :func:`profile`.
+    """Profile of a block of the program; made by :func:`profile`.
 
-    Print it for a table. On rank 0 it is about all ranks, on the others about their own part: so
-    looking at it sends nothing, and ``if rank == 0: print(p)`` is fine.
+    ``print`` shows it as a table. On rank 0 it covers all ranks, on the other ranks only their own
+    part. So printing it sends nothing, and ``if rank == 0: print(p)`` is safe.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Profile:
         self.end(ended, frame.f_globals, frame.f_locals)
 
     def begin(self) -> None:
-        """Begin to measure; what ``with`` calls. Collective."""
+        """Start measuring; called by the ``with`` statement. Collective."""
         if self._recorder is not None:
             raise RuntimeError("a profile is of one block; make another one for another block")
         self._group = world_group()
@@ -105,14 +105,14 @@ class Profile:
         self._process, self._begun = os.getpid(), time.time()
 
     def end(self, ended: str = "", *names: dict[str, Any]) -> None:
-        """Stop measuring, and bring the ranks' parts together; what ``with`` calls. Collective.
+        """Stop measuring and collect the parts; called by the ``with`` statement. Collective.
 
         Parameters
         ----------
         ended : str
-            What has ended it early; then the ranks wait for one another only shortly.
+            Reason for an early end; if not empty, the ranks wait for one another only briefly.
         *names : dict
-            The program's names, among which arrays are looked for.
+            Namespaces of the program, which are searched for arrays.
         """
         recorder = self._recorder
         if recorder is None or self.report is not None:
@@ -122,7 +122,7 @@ class Profile:
         self._guard.end()
         part = recorder.finished(ended)
         part.arrays = _seen(names)
-        if os.getpid() != self._process:  # a forked child: the profile is its parent's
+        if os.getpid() != self._process:  # in a forked child: the profile is its parent's
             self.report = Report({part.rank: part})
             return
         parts, taken = brought(self._group, part, self._number)
@@ -134,7 +134,7 @@ class Profile:
                 say(f"what rank {part.rank} alone has measured is in {where}")
 
     def _refuse_path(self) -> None:
-        """Say at once if there will be no page."""
+        """Warn at once if the page cannot be written."""
         if self._path is None:
             return
         problem = fault(self._path)
@@ -144,7 +144,7 @@ class Profile:
             self._path = None
 
     def _killed(self) -> None:
-        """Keep what there is until now: the process is about to end."""
+        """Save the measurements so far, because the process is about to end."""
         recorder = self._recorder
         if recorder is None or self.report is not None:
             return
@@ -155,7 +155,7 @@ class Profile:
         self._await_pages(part.size)
 
     def _await_pages(self, size: int) -> None:
-        """Let the other ranks write their pages: when one ends, the launcher kills the others."""
+        """Wait for the other ranks' pages: when one rank ends, the launcher kills the others."""
         until = time.monotonic() + _PATIENCE
         missing = [self._own_path(rank, size) for rank in range(min(size, _PAGES))]
         while missing and time.monotonic() < until:
@@ -163,16 +163,16 @@ class Profile:
             time.sleep(0.01)
 
     def _own_path(self, rank: int, size: int) -> Path:
-        """The file of one rank's part, where the ranks could not meet."""
+        """Return the file of one rank's part, for when rank 0 could not collect the parts."""
         assert self._path is not None
         if size == 1:
             return self._path
         return self._path.with_name(f"{self._path.stem}.rank{rank}{self._path.suffix}")
 
     def tell(self) -> None:
-        """Print the table on standard error, on rank 0, and say where the page is.
+        """Print the table on standard error, on rank 0, and the path of the page.
 
-        Of figures, which are for programs, it is only said where they are.
+        For figures, which are for programs to read, only the path is printed.
         """
         if self.report is None or self._group.rank or os.getpid() != self._process:
             return
@@ -186,22 +186,22 @@ class Profile:
             stream.write(f"\nThe {what} {self._path}\n" if self._written else "")
             stream.flush()
 
-    # -- what was found -----------------------------------------------------------------------
+    # -- results -----------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the page, one HTML file without anything outside of it; rank 0 alone does.
+        """Write the page as one self-contained HTML file; only rank 0 writes.
 
         Parameters
         ----------
         path : str or path
-            Where it ends in ``.json``, all figures are written instead, by line and rank.
+            If it ends in ``.json``, all figures are written instead, by line and rank.
         """
         report = self._found()
         if self._group.rank == 0:
             self._write(Path(path), _content(Path(path), report))
 
     def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write the timeline in Chrome's format, which Perfetto opens; rank 0 alone does.
+        """Write the timeline in Chrome's trace format, which Perfetto opens; only rank 0 writes.
 
         Each rank is a lane; their clocks are aligned.
 
@@ -219,7 +219,10 @@ class Profile:
         return self.report
 
     def _write(self, path: Path, text: str) -> None:
-        """Write a file; what prevents that is said, and the program goes on: it is rank 0 alone."""
+        """Write a file; on failure print the reason and continue.
+
+        An exception on rank 0 alone would make the ranks diverge.
+        """
         problem = write(path, text)
         self._written = not problem
         if problem:
@@ -236,14 +239,14 @@ class Profile:
 
 
 def profile(path: str | os.PathLike[str] | None = None) -> Profile:
-    """Measure what each line of a block costs on each rank, in a ``with`` statement; collective.
+    """Measure the cost of each line of a block on each rank, in a ``with`` statement; collective.
 
     Parameters
     ----------
     path : str or path, optional
-        Where rank 0 writes a page about it at the end of the block: one HTML file, or the figures
-        where the path ends in ``.json``. If it cannot be written, that is said once, and the
-        program goes on.
+        File that rank 0 writes at the end of the block: one HTML page, or the figures if the path
+        ends in ``.json``. If the file cannot be written, rank 0 prints the reason once, and the
+        program continues.
 
     Returns
     -------
@@ -251,13 +254,14 @@ def profile(path: str | os.PathLike[str] | None = None) -> Profile:
 
     Cost
     ----
-    At the beginning a few small messages between rank 0 and every other rank, which compare their
-    clocks; at the end one message from every rank to rank 0. In the block nothing is sent for it.
+    At the start, rank 0 exchanges a few small messages with every other rank to compare their
+    clocks. At the end, every rank sends one message to rank 0. Within the block the profile sends
+    nothing.
 
     Notes
     -----
-    If the block raises on one rank, that rank waits two seconds for the others, and then has its
-    own part alone.
+    If the block raises on one rank, that rank waits two seconds for the others, and then has only
+    its own part.
 
     Examples
     --------
@@ -272,7 +276,7 @@ def profile(path: str | os.PathLike[str] | None = None) -> Profile:
 
 
 def say(text: str) -> None:
-    """Say something to the user, past what the runner does with the streams."""
+    """Print a message on the original standard error, bypassing the runner's redirection."""
     stream = sys.__stderr__
     if stream is not None:
         stream.write(f"distarray: {text}\n")
@@ -280,12 +284,12 @@ def say(text: str) -> None:
 
 
 def _content(path: Path, report: Report) -> str:
-    """What is written into a file: the page, or the figures."""
+    """Return the text of the file: the figures as JSON, or the page."""
     return json.dumps(figures(report)) if path.suffix == ".json" else page(report)
 
 
 def _seen(spaces: tuple[dict[str, Any], ...]) -> list[Seen]:
-    """The arrays that the program has names for."""
+    """Return the arrays that the program has names for, the largest first."""
     found: dict[int, Seen] = {}
     for names in spaces:
         for name, value in list(names.items()):

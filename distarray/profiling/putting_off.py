@@ -1,7 +1,7 @@
-"""Operations that are put off: their time is that of the line at which they run.
+"""Deferred operations in a profile: their time counts for the line at which they run.
 
-Which lines they stand on is kept beside it. While somebody measures, the programs of
-:mod:`distarray.array.programs` tell of the operations that they are made of.
+The lines that wrote the operations are recorded separately. While a recorder is active, the
+programs of :mod:`distarray.array.programs` report the operations of which they consist.
 """
 
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ _plain: Any = Program.__init__
 
 
 def watch(recorder: Recorder) -> None:
-    """Tell a recorder which operations run in its thread."""
+    """Report to a recorder which deferred operations run in its thread."""
     with _lock:
         _watching.append(recorder)
         Program.__init__ = _told  # type: ignore[method-assign]
 
 
 def watch_no_more(recorder: Recorder) -> None:
-    """Tell it no more."""
+    """Stop reporting to a recorder."""
     with _lock:
         if recorder in _watching:
             _watching.remove(recorder)

@@ -1,4 +1,4 @@
-"""What one rank notes while its program runs: by line, and in bounded memory."""
+"""Recorder of one rank's measurements while its program runs: by line, in bounded memory."""
 
 import sys
 from collections.abc import Iterable
@@ -19,23 +19,24 @@ from distarray.profiling.statements import line_of
 
 __all__ = ["ELSEWHERE", "Recorder", "program_line"]
 
-#: What is done outside of the program's own lines.
+#: Pseudo-line for work outside of the program's own lines.
 ELSEWHERE = Line("", 0)
-#: Seconds from which on it is asked how much memory a line has taken.
+#: Minimum seconds at a line for its memory use to be read.
 _LONG = 1e-3
-#: Spans, and conversations to be compared, that all ranks keep together, and a rank at most.
+#: Maximum spans and communication calls to compare: of all ranks together and of one rank; and the
+#: minimum of one rank.
 _ALL, _MOST, _LEAST = 1 << 18, 1 << 14, 1 << 9
-#: Pairs of layouts that are kept, and lines whose operations have run together.
+#: Maximum pairs of layouts kept, and lines whose deferred operations ran together.
 _ROUTES, _RUNS = 48, 16
-#: Spreads numbers: neighbours are then kept or dropped independently of each other.
+#: Multiplier that spreads call numbers, so that neighboring ones are kept or dropped independently.
 _SPREAD = 0x9E3779B1
 
 
 def program_line(frame: FrameType | None) -> Line:
-    """The program's line that a frame runs for."""
+    """Return the program's line on whose behalf a frame runs."""
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        ours = known.get(name)  # as `is_house`, whose call would take most of the time
+        ours = known.get(name)  # `is_house` inlined: a call would take most of the time
         if not (passage(name) if ours is None else ours):
             path = frame.f_code.co_filename
             if not (is_library(frame) or is_ours(path)):
@@ -45,29 +46,29 @@ def program_line(frame: FrameType | None) -> Line:
 
 
 class _Ear:
-    """The events of a ledger's book, handed on instead of kept."""
+    """Event list of a ledger trace that forwards events instead of keeping them."""
 
     def __init__(self, recorder: "Recorder") -> None:
         self._recorder = recorder
 
     def append(self, event: Event) -> None:
-        """Hand an event on."""
+        """Forward an event to the recorder."""
         self._recorder.said(event)
 
 
 class Recorder(ledger.Trace):
-    """A book of the ledger that counts instead of keeping events, and the clock of the lines.
+    """Ledger trace that counts events instead of keeping them, and times the lines.
 
-    Whoever follows the program calls `charge` and `moved`; the stopwatch calls `talked`.
+    The tracer of the program calls `charge` and `moved`; the stopwatch calls `talked`.
 
     Parameters
     ----------
     group : Group
-        The ranks that are measured.
+        The measured ranks.
     counted : bool
-        Whether every line is followed.
+        True if every line is followed.
     line : Line
-        Where the program is.
+        The program's current line.
     """
 
     asks_where = False
@@ -80,7 +81,7 @@ class Recorder(ledger.Trace):
         self._line_spans, self._talk_spans, self._most = Spans(most // 2), Spans(most // 2), most
         self.part = Part(group.rank, group.size, counted)
         self.current = line
-        #: The conversation that has begun, and at which line.
+        #: The communication call that has begun, and its line.
         self._event: Event | None = None
         self._where = line
         self._mask = 0
@@ -93,14 +94,14 @@ class Recorder(ledger.Trace):
         self._look(self.of(line))
 
     def of(self, line: Line) -> Totals:
-        """The totals of a line."""
+        """Return the totals of a line; creates them at first."""
         found = self.part.lines.get(line)
         return self.part.lines.setdefault(line, Totals()) if found is None else found
 
     # -- time ------------------------------------------------------------------------------------
 
     def charge(self, line: Line, now: float) -> None:
-        """Charge the time since the last call of this to a line."""
+        """Charge the time since the previous call of this method to a line."""
         since = talking_since(self.thread)
         talked = self._talked + (0.0 if since is None else now - since)
         talking = max(0.0, talked - self._settled)
@@ -113,24 +114,24 @@ class Recorder(ledger.Trace):
         self._line_spans.add(start, now, line, "", min(talking, elapsed))
 
     def moved(self, line: Line, now: float, begins: bool) -> None:
-        """The program goes on at another line, which it begins or returns to."""
+        """Record that the program continues at another line, which it begins or returns to."""
         self.charge(self.current, now)
         if begins and line is not self.current:
             self.of(line).calls += 1
         self.current = line
 
     def _look(self, totals: Totals) -> None:
-        """See how much memory there is."""
+        """Read the memory use, and update the totals of a line."""
         now, most = memory.resident(), memory.peak()
         top = max(now, most) if most > self._peak else now
         totals.temporary = max(totals.temporary, top - (self._resident or top))
         totals.peak = max(totals.peak, top)
         self._resident, self._peak = now, most
 
-    # -- conversations ----------------------------------------------------------------------------
+    # -- communication ----------------------------------------------------------------------------
 
     def said(self, event: Event) -> None:
-        """Take note of a conversation that begins, as the ledger has it."""
+        """Record a communication call that begins, from its ledger event."""
         line = self._here()
         totals = self.of(line)
         totals.out += event.bytes
@@ -143,7 +144,7 @@ class Recorder(ledger.Trace):
             if collective:
                 totals.collectives += event.messages
                 totals.collective_out += event.bytes
-            # Few ranks send their parts one by one; what else makes an array whole is a collective.
+            # Few ranks gather by point-to-point messages, more ranks by a collective.
             usual = collective is not (self.part.size <= FEW)
             if usual and event.route is not None and event.route.dst.is_replicated:
                 copies = 1 if collective else event.messages
@@ -156,12 +157,12 @@ class Recorder(ledger.Trace):
                 routes.setdefault(event.route, Moves(line)).count += 1
 
     def ran(self, lines: Iterable[Line]) -> None:
-        """Take note of operations that were put off at some lines, and run here."""
+        """Record that deferred operations, written at `lines`, run here."""
         line = self._here()
         self.of(line).runs.update([other for other in lines if other != line][:_RUNS])
 
     def talked(self, talk: Talk) -> None:
-        """Take note of a conversation that has ended."""
+        """Record a communication call that has ended."""
         event, length = self._event, talk.stop - talk.start
         line = self._here() if event is None else self._where
         self._event = None
@@ -184,7 +185,7 @@ class Recorder(ledger.Trace):
         return program_line(sys._getframe(1))
 
     def _compare(self, group: Group, talk: Talk, line: Line, event: Event | None) -> None:
-        """Keep what tells, together with the other ranks' notes, who has waited for whom."""
+        """Record the data from which the analysis finds which rank waited for which."""
         key, world = self._known(group)
         part = self.part
         if talk.kind != "exchange":
@@ -210,7 +211,7 @@ class Recorder(ledger.Trace):
             self._drop()
 
     def _known(self, group: Group) -> tuple[int, tuple[int, ...]]:
-        """A number for a group that is equal on all its ranks, and its ranks in the world."""
+        """Return a number for a group that is equal on all its ranks, and its world ranks."""
         found = self._groups.get(id(group))
         if found is None:
             world = group.world_ranks
@@ -225,11 +226,11 @@ class Recorder(ledger.Trace):
         return number
 
     def _kept(self, number: int) -> bool:
-        """Whether a conversation of this number is compared; all ranks decide alike."""
+        """Return True if the call of this number is compared; all ranks use the same rule."""
         return not self._mask or not (number * _SPREAD & 0xFFFFFFFF) >> 12 & self._mask
 
     def _drop(self) -> None:
-        """Keep about half of what is to be compared, from now on and so far."""
+        """Keep only about half of the calls to compare, of those recorded and from now on."""
         self._mask = 2 * self._mask + 1
         part = self.part
         part.meetings = [entry for entry in part.meetings if self._kept(entry[0][1])]
@@ -243,7 +244,7 @@ class Recorder(ledger.Trace):
     # -- the end -----------------------------------------------------------------------------------
 
     def finished(self, ended: str = "") -> Part:
-        """What has been measured until now."""
+        """Complete and return the part measured so far."""
         now = perf_counter()
         self.charge(self.current, now)
         part = self.part

@@ -1,40 +1,40 @@
-"""A timeline of bounded length: the longer it gets, the coarser are its parts."""
+"""Timeline of bounded length: the longer it gets, the coarser its spans."""
 
 from distarray.profiling.measured import Line
 
 __all__ = ["Span", "Spans"]
 
-#: Start, stop, the line, what was done there, and the seconds of it in conversations. Where several
-#: lines are one span, it has the line that took longest.
+#: Start, stop, line, kind of communication (empty for a line), and seconds of communication. A span
+#: of several lines has the line that took longest.
 Span = tuple[float, float, Line | None, str, float]
-#: The shortest span that is kept from the beginning, in seconds.
+#: Initial minimum length of a span, in seconds.
 _FINEST = 2e-6
 
 
 class Spans:
-    """What a rank did, one after the other.
+    """Timeline of a rank's activity, in order of time.
 
     Parameters
     ----------
     most : int
-        Spans that are kept; when there are more, short ones are joined with their neighbours.
+        Maximum number of spans; beyond it, short spans are joined with their neighbors.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._shortest = _FINEST
         self._spans: list[Span] = []
-        #: Seconds of the line that gave the last span its name.
+        #: Seconds of the line that names the last span.
         self._longest = 0.0
 
     def add(self, start: float, stop: float, line: Line | None, what: str, talking: float) -> None:
-        """Add what was done from `start` to `stop`; nothing is earlier than what was added."""
+        """Add a span from `start` to `stop`, which is not earlier than the spans added before."""
         self._append((start, stop, line, what, talking))
         if len(self._spans) > self._most:
             self._coarsen()
 
     def listed(self) -> list[Span]:
-        """All spans, by time."""
+        """Return all spans, by time."""
         return list(self._spans)
 
     def _append(self, new: Span) -> None:
@@ -56,7 +56,7 @@ class Spans:
         return last[0], max(last[1], new[1]), named[2], named[3], last[4] + new[4]
 
     def _coarsen(self) -> None:
-        """Join short spans until half of them are left."""
+        """Join short spans until at most half of the maximum number is left."""
         while len(self._spans) > self._most // 2:
             self._shortest *= 2
             spans, self._spans = self._spans, []

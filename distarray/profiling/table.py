@@ -1,4 +1,4 @@
-"""A profile as a table for the terminal."""
+"""Profile as a table for the terminal."""
 
 from distarray.comm.ledger import size_text
 from distarray.comm.user_lines import place_of
@@ -8,7 +8,7 @@ from distarray.profiling.analysis import table as printed
 
 __all__ = ["headline", "table"]
 
-#: Lines that the table has.
+#: Maximum number of lines in the table.
 _ROWS = 25
 _HEAD = (
     f"{'seconds':>8} {'%':>5}  {'compute':>8} {'send':>8} {'wait':>8} {'uneven':>6} {'calls':>8} "
@@ -17,7 +17,7 @@ _HEAD = (
 
 
 def headline(report: Report) -> list[str]:
-    """What the profile is about, in sentences."""
+    """Summarize the profile in sentences."""
     peak = max(report.parts, key=lambda part: part.peak)
     ranks = f"{report.size} rank{'s' * (report.size != 1)}"
     found = [
@@ -37,13 +37,13 @@ def headline(report: Report) -> list[str]:
 
 
 def _ranks(numbers: list[int]) -> str:
-    """Such as ``Rank 3``, or ``Each of ranks 0, 1, 2, ...``."""
+    """Format rank numbers, such as ``Rank 3``, or ``Each of ranks 0, 1, 2, ...``."""
     some = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
     return f"Rank {some}" if len(numbers) == 1 else f"Each of ranks {some}"
 
 
 def table(report: Report) -> str:
-    """The lines that took longest, and what to do about them."""
+    """Format the lines that took longest, and the advice on the most expensive ones."""
     lines = [*headline(report), "", _HEAD]
     rows = report.rows[:_ROWS]
     lines += [_row(row, report) for row in rows]

@@ -1,4 +1,4 @@
-"""Writing a report, or saying why that is not possible."""
+"""Writing of reports, with the reason if it fails."""
 
 import contextlib
 import os
@@ -8,7 +8,7 @@ __all__ = ["fault", "is_newer", "write"]
 
 
 def fault(path: Path) -> str:
-    """Why a file cannot be written, as far as that is known before; empty if it can."""
+    """Return why a file cannot be written, as far as known in advance; empty if it can."""
     if path.is_dir():
         return f"{path} is a directory"
     if not path.parent.is_dir():
@@ -19,7 +19,7 @@ def fault(path: Path) -> str:
 
 
 def is_newer(path: Path, moment: float) -> bool:
-    """Whether there is a file that was written after a moment (s since 1970), to a second."""
+    """Return True if a file was written after a time (s since 1970), to a second."""
     try:
         return path.stat().st_mtime > moment - 1.0
     except OSError:
@@ -27,7 +27,7 @@ def is_newer(path: Path, moment: float) -> bool:
 
 
 def write(path: Path, text: str) -> str:
-    """Write a file, whole or not at all; returns why that failed, or nothing."""
+    """Write a file, completely or not at all; return the reason of a failure, or nothing."""
     half = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         half.write_text(text, encoding="utf-8")

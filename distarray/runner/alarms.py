@@ -1,11 +1,11 @@
-"""Handlers of signals. Of a timer's: ranks that would part are told, and the job ends.
+"""Handlers of signals: a timer's signal that the program handles ends the job.
 
-A signal comes at another place of the program on each rank, after another number of rounds of a
-loop. What a handler changes would then be different on each, and so would the results, without a
-word. A timer that never goes off disturbs nobody.
+A signal arrives at a different place of the program on each rank, such as after a different number
+of loop iterations. The changes that a handler makes would then differ between the ranks, and so
+would the results, without an error. A timer that never goes off has no effect.
 
-Other signals are the program's: many end it, and all ranks then. That a handler has run is noted,
-and told if ranks wait for one another.
+All other signals are left to the program: many end it, and then all ranks. The runner records that
+a handler has run, and reports it if ranks wait for one another.
 """
 
 import signal
@@ -24,9 +24,9 @@ from distarray.runner.step import in_step
 
 __all__ = ["install"]
 
-#: The signals of timers (``signal.alarm``, ``signal.setitimer``).
+#: Signals of timers (``signal.alarm``, ``signal.setitimer``).
 _TIMED = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF)
-#: How long the other ranks wait for rank 0 to tell (s).
+#: Seconds that the other ranks wait for rank 0 to report.
 _PATIENCE = 2.0
 
 Handler = Callable[[int, FrameType | None], Any] | int | None
@@ -35,26 +35,26 @@ _real_sleep = time.sleep
 
 
 class Noted:
-    """A handler of the program's for another signal."""
+    """Handler of the program for a signal that is not a timer's."""
 
     def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
         self.handler = handler
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Note the signal, and handle it."""
+        """Record the signal, and call the program's handler."""
         signals.handled(number, frame)
         self.handler(number, frame)
 
 
 class Alarm:
-    """A handler of the program's for a timer's signal."""
+    """Handler of the program for a timer's signal."""
 
     def __init__(self, handler: Callable[[int, FrameType | None], Any], rank: int) -> None:
         self.handler = handler
         self._rank = rank
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """End the job; in a process that the program has started, handle the signal."""
+        """End the job; in a process that the program started, call the program's handler."""
         if mpi_is_the_parents():
             self.handler(number, frame)
             return
@@ -69,7 +69,7 @@ class Alarm:
 
 
 def install(rank: int) -> None:
-    """Replace `signal.signal` and `signal.getsignal`."""
+    """Replace `signal.signal` and `signal.getsignal`, to wrap the program's handlers."""
     put_in_place(signal, "signal", _setting(signal.signal, rank))
     real = signal.getsignal
 
@@ -90,5 +90,5 @@ def _setting(real: Callable[..., Any], rank: int) -> Callable[..., Any]:
 
 
 def _programs(handler: Handler) -> Any:
-    """A handler as the program has given it."""
+    """Return a handler as the program passed it."""
     return handler.handler if isinstance(handler, (Alarm, Noted)) else handler

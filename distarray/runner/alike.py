@@ -1,7 +1,7 @@
 """One clock, one process number and one order of sets for all ranks.
 
-Processes differ in these. A program that branches on one of them would take different branches on
-different ranks, and the ranks would wait for one another for ever.
+These differ between processes. A program that branches on one of them would take different branches
+on different ranks, and the ranks would wait for one another forever.
 """
 
 import ctypes
@@ -27,9 +27,9 @@ from distarray.runner.step import in_step
 __all__ = ["install", "same_order"]
 
 CLOCKS = ("monotonic", "perf_counter", "process_time", "thread_time", "time")
-#: Functions of `time` that tell the current time unless they get one, and at which position.
+#: Functions of `time` that use the current time by default, and the position of the time argument.
 CALENDARS = {"asctime": 0, "ctime": 0, "gmtime": 0, "localtime": 0, "strftime": 1}
-#: Other functions whose result is each process's own.
+#: Other functions with a different result on each process.
 OTHERS = {
     os: ("getloadavg", "times"),
     resource: ("getrusage",),
@@ -45,10 +45,10 @@ _real_time = time.time
 
 
 def same_order() -> None:
-    """Start again with a fixed hash seed, so that sets of strings have one order on all ranks.
+    """Restart with a fixed hash seed, so that sets of strings have one order on all ranks.
 
     The interpreter reads the seed when it starts, so this replaces the process, unless the
-    environment has a seed already. Call it before MPI starts.
+    environment already has a seed. Call it before MPI starts.
     """
     seed = os.environ.get("PYTHONHASHSEED", "random")
     if seed == "random" and not sys.flags.ignore_environment and sys.executable:
@@ -57,7 +57,7 @@ def same_order() -> None:
 
 
 def install(answers: Answers, process: int) -> None:
-    """Give the program rank 0's clock, and rank 0's number of the process."""
+    """Give the program rank 0's clock and rank 0's process number."""
     for name in (*CLOCKS, *(f"{name}_ns" for name in CLOCKS)):
         _replace(time, name, answers)
     for name, position in CALENDARS.items():
@@ -73,14 +73,14 @@ def install(answers: Answers, process: int) -> None:
 
 
 def _asks(depth: int) -> bool:
-    """Whether the program asks, in step with the other ranks; or `timeit` on its behalf."""
+    """Return True if the program, or `timeit` for it, calls in step with the other ranks."""
     frame = sys._getframe(depth + 1)
     timed = frame.f_globals.get("__name__") == "timeit"
     return (timed or belongs_to_program(frame)) and in_step()
 
 
 def _replace(module: ModuleType, name: str, answers: Answers, position: int | None = None) -> None:
-    """Let rank 0 answer for a function of a module, unless the time is in its arguments."""
+    """Give all ranks rank 0's result of a function, unless the time is in its arguments."""
     real = getattr(module, name, None)
     if real is None:
         return
@@ -98,7 +98,7 @@ def _answered(real: Callable[P, Any], answers: Answers, position: int | None) ->
 
 
 def _replace_days(answers: Answers) -> None:
-    """The same for `datetime`, whose classes are C's: they stay, and get other functions."""
+    """Replace class methods of `datetime`; its classes, which are C types, remain."""
 
     def now(cls: Moment, tz: datetime.tzinfo | None = None) -> datetime.datetime:
         return cls.fromtimestamp(answers.ask(_real_time), tz)
@@ -116,7 +116,7 @@ def _replace_days(answers: Answers) -> None:
     for kind, functions in named.items():
         spaces = [found for found in gc.get_referents(kind.__dict__) if type(found) is dict]
         if len(spaces) != 1:
-            return  # not CPython's: each rank has its own
+            return  # not CPython: each rank has its own time
         for name, function in functions.items():
             if name in spaces[0]:
                 spaces[0][name] = classmethod(_asking(function, spaces[0][name]))
@@ -135,7 +135,7 @@ def _asking(
 
 
 def _replace_identities(answers: Answers) -> None:
-    """Give the program rank 0's `id` of an object, so that sorting by it is alike."""
+    """Give the program rank 0's `id` of an object, so that sorting by it is equal on all ranks."""
 
     def identity(obj: object, /) -> Any:
         return answers.ask(lambda: id(obj)) if in_step() else id(obj)
@@ -144,7 +144,7 @@ def _replace_identities(answers: Answers) -> None:
 
 
 def _replace_number(process: int) -> None:
-    """Give the program rank 0's process number, used in names of files, and redirect signals."""
+    """Give the program rank 0's process number, used in file names, and redirect signals to it."""
 
     def getpid() -> int:
         own = not belongs_to_program(sys._getframe(1)) or mpi_is_the_parents()

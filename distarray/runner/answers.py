@@ -1,8 +1,9 @@
-"""Answers of rank 0 for all ranks: the clock, a directory's files, the outcome of a change.
+"""Results of rank 0 for all ranks: the clock, a directory's files, the outcome of a change.
 
-Rank 0 posts its answer and goes on. The other ranks look for the answer to the question at the same
-place of the program, asked there for the same time. So rank 0 may ask alone (``if rank == 0:``):
-nobody looks for that answer, and it disturbs no other.
+Rank 0 broadcasts ("posts") its result and continues. The other ranks look up the result by the
+place of the program that makes the query, and by the number of queries made there so far. So rank 0
+may make a query alone (``if rank == 0:``): the other ranks do not look up that result, and it
+affects no other query.
 """
 
 import pickle
@@ -18,14 +19,14 @@ from distarray.runner.step import place
 
 __all__ = ["Answers", "Communicator", "Talk"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+#: This module's functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 
 _HEAD = struct.Struct("<QQQ")
-#: Bytes of a message, of which the answer takes what the head leaves, if it fits.
+#: Bytes of a message; the result follows the head in it, if it fits.
 _BLOCK = 128
 _ROOM = _BLOCK - _HEAD.size
-#: How many posts may be on their way before rank 0 waits for the other ranks, and how long (s).
+#: Number of pending posts at which rank 0 waits for the other ranks, and how long (s).
 _MOST = 64
 _PATIENCE = 0.5
 _real_clock = time.monotonic
@@ -34,20 +35,20 @@ T = TypeVar("T")
 
 
 class Communicator(Protocol):
-    """The part of ``mpi4py.MPI.Intracomm`` that a communicator is made from."""
+    """Subset of ``mpi4py.MPI.Intracomm`` that the runner's communicators are made from."""
 
     def Dup(self) -> Any:
-        """Another one over the same ranks; their messages never meet."""
+        """Return a communicator over the same ranks, with separate messages."""
 
     def Get_rank(self) -> int:
-        """The number of this rank."""
+        """Return the number of this rank."""
 
     def Get_size(self) -> int:
-        """How many ranks there are."""
+        """Return the number of ranks."""
 
 
 class Talk(Protocol):
-    """A line to the runners of the other ranks."""
+    """Communicator of the ranks' runners."""
 
     rank: int
     size: int
@@ -56,42 +57,42 @@ class Talk(Protocol):
         """Wait for every rank."""
 
     def broadcast_object(self, obj: T, root: int) -> T:
-        """Hand one rank's object to all."""
+        """Broadcast an object from one rank to all."""
 
 
 class Answers:
-    """The answers of one job.
+    """Results of rank 0, broadcast to the other ranks of one job.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
-        Duplicated, for answers alone.
+        Duplicated for the results alone.
     note : callable
-        ``comm.calls.note``, which reports waits to the watch. Not imported here, since it imports
-        NumPy, which must come later.
+        ``comm.calls.note``, which reports waits to the watch. It is passed because its module
+        imports NumPy, which must be imported later.
     """
 
     def __init__(self, comm: Communicator, note: Callable[..., None]) -> None:
         self._comm = comm.Dup()
-        self._meeting = comm.Dup()  # apart, since posts may be left on the other one
+        self._meeting = comm.Dup()  # separate, since posts may be pending on the other one
         self.number = 0
         self.among: Any = None
         self._note = note
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
-        #: By place: its number, and how often something has been asked there.
+        #: By place of the program: its number, and the count of queries made there.
         self._places: dict[tuple[Any, ...], list[int]] = {}
         self._found: dict[Key, bytes] = {}
         self._going: deque[Any] = deque()
-        #: Whether rank 0 has waited in vain for the others to take what it has posted.
+        #: True if rank 0 has waited in vain for the other ranks to receive its posts.
         self._ahead = False
         self._posted = 0
         self._taken = 0
 
     def ask(self, act: Callable[[], Any], about: str = "") -> Any:
-        """The result of `act` on rank 0, or its exception.
+        """Return rank 0's result of `act` on all ranks, or raise its exception.
 
-        `about` tells questions apart that are asked at one place of the program.
+        `about` distinguishes queries that are made at one place of the program.
         """
         if self.size == 1:
             return act()
@@ -112,7 +113,7 @@ class Answers:
         return value
 
     def settled(self, value: T) -> T:
-        """Rank 0's value, if the values of the ranks differ; collective."""
+        """Return rank 0's value if the values of the ranks differ; collective."""
         if self.size == 1:
             return value
         self._note(self, "settled", None)
@@ -128,7 +129,7 @@ class Answers:
         self._meeting.Barrier()
 
     def finish(self, line: Talk) -> None:
-        """Take the answers that nobody has asked for; collective, at the end."""
+        """Receive the results that this rank has not looked up; collective, at the end."""
         posted = line.broadcast_object(self._posted, 0)
         while self.rank and self._taken < posted:
             self._take()
@@ -157,7 +158,7 @@ class Answers:
             self._keep_pace()
 
     def poke(self) -> bool:
-        """Let the posts go on their way; whether few are left."""
+        """Let the pending posts progress; return True if few are left."""
         going = self._going
         while going and going[0][0].Test():
             going.popleft()
@@ -165,9 +166,9 @@ class Answers:
         return len(going) <= _MOST
 
     def _keep_pace(self) -> None:
-        """Wait a little for the other ranks, which MPI serves only while it is called.
+        """Wait briefly for the other ranks, since MPI progresses only while it is called.
 
-        A wait in vain is not repeated: rank 0 is then asking alone.
+        After a wait in vain rank 0 does not wait again: it is then making queries alone.
         """
         until = _real_clock() + _PATIENCE
         while not self._ahead and not self.poke():
@@ -179,7 +180,7 @@ class Answers:
         return self._found.pop(key)
 
     def _take(self) -> None:
-        """Receive the next answer."""
+        """Receive the next result."""
         block = bytearray(_BLOCK)
         self._comm.Ibcast(block, 0).Wait()
         number, turn, length = _HEAD.unpack_from(block)

@@ -1,9 +1,9 @@
-"""The caller that touches a file: the program, a library, or the machinery.
+"""Classification of the caller that accesses a file: the program, a library, or the machinery.
 
-This decides whether the other ranks take part. All ranks execute the program's own lines in step,
-and libraries that these call, so that both may communicate. What threads and functions do that
-ranks call by themselves concerns one rank alone, and so does what libraries keep between runs
-(`Paths.is_private`), which they lock and check themselves.
+The class decides whether the other ranks take part. All ranks execute in step the program's own
+lines and the libraries that these lines call, so both may communicate. Threads, and functions that
+each rank calls independently, concern one rank alone. So do the files that libraries keep between
+runs (`Paths.is_private`), which the libraries lock and check themselves.
 """
 
 import enum
@@ -17,19 +17,19 @@ __all__ = ["Caller", "caller"]
 
 
 class Caller(enum.Enum):
-    """The kinds of callers that touch a file."""
+    """Kinds of callers that access a file."""
 
     PROGRAM = enum.auto()
     LIBRARY = enum.auto()
-    #: A thread, or a function, that this rank runs by itself.
+    #: A thread or a function that this rank runs independently.
     BY_ITSELF = enum.auto()
-    #: The interpreter, MPI, the library's own I/O: left alone.
+    #: The interpreter, MPI and the library's own I/O, which the runner leaves alone.
     MACHINERY = enum.auto()
-    #: The end of an object, which comes when it comes.
+    #: The finalizer of an object, which runs at no fixed time.
     FINALIZER = enum.auto()
 
 
-#: Standard modules that touch files for reasons of their own, on one rank and not on another.
+#: Standard modules that access files for internal reasons, on one rank and not on another.
 _MACHINERY = frozenset(
     {
         *("_frozen_importlib", "_frozen_importlib_external", "importlib", "pkgutil", "runpy"),
@@ -39,19 +39,19 @@ _MACHINERY = frozenset(
         "threading",
     }
 )
-#: Libraries that run the program's statements, and whose own loops go on at each rank's pace.
+#: Libraries that run the program's statements, and whose own loops differ between ranks.
 _PROMPTS = frozenset(
     {
         *("IPython", "ipykernel", "ipyparallel", "jupyter_client", "jupyter_core", "traitlets"),
         *("comm", "debugpy", "prompt_toolkit", "tornado", "zmq"),
     }
 )
-#: Parts of this package whose ranks write files, or parts of files, by themselves.
+#: Subpackages of this package whose ranks write files, or parts of files, independently.
 _OURS = ("distarray.io", "distarray.checkpoint", "distarray.comm", "distarray.profiling")
 
 
 def caller(depth: int = 2) -> Caller:
-    """Classify the nearest frame, from `depth` up, that does not merely pass a call on."""
+    """Classify the nearest frame, from `depth` up, that does not merely forward a call."""
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         answer = _classify(frame)
@@ -62,14 +62,14 @@ def caller(depth: int = 2) -> Caller:
 
 
 def _classify(frame: FrameType) -> Caller | None:
-    """The class of one frame; None for NumPy, distarray and most of the standard library."""
+    """Return the class of one frame; None for NumPy, distarray and most of the standard library."""
     if belongs_to_program(frame):
         return Caller.PROGRAM if in_step() else Caller.BY_ITSELF
     name: str = frame.f_globals.get("__name__") or ""
     top = name.partition(".")[0]
     if top == "weakref":
         return Caller.FINALIZER
-    if top in _MACHINERY or name.startswith(_OURS) or name == "__main__":  # the runner itself
+    if top in _MACHINERY or name.startswith(_OURS) or name == "__main__":  # the runner
         return Caller.MACHINERY
     if top in ("numpy", "distarray") or top in sys.stdlib_module_names:
         return None
@@ -77,7 +77,7 @@ def _classify(frame: FrameType) -> Caller | None:
 
 
 def _serves_a_prompt(frame: FrameType | None) -> bool:
-    """Whether a prompt has called a library, as for the traceback of one rank's error."""
+    """Return True if a prompt called the library, such as for the traceback of one rank's error."""
     while frame is not None and not belongs_to_program(frame):
         name: str = frame.f_globals.get("__name__") or ""
         if name.partition(".")[0] in _PROMPTS:

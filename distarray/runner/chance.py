@@ -1,8 +1,8 @@
-"""The same random numbers on all ranks for programs that give no seed.
+"""Random numbers that are the same on all ranks, for programs that set no seed.
 
-Only one seed is sent, at the start. A drawn number depends on it, on the place in the program and
-on how often that place has drawn before. So a rank may draw alone (``if rank == 0:``) and still
-draws the same as the others afterwards.
+Only one seed is sent, at the start. A drawn number depends on the seed, on the place in the
+program, and on the number of draws that this place has made. So a rank may draw alone
+(``if rank == 0:``), and its later draws still equal those of the other ranks.
 """
 
 import os
@@ -27,28 +27,28 @@ _real_seed = random.Random.seed
 
 
 class _Chance:
-    """Bytes that are the same on all ranks."""
+    """Source of random bytes that are the same on all ranks."""
 
     def __init__(self, seed: bytes) -> None:
         self._seed = seed
         self._turns: dict[tuple[Any, ...], int] = {}
 
     def take(self, count: int) -> bytes:
-        """As ``os.urandom``."""
+        """Return random bytes, as ``os.urandom``."""
         if count < 0 or caller() is not Caller.PROGRAM:
             return _real_urandom(count)
         return self.draw(count)
 
     def draw(self, count: int) -> bytes:
-        """The next bytes of the place in the program that draws."""
+        """Return the next bytes for the place in the program that draws."""
         where = place(sys._getframe(1))
         turn = self._turns[where] = self._turns.get(where, 0) + 1
         return shake_256(self._seed + repr((where, turn)).encode()).digest(count)
 
 
 def install(seed: bytes) -> None:
-    """Let `os`, `random`, and modules that draw from them (`secrets`, `uuid`), draw alike."""
-    import numpy as np  # not before `open` has been replaced, which NumPy keeps in tables
+    """Make `os`, `random`, and modules that use them (`secrets`, `uuid`) equal on all ranks."""
+    import numpy as np  # after `open` has been replaced, which NumPy keeps in tables
 
     chance = _Chance(seed)
 
@@ -65,7 +65,8 @@ def install(seed: bytes) -> None:
         _real_seed(self, a, version)
 
     def randbits(k: int) -> int:
-        # Libraries make generators, too. Their other random bytes, for file names, stay different.
+        # Libraries create generators, too. Their other random bytes, for file names, stay
+        # different.
         if not in_step():
             return real_bits(k)
         return int.from_bytes(chance.draw(k // 8 + 1), "big") & ((1 << k) - 1)
@@ -83,10 +84,10 @@ def install(seed: bytes) -> None:
 
 
 def join(answers: Answers) -> None:
-    """Give the program and its libraries one state behind ``np.random.rand()``, as in NumPy.
+    """Let the program and its libraries share the state behind ``np.random.rand()``, as in NumPy.
 
-    Of functions that the ranks call unequally often, those that draw from it or from `random` are
-    found (:mod:`distarray.comm.chance`).
+    A function that the ranks call unequally often is detected if it draws from this state or from
+    `random` (:mod:`distarray.comm.chance`).
     """
     from distarray.comm.chance import watched
     from distarray.ops.random import legacy
@@ -100,28 +101,28 @@ def join(answers: Answers) -> None:
 
 
 class _Pythons:
-    """The generator behind the functions of `random`."""
+    """Generator behind the functions of `random`."""
 
     def mark(self) -> Any:
-        """Where it stands."""
+        """Return the state."""
         return random.getstate()
 
     def restore(self, mark: Any) -> None:
-        """Go back to a place."""
+        """Restore a state."""
         random.setstate(mark)
 
 
 class _Libraries:
-    """The state behind NumPy's functions, from which libraries draw."""
+    """State behind NumPy's functions, from which libraries draw."""
 
     def mark(self) -> Any:
-        """Where it stands."""
+        """Return the state."""
         import numpy as np
 
         return pickle.dumps(np.random.get_state(legacy=False))  # noqa: NPY002
 
     def restore(self, mark: Any) -> None:
-        """Go back to a place."""
+        """Restore a state."""
         import numpy as np
 
         np.random.set_state(pickle.loads(mark))  # noqa: NPY002

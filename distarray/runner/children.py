@@ -1,9 +1,9 @@
-"""Processes that the program starts: each rank has its own, and all ranks take rank 0's results.
+"""Processes that the program starts: each rank has its own, and all ranks use rank 0's results.
 
-Every rank makes the pools and processes that the program makes, and their children compute alone.
-Their random numbers and their order differ from rank to rank, so the program receives on all ranks
-what rank 0 has received. Arguments are pickled where the program hands them over: pools and queues
-would pickle them in threads of their own, which cannot gather an array.
+Every rank creates the pools and processes that the program creates, and their children compute
+alone. Their random numbers and their order differ from rank to rank. So the program receives on all
+ranks the data that rank 0 has received. Arguments are pickled where the program passes them: pools
+and queues would pickle them in threads of their own, which cannot gather an array.
 """
 
 import concurrent.futures
@@ -67,7 +67,7 @@ def install(answers: Answers) -> None:
 
 
 def rank_0s(answers: Answers, act: Callable[[], Any]) -> Any:
-    """The result on rank 0 of `act`, which all ranks call, or its exception there."""
+    """Call `act` on all ranks; return rank 0's result, or raise its exception, on all ranks."""
     value: Any = None
     failure: BaseException | None = None
     with TURNS.kept():
@@ -75,7 +75,7 @@ def rank_0s(answers: Answers, act: Callable[[], Any]) -> Any:
             value = act()
         except Exception as error:
             failure = error
-    answers.meet()  # files that children have written are then there on all ranks
+    answers.meet()  # files that children have written now exist for all ranks
 
     def outcome() -> tuple[bool, Any]:
         if failure is not None:
@@ -87,7 +87,7 @@ def rank_0s(answers: Answers, act: Callable[[], Any]) -> Any:
 
 
 def _share(kind: type, name: str, answers: Answers, concerned: Concerned) -> None:
-    """Make a method that the program calls give rank 0's result on all ranks."""
+    """Make a method that the program calls return rank 0's result on all ranks."""
     real = getattr(kind, name, None)
     if real is not None:
         setattr(kind, name, update_wrapper(_shared(real, answers, concerned), real))
@@ -108,7 +108,7 @@ def _always(self: BaseProxy, frame: FrameType) -> bool:
 
 
 def _directly(self: Any, frame: FrameType) -> bool:
-    """Whether the program calls; the standard library receives from this rank's processes."""
+    """Return True if the program calls directly; the standard library receives on its own rank."""
     return belongs_to_program(frame)
 
 
@@ -120,7 +120,7 @@ def _of_shared_pool(result: Any, frame: FrameType) -> bool:
     return hasattr(result._cache, "_distarray_shared")
 
 
-#: The methods by which the program receives something from its processes.
+#: Methods by which the program receives data from its processes.
 _RECEIVING: list[tuple[Any, str, Concerned]] = [
     (Queue, "get empty qsize", _directly),
     (SimpleQueue, "get empty", _directly),
@@ -134,11 +134,11 @@ _RECEIVING: list[tuple[Any, str, Concerned]] = [
 ]
 
 
-# -- handing over ---------------------------------------------------------------------------------
+# -- sending to processes --------------------------------------------------------------------------
 
 
 def whole(value: Any) -> Any:
-    """Arguments with distributed arrays gathered into NumPy's."""
+    """Gather the distributed arrays in arguments into NumPy arrays."""
     if type(value) in (list, tuple):
         return type(value)([whole(item) for item in value])
     if type(value) is dict:
@@ -147,7 +147,7 @@ def whole(value: Any) -> Any:
 
 
 class _Sealed(tuple):  # type: ignore[type-arg]
-    """A value that is pickled already; as a tuple, its beginning."""
+    """Value that is already pickled; as a tuple, the first items of the value."""
 
     data: bytes
 
@@ -158,7 +158,7 @@ class _Sealed(tuple):  # type: ignore[type-arg]
 def _sealed(
     value: Any, beginning: tuple[Any, ...] = (), dumps: Dumps = ForkingPickler.dumps
 ) -> Any:
-    """A value pickled now; itself if it cannot be, so that the error comes where it is pickled."""
+    """Pickle early; on failure return the value, so that the error is raised at the usual place."""
     try:
         data = bytes(dumps(value))
     except Exception:
@@ -169,7 +169,7 @@ def _sealed(
 
 
 def submitting(real: Callable[..., Any], dumps: Dumps = ForkingPickler.dumps) -> Callable[..., Any]:
-    """The method `submit` for executors of processes, which pickle by `dumps`."""
+    """Make the method `submit` of executors of processes, which pickle by `dumps`."""
     sealed = partial(_sealed, dumps=dumps)
 
     def submit(self: Any, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
@@ -204,13 +204,13 @@ def _start(self: BaseProcess) -> None:
 
 
 class _Tasks:
-    """The queue of a pool's tasks, which are pickled before they are put there."""
+    """Queue of a pool's tasks, which pickles each task before queueing it."""
 
     def __init__(self, real: "SimpleQueue[Any]") -> None:
         self._real = real
 
     def put(self, item: tuple[Iterable[Any], Callable[..., None] | None] | None) -> None:
-        """Pickle, and put."""
+        """Pickle tasks, and put them into the queue."""
         if item is not None:
             tasks, set_length = item
             item = [_sealed(task, tuple(task[:2])) for task in tasks], set_length
@@ -233,7 +233,7 @@ def _making(answers: Answers) -> Callable[..., None]:
 
 
 def _quietly(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> int:
-    """Start a process without standard error: only rank 0's children are heard."""
+    """Start a process without standard error, so that only rank 0's children print errors."""
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)
     os.close(null)
@@ -244,14 +244,14 @@ def _quietly(path: bytes, args: Sequence[Any], passfds: Sequence[int]) -> int:
         os.close(kept)
 
 
-# -- waiting for several --------------------------------------------------------------------------
+# -- waiting for several futures -------------------------------------------------------------------
 
 
 def _numbered(futures: Iterable[Future[Any]]) -> tuple[list[Future[Any]], bool]:
-    """The futures, each once, in one order on all ranks; and whether any is a process's."""
+    """Return the futures once each, in one order on all ranks, and True if any is a process's."""
     found = list(dict.fromkeys(futures))
     shared = any(_is_shared(future) for future in found)
-    if shared:  # those of threads take their turns first, whenever the processes' end
+    if shared:  # threads finish in turns first, whenever the processes do
         _real_wait([future for future in found if not _is_shared(future)])
     return found, shared
 

@@ -1,6 +1,6 @@
-"""Classes of the program: what their ``__array__`` returns is an array of NumPy's for NumPy.
+"""Classes of the program: for NumPy their ``__array__`` returns a NumPy array.
 
-In the program ``np.asarray`` makes distributed arrays, and NumPy does not take these from
+In the program ``np.asarray`` makes distributed arrays, and NumPy does not accept these from
 ``__array__``.
 """
 
@@ -19,13 +19,13 @@ _real_build: Any = builtins.__build_class__
 
 
 def install() -> None:
-    """Let the program's class statements make such classes."""
+    """Make the program's class statements wrap ``__array__``."""
     replace_builtin("__build_class__", StandIn(build_class))
 
 
 @wraps(_real_build)
 def build_class(*args: Any, **kwargs: Any) -> Any:
-    """Make a class, as the interpreter does for a class statement."""
+    """Make a class, as the interpreter does for a class statement, and wrap its ``__array__``."""
     made = _real_build(*args, **kwargs)
     method = getattr(made, "__dict__", {}).get("__array__")
     if callable(method) and isinstance(made, type):
@@ -34,11 +34,11 @@ def build_class(*args: Any, **kwargs: Any) -> Any:
 
 
 def _giving_numpys(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, whose distributed array is gathered unless this library asks for it."""
+    """Wrap the method: it gathers a distributed array unless this library calls it."""
 
     @wraps(method)
     def __array__(*args: Any, **kwargs: Any) -> Any:
-        from distarray.array import DistArray  # not before `open` has been replaced
+        from distarray.array import DistArray  # after `open` has been replaced
         from distarray.array.creation import given_by
 
         found = method(*args, **kwargs)

@@ -1,7 +1,7 @@
 """Commands that run beside the program: rank 0 starts them, and all ranks get its results.
 
-A command that the program waits for (``subprocess.run``) is one act of rank 0 (see `disk`). Here
-are ``subprocess.Popen`` and ``os.popen``, for commands that the program talks to.
+A command that the program waits for (``subprocess.run``) is one action of rank 0 (see `disk`). This
+module has ``subprocess.Popen`` and ``os.popen``, for commands that exchange data with the program.
 """
 
 import os
@@ -23,7 +23,7 @@ _real_popen = os.popen
 
 
 class Stream:
-    """An end of rank 0's pipe to a command."""
+    """One end of rank 0's pipe to a command."""
 
     def __init__(self, answers: Answers, real: IO[Any] | None) -> None:
         self._answers = answers
@@ -39,7 +39,7 @@ class Stream:
         return self._answers.ask(lambda: getattr(self._real, name)(*args))
 
     def close(self) -> Any:
-        """Close it."""
+        """Close the pipe."""
         self.closed = True
         return self._do("close")
 
@@ -54,13 +54,13 @@ class Stream:
 
 
 class Popen:
-    """As ``subprocess.Popen``."""
+    """Command of the program that rank 0 runs, as ``subprocess.Popen``."""
 
     __class_getitem__: Any = classmethod(GenericAlias)
     answers: Answers
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Start a command; a rank by itself, and a child process, starts one of its own."""
+        """Start a command; code not in step, and a child process, starts one of its own."""
         if in_step():
             return super().__new__(cls)
         return subprocess.Popen(*args, **kwargs)
@@ -98,7 +98,7 @@ class Popen:
         return self._do("poll")
 
     def wait(self, timeout: float | None = None) -> Any:
-        """Wait for its end."""
+        """Wait for the command to end."""
         return self._do("wait", timeout)
 
     def communicate(self, input: str | bytes | None = None, timeout: float | None = None) -> Any:
@@ -106,15 +106,15 @@ class Popen:
         return self._do("communicate", input, timeout)
 
     def send_signal(self, signal: int) -> None:
-        """Send it a signal."""
+        """Send a signal to the command."""
         self._do("send_signal", signal)
 
     def terminate(self) -> None:
-        """Send it SIGTERM."""
+        """Send SIGTERM to the command."""
         self._do("terminate")
 
     def kill(self) -> None:
-        """Send it SIGKILL."""
+        """Send SIGKILL to the command."""
         self._do("kill")
 
     def __enter__(self) -> "Popen":
@@ -130,12 +130,12 @@ class Popen:
 
 
 def _own(value: Any) -> Any:
-    """An argument as rank 0's command takes it."""
+    """Return an argument as rank 0's command takes it."""
     return value._real if isinstance(value, Stream) else value
 
 
 def install(answers: Answers) -> None:
-    """Let rank 0 start the program's commands."""
+    """Make rank 0 start the program's commands."""
 
     def popen(cmd: str, mode: str = "r", buffering: int = -1) -> Any:
         if not belongs_to_program(sys._getframe(1)) or not in_step():

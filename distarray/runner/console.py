@@ -1,4 +1,4 @@
-"""``python -m distarray -i``: statements that rank 0 reads and all ranks execute."""
+"""Prompt of ``python -m distarray -i``: rank 0 reads statements, and all ranks execute them."""
 
 import builtins
 import linecache
@@ -23,16 +23,16 @@ __all__ = ["Console"]
 
 
 class Console(InteractiveConsole):
-    """A prompt for all ranks; its calls are collective.
+    """Prompt for all ranks; its calls are collective.
 
     Parameters
     ----------
     names : dict
-        The names of the program's module.
+        Namespace of the program's module.
     ending : Line
-        A line that is used for nothing else, but to end the job.
+        Communicator that is used only to end statements and the job.
     answers : Answers
-        Those of the program.
+        The `Answers` of the program.
     """
 
     def __init__(self, names: dict[str, Any], ending: Line, answers: Answers) -> None:
@@ -65,25 +65,25 @@ class Console(InteractiveConsole):
         self.interact(head if banner else "", "")
 
     def raw_input(self, prompt: str = "") -> str:
-        """The next line of the standard input, which rank 0 reads."""
+        """Return the next line of the standard input, which rank 0 reads."""
         if self._ending.size == 1:
             return input(prompt)
         sys.stdout.write(prompt)
         sys.stdout.flush()
         try:
             line = self._next_line()
-        except KeyboardInterrupt:  # the launcher hands it to all ranks, at different places
+        except KeyboardInterrupt:  # the launcher sends it to all ranks, at different places
             raise SystemExit(130) from None
         if not line:
             raise EOFError
         return line.rstrip("\n")
 
     def _next_line(self) -> str:
-        """The next line of the shared input, read by all ranks together."""
+        """Return the next line of the shared input, which all ranks read together."""
         return sys.stdin.readline()
 
     def runsource(self, source: str, filename: str = "", symbol: str = "single") -> bool:
-        """Execute a statement if it is complete; under a name of its own, as places have to be."""
+        """Execute a statement if it is complete; `place` requires a distinct file name for each."""
         name = f"<python-input-{self._count}>"
         linecache.cache[name] = len(source), None, (source + "\n").splitlines(True), name
         more = super().runsource(source, name, symbol)
@@ -91,27 +91,27 @@ class Console(InteractiveConsole):
         return more
 
     def showsyntaxerror(self, filename: str | None = None, **kwargs: str) -> None:
-        """Show what is wrong with a statement, past the hook that would end the job."""
+        """Print the syntax error of a statement, bypassing the hook that would end the job."""
         self.write("".join(traceback.format_exception_only(sys.exception())))
 
     def runcode(self, code: CodeType) -> None:
-        """Execute a statement's code."""
+        """Execute the code of a statement."""
         self.attempt(lambda: exec(code, self._names))
 
     def attempt(self, act: Callable[[], object], ends: bool = True) -> None:
-        """Execute something, show what it raises, and which ranks have raised it.
+        """Call a function, print its exception, and report which ranks have raised it.
 
         Parameters
         ----------
         act : callable
             The statement, or the program.
         ends : bool
-            Whether a SystemExit ends the job.
+            True if a SystemExit ends the job.
 
         Raises
         ------
         SystemExit
-            On all ranks, if it comes on any; and in a child that has been forked.
+            On all ranks, if it is raised on any; and in a forked child.
         """
         outcome = Outcome()
         try:
@@ -122,13 +122,13 @@ class Console(InteractiveConsole):
             leaves = isinstance(error, SystemExit) and ends
             stopped = isinstance(error, KeyboardInterrupt) and self._ending.size > 1
             outcome = replace(Outcome.of(error), ends=leaves or stopped)
-        if mpi_is_the_parents():  # a child that the statement has forked ends with it
+        if mpi_is_the_parents():  # a child that the statement has forked ends here
             raise SystemExit(_in_child(outcome))
         outcome = replace(outcome, warned=tuple(output.WARNED))
         output.WARNED.clear()
         with turns.TURNS.kept():
             outcomes = meet(self._ending, self._answers, outcome)
-        config.print_gathered = True  # the text of an error has turned it off
+        config.print_gathered = True  # printing an error has turned it off
         if any(outcome.ends for outcome in outcomes):
             raise SystemExit(next((o.code for o in outcomes if o.code), 0))
 

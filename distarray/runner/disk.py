@@ -1,12 +1,12 @@
-"""The file system besides ``open``: rank 0 acts, and every rank gets its result.
+"""File system calls besides ``open``: rank 0 executes them, and every rank gets its result.
 
-Changes by the program, and by libraries that it calls (``os.mkdir``, ``os.remove``,
-``shutil.copy``, a command that the program runs), are made by rank 0, and all ranks get the result
-or the exception. Questions (``os.stat`` and so ``os.path.exists``, ``os.listdir``, ``glob``) are
-answered by rank 0 as well: another rank might already see a later change of rank 0's, and take
-another branch. What a rank does by itself (in threads, say) is left alone, but on the other ranks
-it does not remove or rename files that rank 0 alone has written. Names of temporary files and
-directories are rank 0's.
+Rank 0 makes the changes of the program and of libraries that it calls (``os.mkdir``, ``os.remove``,
+``shutil.copy``, a command that the program runs), and all ranks get the result or the exception.
+Rank 0 also executes queries (``os.stat`` and so ``os.path.exists``, ``os.listdir``, ``glob``):
+another rank might already see a later change of rank 0's, and take another branch. Calls that a
+rank makes independently (such as in threads) are left alone, but on the other ranks they do not
+remove or rename files that only rank 0 has written. Rank 0 chooses the names of temporary files and
+directories.
 """
 
 import os
@@ -24,19 +24,19 @@ from distarray.runner.standing import put_in_place
 
 __all__ = ["Disk"]
 
-#: os functions that change one path, and those that go from one path to another.
+#: os functions that change one path, and os functions with a source and a target path.
 CHANGES = ("chmod", "chown", "mkdir", "mkfifo", "remove", "rmdir", "truncate", "unlink", "utime")
 MOVES = ("link", "rename", "replace", "symlink")
-#: os functions that ask.
+#: os functions that query a path.
 QUESTIONS = ("access", "listdir", "lstat", "readlink", "stat", "statvfs")
-#: Functions that act as a whole; the last argument that is a path says where.
+#: Functions that are executed as a whole; the last path argument is the one changed.
 SHUTIL_AT_ONE = ("chown", "make_archive", "rmtree", "unpack_archive")
 SHUTIL_TO_ANOTHER = (
     "copy", "copy2", "copyfile", "copymode", "copystat", "copytree", "move",
 )  # fmt: skip
 COMMANDS = ("call", "check_call", "check_output", "getoutput", "getstatusoutput", "run")
 
-#: The sets in which os lists the functions that take certain arguments.
+#: Sets in which os lists the functions that take certain arguments.
 _SUPPORTS: tuple[set[Any], ...] = (
     os.supports_dir_fd, os.supports_effective_ids, os.supports_fd, os.supports_follow_symlinks,
 )  # fmt: skip
@@ -48,7 +48,7 @@ Kwargs = dict[str, Any]
 
 
 class Disk:
-    """Stands in for the functions above on one rank of the job."""
+    """Replacements of the functions above, on one rank of the job."""
 
     def __init__(self, paths: Paths) -> None:
         self.paths = paths
@@ -80,7 +80,7 @@ class Disk:
     def on_root(
         self, act: Callable[[], Any], who: Caller = Caller.PROGRAM, path: str | None = None
     ) -> Any:
-        """Let rank 0 act; its result or exception is everybody's."""
+        """Call `act` on rank 0; return its result, or raise its exception, on all ranks."""
 
         def alone() -> Any:
             with self.paths.alone():
@@ -91,7 +91,7 @@ class Disk:
     def change(
         self, real: Callable[P, Any], target: int, /, *args: P.args, **kwargs: P.kwargs
     ) -> Any:
-        """Change a path (argument number `target`), or make it from another."""
+        """Change a path (argument number `target`), or make it from another path."""
         path = self._path(args, kwargs, target)
         who = caller(3)
         if path is None or self.paths.busy:
@@ -105,7 +105,7 @@ class Disk:
         return self._change_by_itself(real, path, args, kwargs)
 
     def _change_by_itself(self, real: Function, path: str, args: Args, kwargs: Kwargs) -> Any:
-        """A rank's own change; not rank 0 skips it for files that rank 0 alone has written."""
+        """Change a path on this rank; all but rank 0 skip files that only rank 0 has written."""
         source = absolute(args[0]) if args else path
         if source not in self.paths.written:
             return real(*args, **kwargs)
@@ -113,7 +113,7 @@ class Disk:
         return real(*args, **kwargs) if self.paths.is_root else None
 
     def ask(self, real: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Ask about a path."""
+        """Query a path."""
         path = self._path(args, kwargs, 0)
         if path is None or self.paths.busy:
             return real(*args, **kwargs)
@@ -123,7 +123,7 @@ class Disk:
         return self.on_root(lambda: real(*args, **kwargs), who, path)
 
     def scan(self, real: Function, /, path: File | None = None) -> Any:
-        """``os.scandir``: the entries as rank 0 sees them."""
+        """Return the directory entries that rank 0 sees, as ``os.scandir``."""
         where = self._path((path,), {}, 0)
         who = caller(3)
         if where is None or self.paths.busy or who not in _TOGETHER:
@@ -135,10 +135,10 @@ class Disk:
     def whole(
         self, real: Callable[P, Any], target: int, /, *args: P.args, **kwargs: P.kwargs
     ) -> Any:
-        """A function of `shutil`, as one act of rank 0."""
+        """Execute a function of `shutil` as one action of rank 0."""
         path, who = self._path(args, kwargs, target), caller(3)
         if who is Caller.FINALIZER and not (self.paths.busy or self.paths.is_root):
-            return None  # rank 0 removes it, at the end of its object
+            return None  # rank 0 removes it, when its own object ends
         if self.paths.busy or who not in _TOGETHER:
             return real(*args, **kwargs)
         if path is not None and self.paths.is_private(path, who):
@@ -147,13 +147,13 @@ class Disk:
         return self.on_root(lambda: real(*args, **kwargs), who, path)
 
     def command(self, real: Callable[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """A command that the program runs and waits for."""
+        """Run a command on rank 0, which the program waits for."""
         if self.paths.busy or caller(3) is not Caller.PROGRAM:
             return real(*args, **kwargs)
         return self.on_root(lambda: real(*args, **kwargs))
 
     def _path(self, args: Args, kwargs: Mapping[str, Any], target: int) -> str | None:
-        """The path of a call; None if it goes by descriptors."""
+        """Return the path of a call; None if the call uses descriptors."""
         if any(kwargs.get(name) is not None for name in ("dir_fd", "src_dir_fd", "dst_dir_fd")):
             return None
         names = ("dst", "path") if target else ("path", "src", "base_name")
@@ -163,7 +163,7 @@ class Disk:
 
 
 def _source(args: Args) -> str | None:
-    """The path from which a function copies or moves."""
+    """Return the path from which a function copies or moves."""
     return absolute(args[0]) if args else None
 
 
@@ -176,7 +176,7 @@ def _called(method: Function, real: Callable[P, Any], *rest: int) -> Callable[P,
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a directory, as `os.DirEntry` describes it, that can be sent."""
+    """Entry of a directory that can be sent; otherwise as `os.DirEntry`."""
 
     name: Any
     path: Any
@@ -186,7 +186,7 @@ class Entry:
 
     @classmethod
     def of(cls, entry: "os.DirEntry[Any]") -> "Entry":
-        """A directory's entry, with all that can be asked of it."""
+        """Make an entry, with all the properties that can be queried."""
         follow, keep = {"follow_symlinks": True}, {"follow_symlinks": False}
         kinds = (
             entry.is_symlink(),
@@ -197,23 +197,23 @@ class Entry:
         return cls(entry.name, entry.path, kinds, entry.inode(), stats)
 
     def is_symlink(self) -> bool:
-        """Whether it is a symbolic link."""
+        """Return True if the entry is a symbolic link."""
         return self.kinds[0]
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether it is a directory."""
+        """Return True if the entry is a directory."""
         return self.kinds[1 + follow_symlinks]
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        """Whether it is a regular file."""
+        """Return True if the entry is a regular file."""
         return self.kinds[3 + follow_symlinks]
 
     def inode(self) -> int:
-        """Its inode number."""
+        """Return the inode number."""
         return self.number
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """Its status, as of the scan."""
+        """Return the status at the time of the scan."""
         result = self.stats[follow_symlinks]
         if result is None:
             raise FileNotFoundError(2, os.strerror(2), self.path)
@@ -231,7 +231,7 @@ def _stat(entry: "os.DirEntry[Any]", follow_symlinks: bool) -> os.stat_result | 
 
 
 class Entries(Iterator[Entry]):
-    """The result of ``os.scandir``: an iterator and a context manager."""
+    """Result of ``os.scandir``: an iterator and a context manager."""
 
     def __init__(self, entries: list[Entry]) -> None:
         self._entries = iter(entries)
@@ -246,5 +246,5 @@ class Entries(Iterator[Entry]):
         self.close()
 
     def close(self) -> None:
-        """Drop the rest."""
+        """Drop the remaining entries."""
         self._entries = iter(())

@@ -1,4 +1,4 @@
-"""The end of the whole job: one exit status, and an exception that is printed once."""
+"""Termination of the whole job: one exit status, and each exception printed once."""
 
 import re
 import sys
@@ -13,19 +13,19 @@ from distarray.runner.tracebacks import written
 
 __all__ = ["Outcome", "conclude", "meet", "summary"]
 
-#: How long a rank that has failed waits for the others to fail too (s).
+#: Seconds that a rank that has failed waits for the others to fail, too.
 PATIENCE = 4.0
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
-#: Libraries that write files past what the runner watches, as a traceback names them.
+#: Libraries that write files without the runner's functions, as a traceback names them.
 _WRITERS = re.compile(r"\b(h5py|netCDF4|sqlite3|zarr)\b")
 
 
-#: A function in the place of ``sys.excepthook``.
+#: Function in the place of ``sys.excepthook``.
 Hook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
 
 
 def _told(hook: Hook, error: BaseException) -> str:
-    """Let the program's hook tell of an error; the text to be added, as Python adds it."""
+    """Call the program's hook for an error; if it raises, return the text that Python prints."""
     try:
         hook(type(error), error, error.__traceback__)
     except Exception as fault:
@@ -37,10 +37,10 @@ def _told(hook: Hook, error: BaseException) -> str:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the program ended on one rank: its exit status, and the text for standard error.
+    """Outcome of the program on one rank: its exit status, and the text for standard error.
 
-    `warned` has this rank's warnings; only rank 0 has shown its own. `ends` says that a statement
-    at the prompt ends the job.
+    `warned` has this rank's warnings; only rank 0 has printed its own. `ends` is True if a
+    statement at the prompt ends the job.
     """
 
     code: int = 0
@@ -50,9 +50,9 @@ class Outcome:
 
     @classmethod
     def of(cls, error: BaseException | None, hook: Hook | None = None) -> "Outcome":
-        """The outcome that Python gives to an exception that nobody caught.
+        """Return the outcome that Python gives to an uncaught exception.
 
-        `hook` is the program's own ``sys.excepthook``, which says what is to be said.
+        `hook` is the program's own ``sys.excepthook``, which prints the error.
         """
         if error is None:
             return cls()
@@ -67,12 +67,12 @@ class Outcome:
 
     @property
     def likeness(self) -> tuple[int, str]:
-        """The key by which outcomes are equal: addresses do not count."""
+        """Key by which outcomes are compared; addresses are masked."""
         return self.code, _ADDRESS.sub("0x", self.text)
 
 
 def conclude(line: Line, answers: Answers, outcome: Outcome) -> int:
-    """End as all ranks end together, or end them all.
+    """End the program on all ranks together, or abort the job.
 
     Returns
     -------
@@ -81,38 +81,39 @@ def conclude(line: Line, answers: Answers, outcome: Outcome) -> int:
 
     See Also
     --------
-    meet : has the parameters, and what comes of a rank that fails alone.
+    meet : describes the parameters, and the case of a rank that fails alone.
     """
     outcomes = meet(line, answers, outcome)
     code = next((o.code for o in outcomes if o.code), 0)
-    # Whoever has set or imported something else may have computed something else.
+    # Ranks that have different settings or imports may have computed different results.
     problem = line.differences() if code == 0 and line.size > 1 else ""
     if problem and line.rank == 0:
         _say(f"distarray: {problem}\n")
-    line.barrier()  # a launcher may end the job as soon as one rank has left with a status
+    line.barrier()  # a launcher may end the job as soon as one rank exits with a status
     return code or int(bool(problem))
 
 
 def meet(line: Line, answers: Answers, outcome: Outcome) -> list[Outcome]:
-    """Let rank 0 print what the ranks have to say after the same piece of the program.
+    """Synchronize the ranks after the same piece of the program, and print their texts on rank 0.
 
     Parameters
     ----------
     line : Line
-        A line that is used for nothing else.
+        Communicator that is used for nothing else.
     answers : Answers
-        Answers that nobody has asked for are taken.
+        Results that this rank has not looked up are received.
     outcome : Outcome
-        How this rank ended.
+        Outcome of this rank.
 
     Returns
     -------
     list of Outcome
-        Those of all ranks. When this rank failed and another does not come to its end soon, this
-        does not return: it prints the traceback and aborts the job.
+        The outcomes of all ranks. If this rank failed and another does not arrive soon, this does
+        not return: it prints the traceback and aborts the job.
     """
     failed = outcome.code != 0
-    # Patience differs, so that of several ranks that failed differently only the first one prints.
+    # The patience differs by rank, so that of several ranks with different errors only the first
+    # prints.
     patience = PATIENCE + 0.25 * min(line.rank, 8) if failed else None
     if not line.all_arrive(patience, answers.poke):
         text = f"{outcome.text}{_way_out(outcome.text)}"
@@ -126,13 +127,13 @@ def meet(line: Line, answers: Answers, outcome: Outcome) -> list[Outcome]:
 
 
 def _unheard(outcomes: list[Outcome]) -> str:
-    """The warnings that rank 0 has not shown, equal ones once."""
+    """Return the warnings that rank 0 has not printed, equal ones once."""
     found = dict.fromkeys([text for outcome in outcomes for text in outcome.warned])
     return "".join([text for text in found if text not in outcomes[0].warned])
 
 
 def summary(outcomes: list[Outcome]) -> str:
-    """The texts of all ranks, equal ones once."""
+    """Return the texts of all ranks, equal ones once."""
     alike: dict[tuple[int, str], list[int]] = {}
     for rank, outcome in enumerate(outcomes):
         alike.setdefault(outcome.likeness, []).append(rank)
@@ -148,7 +149,7 @@ def summary(outcomes: list[Outcome]) -> str:
 
 
 def _way_out(text: str) -> str:
-    """The way out for ranks that wrote the same file, where a traceback looks like it."""
+    """Return advice for ranks that wrote the same file, if a traceback suggests that."""
     names = sorted(set(_WRITERS.findall(text)))
     if not names:
         return ""
@@ -160,7 +161,7 @@ def _way_out(text: str) -> str:
 
 
 def _say(text: str) -> None:
-    """Write to the real standard error, whole."""
+    """Write a text to the real standard error, unbroken."""
     if sys.stdout is not None and not sys.stdout.closed:
         sys.stdout.flush()
     stream = sys.__stderr__

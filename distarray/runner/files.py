@@ -1,9 +1,9 @@
-"""``open``: rank 0 writes, the others write into a sink that behaves the same.
+"""``open``: rank 0 writes, and the other ranks write into a sink that behaves the same.
 
-Every rank reads by itself, except a path that the job has written: all ranks then wait until rank 0
+Every rank reads by itself. For a path that the job has written, all ranks first wait until rank 0
 has written it. Opening for writing, by the program or by a library that it calls, is collective:
-rank 0 opens when nobody still reads the old content, and all ranks get its exception if there is
-one. For threads, and functions that a rank calls by itself, nothing is sent.
+rank 0 opens the file when no rank still reads the old content, and all ranks get its exception if
+there is one. For threads, and functions that a rank calls independently, nothing is sent.
 """
 
 import builtins
@@ -24,21 +24,22 @@ _real_open: Any = builtins.open
 _real_os_open = os.open
 _RealFileIO = io.FileIO
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-#: Of files without a name, of which each rank has its own.
+#: Flag of files without a name, of which each rank has its own.
 _NAMELESS: int = getattr(os, "O_TMPFILE", -1)
 _TOGETHER = (Caller.PROGRAM, Caller.LIBRARY)
 
 
 class Files:
-    """Stands in for ``open`` and ``os.open`` on one rank of the job."""
+    """Replacements of ``open`` and ``os.open``, on one rank of the job."""
 
     def __init__(self) -> None:
         self._paths: Paths | None = None
 
     def install(self) -> None:
-        """Replace ``open`` and `io.FileIO`, also where a module holds them by names of its own.
+        """Replace ``open`` and `io.FileIO`, also where a module has its own names for them.
 
-        Early, before NumPy is imported, which keeps it in tables; until `start`, nothing changes.
+        Call it before NumPy is imported, which keeps ``open`` in tables. Until `start`, nothing
+        changes.
         """
         if "numpy" in sys.modules:
             raise RuntimeError("NumPy was imported before `open` was replaced")
@@ -53,12 +54,12 @@ class Files:
                         names[alias] = FileIO
 
     def start(self, paths: Paths) -> None:
-        """From here on, rank 0 writes."""
+        """From now on, let only rank 0 write."""
         self._paths = paths
 
     @property
     def paths(self) -> Paths:
-        """The job's record of its files."""
+        """Record of the job's files."""
         if self._paths is None:
             raise RuntimeError("the runner has not started")
         return self._paths
@@ -137,9 +138,9 @@ class Files:
     def _root_first(
         self, who: Caller, path: str, act: Callable[[], tuple[Any, int]]
     ) -> tuple[Any, int]:
-        """Let rank 0 open when nobody reads the path any more; all ranks get its exception.
+        """Let rank 0 open when no rank still reads the path; all ranks get its exception.
 
-        `act` returns what it opened and the length of the file; only the length is shared.
+        `act` returns the opened object and the length of the file; only the length is shared.
         """
         self.paths.meet_readers(path)
         opened: Any = None
@@ -155,7 +156,7 @@ class Files:
     def _open_together(
         self, who: Caller, path: str, file: File, mode: str, rest: tuple[Any, ...]
     ) -> Any:
-        """All ranks open for writing."""
+        """Open for writing on all ranks together."""
 
         def act() -> tuple[Any, int]:
             opened = _real_open(file, mode, *rest)
@@ -171,7 +172,7 @@ class Files:
         return self.paths.note_writer(path, opened)
 
     def _open_quietly(self, path: str, file: File, mode: str, rest: tuple[Any, ...]) -> Any:
-        """A rank opens for writing by itself: nothing is sent."""
+        """Open for writing on this rank independently; nothing is sent."""
         if self.paths.is_root:
             opened = _real_open(file, mode, *rest)
         else:
@@ -183,7 +184,7 @@ class Files:
         return self.paths.note_writer(path, opened)
 
     def _sink(self, path: str, file: File, mode: str, rest: tuple[Any, ...], size: int) -> Any:
-        """The file that the other ranks write into."""
+        """Open the file that ranks other than 0 write into."""
         if "+" not in mode:
             return open_sink(file, mode, size, *rest)
         copy_of = None if set(mode) & set("wx") else path
@@ -198,7 +199,7 @@ FILES = Files()
 
 
 class _AnyFileIO(type):
-    """What ``open`` returns is built on the type in C: it is an instance of this one as well."""
+    """Metaclass for `FileIO`: objects of the C type, which ``open`` uses, are instances as well."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         if cls is FileIO:

@@ -1,9 +1,9 @@
 """Imports: the program's own modules get ``distarray.numpy`` as ``numpy``, all others get NumPy.
 
-Each module of the program gets a ``__builtins__`` of its own, whose ``__import__`` answers
-``import numpy`` with ``distarray.numpy``. The interpreter takes ``__import__`` from the builtins of
-the importing frame, so libraries, which have the ordinary builtins, get the real NumPy. By a
-frame's builtins `belongs_to_program` tells whose code is running.
+Each module of the program gets its own ``__builtins__``, whose ``__import__`` returns
+``distarray.numpy`` for ``import numpy``. The interpreter takes ``__import__`` from the builtins of
+the importing frame. So libraries, which have the ordinary builtins, get the real NumPy.
+`belongs_to_program` recognizes the program's code by the builtins of its frame.
 """
 
 import builtins
@@ -36,9 +36,9 @@ _real_import = builtins.__import__
 _real_import_module = importlib.import_module
 _real_lstat = os.lstat
 
-#: The builtins of the program's frames; filled by `install`.
+#: Builtins of the program's frames; filled by `install`.
 program_builtins = ModuleType("builtins", builtins.__doc__)
-#: Functions among them that are not Python's own.
+#: Builtins of the program that replace Python's own.
 _replaced: dict[str, Any] = {}
 
 
@@ -48,19 +48,19 @@ def replace_builtin(name: str, ours: "Callable[..., Any] | staticmethod[..., Any
 
 
 def belongs_to_program(frame: FrameType) -> bool:
-    """Whether a frame runs code of the program rather than of a library."""
+    """Return True if a frame runs code of the program rather than of a library."""
     return frame.f_builtins is program_builtins.__dict__
 
 
 def install(home: Path, packages: Collection[str] = ()) -> None:
-    """Make the modules below a directory, or those of a package, the program's.
+    """Mark the modules below a directory, and those of `packages`, as the program's.
 
     Parameters
     ----------
     home : Path
         The program's directory; modules found there or below get ``distarray.numpy``.
     packages : collection of str
-        Top-level packages, wherever they are, that belong to the program too (``-m package``,
+        Top-level packages anywhere that also belong to the program (``-m package``,
         ``--include package``).
     """
     of_program.update(packages)
@@ -78,7 +78,7 @@ def program_import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> ModuleType:
-    """``__import__`` of the program's modules."""
+    """Import a module; the ``__import__`` of the program's modules."""
     if level or not _is_numpy(name) or _by_c_code(fromlist):
         found = _real_import(name, globals, locals, fromlist or (), level)
         for imported in [known for known in _awaited if known in sys.modules]:
@@ -94,7 +94,7 @@ def program_import(
 
 
 class _View(ModuleType):
-    """A module as the program sees it, with some names of ours; all else is the module's own."""
+    """Module as the program sees it: some names are replaced, all others are the module's own."""
 
     def __init__(self, real: ModuleType, names: dict[str, Any]) -> None:
         vars(self).update(__name__=real.__name__, __doc__=real.__doc__, _real=real, **names)
@@ -121,18 +121,18 @@ _awaited: dict[str, Callable[[ModuleType], None]] = {}
 
 
 def when_imported(name: str, act: Callable[[ModuleType], None]) -> None:
-    """Call a function on a library when the program has imported it."""
+    """Call a function on a library after the program has imported it."""
     _awaited[name] = act
 
 
 def drop_in(name: str) -> ModuleType:
-    """The module that stands for ``numpy`` or a submodule of it.
+    """Return the module that replaces ``numpy`` or a submodule of it.
 
     Raises
     ------
     ImportError
         If `distarray.numpy` has no such module. The real one would compute on this rank alone, or
-        gather, without saying so. (Where that does no harm, `distarray.numpy` has the real one, as
+        gather, without a warning. (Where that does no harm, `distarray.numpy` has the real one, as
         in ``np.testing``.)
     """
     namespace = _real_import_module("distarray.numpy")
@@ -146,7 +146,7 @@ def drop_in(name: str) -> ModuleType:
     if not isinstance(member, ModuleType):
         raise ModuleNotFoundError(f"no module {name!r}: distarray.{name} is not one", name=name)
     if len(parts) > 1 and parts[0] == "testing":
-        return _real_import_module(name)  # ours has its public names alone
+        return _real_import_module(name)  # ours has only the public names
     for number, part in enumerate(parts[1:], 1):
         inner = vars(member).get(part)
         if not isinstance(inner, ModuleType):
@@ -156,7 +156,7 @@ def drop_in(name: str) -> ModuleType:
 
 
 def import_module(name: str, package: str | None = None) -> ModuleType:
-    """`importlib.import_module`, for the program and for libraries, by who calls."""
+    """Import a module for the program or for a library, as `importlib.import_module`."""
     if belongs_to_program(sys._getframe(1)):
         if _is_numpy(name):
             return drop_in(name)
@@ -170,16 +170,16 @@ def _is_numpy(name: str) -> bool:
 
 
 def _by_c_code(fromlist: Sequence[str] | None) -> bool:
-    """Whether C code (NumPy's own) imports while a line of the program runs.
+    """Return True if C code (NumPy's own) imports while a line of the program runs.
 
-    That goes through the ``__import__`` of the frame, too, with an empty list where an import
+    Such an import also uses the ``__import__`` of the frame, with an empty list where an import
     statement passes a tuple or None.
     """
     return type(fromlist) is list and not fromlist
 
 
 def _import_member(module: ModuleType, name: str, item: str) -> None:
-    """``from numpy import item``: an attribute, a submodule, or an error with the reason."""
+    """Import an attribute or submodule for ``from numpy import item``, or raise with the reason."""
     try:
         getattr(module, item)
     except AttributeError as error:
@@ -194,7 +194,7 @@ def _import_member(module: ModuleType, name: str, item: str) -> None:
 
 
 class ProgramLoader(SourceFileLoader):
-    """Runs a module of the program with the program's builtins."""
+    """Loader that runs a module of the program with the program's builtins."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Execute the module."""
@@ -203,7 +203,7 @@ class ProgramLoader(SourceFileLoader):
 
 
 class ProgramFinder(MetaPathFinder):
-    """Finds modules as Python does, and marks those of the program."""
+    """Finder that finds modules as Python does, and marks those of the program."""
 
     def __init__(self, home: Path, packages: Collection[str] = ()) -> None:
         self.home = home.resolve()
@@ -211,10 +211,11 @@ class ProgramFinder(MetaPathFinder):
         paths = sysconfig.get_paths()
         library = {Path(paths[key]).resolve() for key in ("stdlib", "platstdlib")}
         library |= {Path(paths[key]).resolve() for key in ("purelib", "platlib")}
-        #: Libraries that may lie below the program's directory (a virtual environment, ourselves).
+        #: Libraries that may be below the program's directory (a virtual environment, this
+        #: package).
         self.libraries = {path for path in library if path != self.home}
         self.libraries.add(Path(__file__).resolve().parent.parent)
-        #: The directories that modules have been found in, and whether they are the program's.
+        #: Directories in which modules have been found; True for those of the program.
         self._directories: dict[str, bool] = {}
 
     def find_spec(
@@ -229,7 +230,7 @@ class ProgramFinder(MetaPathFinder):
         return spec
 
     def is_program(self, fullname: str, origin: str) -> bool:
-        """Whether a module belongs to the program rather than to a library."""
+        """Return True if a module belongs to the program rather than to a library."""
         if fullname.partition(".")[0] in self.packages:
             return True
         if stat.S_ISLNK(_real_lstat(origin).st_mode):
@@ -242,7 +243,7 @@ class ProgramFinder(MetaPathFinder):
         return found
 
     def _is_below_home(self, directory: Path) -> bool:
-        """Whether a directory is the program's, and not that of a library below it."""
+        """Return True if a directory is the program's, and not that of a library below it."""
         parents = [directory, *directory.parents]
         if self.home not in parents or any(library in parents for library in self.libraries):
             return False

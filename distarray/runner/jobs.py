@@ -1,7 +1,7 @@
-"""The processes and threads of joblib and loky.
+"""Processes and threads of joblib and loky.
 
-Arguments of the program, or of a library for it, to processes are gathered, and the results are
-rank 0's. Tasks for threads run in order, in the thread that hands them out.
+Arguments that the program, or a library for it, sends to processes are gathered, and the results
+are rank 0's. Tasks for threads run in order, in the thread that submits them.
 """
 
 import sys
@@ -17,7 +17,7 @@ from distarray.runner.step import in_step
 
 __all__ = ["install"]
 
-#: How many arguments of ``joblib.Parallel`` come before `pre_dispatch`.
+#: Number of arguments of ``joblib.Parallel`` before `pre_dispatch`.
 _BEFORE = 5
 
 
@@ -44,7 +44,7 @@ def _beginning(real: Callable[..., None]) -> Callable[..., None]:
     def begin(self: Any, *args: Any, **kwargs: Any) -> None:
         programs = belongs_to_program(sys._getframe(1))
         if programs and len(args) <= _BEFORE:
-            kwargs.setdefault("pre_dispatch", "all")  # the others are made in another thread
+            kwargs.setdefault("pre_dispatch", "all")  # else other threads make later tasks
         real(self, *args, **kwargs)
         if programs and _has_threads(self) and in_step():
             self.n_jobs = 1

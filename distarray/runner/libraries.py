@@ -1,9 +1,10 @@
-"""Libraries that insist on NumPy's own arrays get them in place of distributed ones.
+"""Conversion of distributed arrays for libraries that accept only NumPy's own arrays.
 
-Most take whatever has ``__array__``. Some ask for the type, and would refuse a distributed array
-or take it for a sequence of objects. Where the program has imported one of those, functions and
-methods of it are replaced by ones that turn their arguments into what NumPy would have handed them:
-a cut array into a gathered copy, a whole one into its own memory, so that writes to it count.
+Most libraries accept any object with ``__array__``. Some check the type, and would refuse a
+distributed array or treat it as a sequence of objects. When the program has imported one of these,
+some of its functions and methods are replaced. The replacements convert each argument to the object
+that NumPy would pass: a sharded array to a gathered copy, a replicated array to its own memory, so
+that writes to it take effect.
 """
 
 import inspect
@@ -22,8 +23,8 @@ from distarray.runner.imports import belongs_to_program, when_imported
 
 __all__ = ["install"]
 
-#: Library -> the modules that have to be covered, with the names in them: "*" for the functions of
-#: the module, a class for the methods of it and of its bases, else a function or a method.
+#: Library -> the modules to cover, with names in them: "*" for the functions of the module, a class
+#: for the methods of it and of its bases, else a function or a method.
 _COVERED: dict[str, dict[str, tuple[str, ...]]] = {
     "pandas": {
         "pandas": ("*", "DataFrame", "Series", "Index", "RangeIndex", "DatetimeIndex"),
@@ -46,14 +47,14 @@ _COVERED: dict[str, dict[str, tuple[str, ...]]] = {
     "joblib.hashing": {"joblib.hashing": ("Hasher.save", "NumpyHasher.save")},
     "joblib.numpy_pickle": {"joblib.numpy_pickle": ("NumpyPickler.save",)},
 }
-#: Special methods that are not handed arrays.
+#: Special methods that receive no arrays.
 _OTHERS = frozenset({"__class_getitem__", "__getattr__", "__init_subclass__", "__setstate__"})
-#: The flags of code that takes any number of arguments.
+#: Flags of code that takes any number of arguments.
 _VARIADIC = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 def install() -> None:
-    """Cover the libraries when the program imports them, and NumPy's own door to ctypes."""
+    """Cover the libraries when the program imports them, and NumPy's conversion for ctypes."""
     pointer: Any = numpy.ctypeslib._ctypeslib._ndptr
     pointer.from_param = classmethod(_pointing(pointer.from_param.__func__))
     for library in _COVERED:
@@ -62,7 +63,7 @@ def install() -> None:
 
 
 def _patch_ours(mock: ModuleType) -> None:
-    """Let ``mock.patch("numpy.sum")`` in the program patch the NumPy that the program has."""
+    """Make ``mock.patch("numpy.sum")`` in the program patch the NumPy that the program imports."""
     real = vars(mock).get("_get_target")
     if real is None:
         return
@@ -116,7 +117,7 @@ def _cover_member(module: ModuleType, member: str) -> None:
 
 
 def _methods(cls: type, top: str) -> Iterator[tuple[type, str]]:
-    """The methods of a class and of its bases in the same library, that an array may be given."""
+    """Yield the methods of a class and of its bases in the same library that may receive arrays."""
     for base in cls.__mro__:
         if base.__module__.partition(".")[0] == top:
             for name in list(vars(base)):
@@ -134,6 +135,6 @@ def _replace(owner: type | ModuleType, name: str, whom: str) -> None:
     code = bare.__code__
     takes = code.co_argcount + code.co_kwonlyargcount + (code.co_flags & _VARIADIC)
     if takes < 1 + (isinstance(owner, type) and not isinstance(found, staticmethod)):
-        return  # nothing but `self`
+        return  # only `self`
     call = handing(bare, whom)
     setattr(owner, name, call if bare is found else type(found)(call))

@@ -1,4 +1,4 @@
-"""Locks of the program: a thread that waits for one leaves its turn to the others."""
+"""Locks of the program: a thread that waits for a lock passes its turn to other threads."""
 
 import queue
 import threading
@@ -16,14 +16,14 @@ _real_lock = threading.Lock
 
 
 class Lock:
-    """As ``threading.Lock``."""
+    """Lock that passes the turn while it waits, as ``threading.Lock``."""
 
     def __init__(self) -> None:
         self._lock = _real_lock()
         self._waiting: deque[Bell] = deque()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Lock the lock; whether that was possible."""
+        """Acquire the lock; return True if that succeeded."""
         seat = TURNS.here()
         if not blocking or seat is None:
             return self._lock.acquire(blocking, timeout)
@@ -43,7 +43,7 @@ class Lock:
             self._waiting.popleft().release()
 
     def locked(self) -> bool:
-        """Whether the lock is in the locked state."""
+        """Return True if the lock is held."""
         return self._lock.locked()
 
     def __enter__(self) -> bool:
@@ -60,7 +60,7 @@ _PythonRLock: Any = threading._RLock
 
 
 class RLock(_PythonRLock):  # type: ignore[misc]
-    """As ``threading.RLock``."""
+    """Reentrant lock that passes the turn while it waits, as ``threading.RLock``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class RLock(_PythonRLock):  # type: ignore[misc]
 
 
 def install() -> None:
-    """Give the program locks and queues of this kind."""
+    """Give the program these locks, and queues built on them."""
     simple: Any = queue
     replace(threading, Lock=Lock, RLock=RLock)
     replace(queue, SimpleQueue=simple._PySimpleQueue)

@@ -1,9 +1,9 @@
-"""The program's event loop (`asyncio`): rank 0's clock, and the order of its timers and threads.
+"""Event loop of the program (`asyncio`): rank 0's clock, and its order of timers and threads.
 
-A loop goes on with the task whose timer or thread is ready first. Ranks that go on with different
-tasks would make the same calls in another order, and messages of different ones would meet. From
-the first file or socket on that a loop waits for, each rank has its own order: how much of it
-arrives at once is not the same on all.
+A loop continues with the task whose timer or thread is ready first. Ranks that continue with
+different tasks would make the same calls in different orders, and messages of different tasks would
+be matched with each other. Once a loop waits for a file or socket, each rank has its own order: the
+amount of data that arrives at once differs between ranks.
 """
 
 import math
@@ -29,35 +29,35 @@ __all__ = ["install"]
 _real_select: Callable[..., Any] = selectors.DefaultSelector.select
 _real_clock = time.monotonic
 _real_sleep = time.sleep
-#: How long a rank sleeps before it looks again for a call that has come on rank 0 (s).
+#: Seconds that a rank sleeps before it checks again for a call that rank 0 has received.
 _TICK = 1e-3
-#: The attribute of a loop that has its `Order`.
+#: Attribute of a loop that holds its `Order`.
 _ORDER = "_distarray_order"
 
 
 class Loop(Protocol):
-    """What an event loop of `asyncio` has."""
+    """Attributes of an `asyncio` event loop that this module uses."""
 
     _ready: deque[Any]
 
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """Return True if the loop was closed."""
 
     def _write_to_self(self) -> None:
-        """Wake it."""
+        """Wake the loop."""
 
 
 class Order:
-    """What the ranks agree on in a loop.
+    """State that the ranks agree on in a loop.
 
     Attributes
     ----------
     agreed : bool
-        Whether they do.
+        True while the ranks agree.
     calls : deque
-        Calls by threads that take no turns, which wait for those of rank 0.
+        Calls by threads that take no turns; they wait for rank 0's calls.
     now : float or None
-        Rank 0's time when it had looked last, until the loop asks for the time.
+        Rank 0's time at its last check, until the loop reads the time.
     """
 
     def __init__(self) -> None:
@@ -89,12 +89,12 @@ def _replace(answers: Answers, asyncio: ModuleType) -> None:
 
 def _telling(real: Callable[[Loop], float], answers: Answers) -> Callable[[Loop], float]:
     def time(self: Loop) -> float:
-        """The time of the loop's clock."""
+        """Return the time of the loop's clock."""
         order: Order | None = vars(self).get(_ORDER)
         if order is None or not order.agreed:
             return real(self)
         frame = sys._getframe(1)
-        if frame.f_code.co_name == "_run_once":  # how long it may wait; then, what is due
+        if frame.f_code.co_name == "_run_once":  # how long it may wait; then, which timers are due
             told, order.now = order.now, None
             return real(self) if told is None else told
         if not the_program_calls(frame):
@@ -131,7 +131,7 @@ def _selecting(usual: Callable[..., Any], answers: Answers) -> Callable[..., Any
             return usual(self, timeout)
         loop = frame.f_locals["self"]
         order: Order = vars(loop).setdefault(_ORDER, Order())
-        if order.agreed and len(self.get_map()) > 1:  # more than what threads wake it by
+        if order.agreed and len(self.get_map()) > 1:  # more than the pipe by which threads wake it
             order.end(loop)
         if not order.agreed:
             return usual(self, timeout)
@@ -148,9 +148,9 @@ def _selecting(usual: Callable[..., Any], answers: Answers) -> Callable[..., Any
 def _look(
     selector: selectors.BaseSelector, timeout: float | None, order: Order, answers: Answers
 ) -> tuple[bool, int]:
-    """Whether rank 0 was woken, and by how many calls of threads.
+    """Return True if rank 0's loop was woken, and the number of calls by threads on rank 0.
 
-    Threads that take turns go on before, if it was not.
+    If it was not woken, threads that take turns run first.
     """
     until = math.inf if timeout is None else _real_clock() + timeout
 
@@ -172,9 +172,9 @@ def _completing(asyncio: ModuleType) -> Callable[..., Any]:
     real: Callable[..., Any] = asyncio.as_completed
 
     def as_completed(fs: Iterable[Any], **named: object) -> Any:
-        single = asyncio.isfuture(fs) or asyncio.iscoroutine(fs)  # which it refuses
+        single = asyncio.isfuture(fs) or asyncio.iscoroutine(fs)  # it refuses these
         if the_program_calls(sys._getframe(1)) and not single:
-            # It makes tasks of a set, whose order is that of addresses.
+            # It makes tasks from a set, whose order is that of addresses.
             fs = [asyncio.ensure_future(one) for one in dict.fromkeys(fs)]
         return real(fs, **named)
 

@@ -1,4 +1,4 @@
-"""The command line: which program to run, and running it."""
+"""Command line: the choice of the program, and its run."""
 
 import io
 import os
@@ -107,10 +107,10 @@ ranks, DISTARRAY_REPLICATE_BELOW=bytes for the size below which arrays are repli
 
 @dataclass(frozen=True)
 class Program:
-    """The program to run: a script's path, a module's name or code, and its arguments.
+    """Program to run: a script's path, a module's name or code, and its arguments.
 
-    Its kind is "prompt" where there is none. `prompts` asks for a prompt afterwards, `full` for
-    tracebacks with the frames of this library.
+    The kind is "prompt" if there is no program. `prompts` requests a prompt afterwards, `full`
+    requests tracebacks with the frames of this library.
     """
 
     kind: str
@@ -118,31 +118,31 @@ class Program:
     arguments: tuple[str, ...] = ()
     prompts: bool = False
     full: bool = False
-    #: Installed packages that are the program's own.
+    #: Installed packages that belong to the program.
     included: tuple[str, ...] = ()
-    #: Where the page of a profile is to be; empty if none is wanted.
+    #: Path of the page of a profile; empty for no profile.
     profile: str = ""
 
 
 #: Options that may come before the program.
 _FLAGS = {"-i": "prompts", "--full-traceback": "full"}
-#: What is said of options that __main__ answers, where they stand otherwise than it wants them.
+#: Error texts for options that ``__main__`` handles, if they are used in another form.
 _ELSEWHERE = {
     "--coverage": "{} takes no arguments",
     "--array-api": "{} takes no arguments",
     "--scaling": "--scaling comes before all other options",
 }
-#: Where the page of a profile is if nothing else is said.
+#: Default path of the page of a profile.
 _PAGE = "profile.html"
 
 
 def parse(arguments: Sequence[str]) -> Program | str:
-    """The program that a command line asks for, or the text that answers it.
+    """Return the program that a command line requests, or the text to print instead.
 
     Raises
     ------
     ValueError
-        If it names no program that can be run.
+        If the command line names no program that can be run.
     """
     flags, included, arguments = _options(arguments)
     if "prompts" in flags and not arguments:
@@ -158,7 +158,7 @@ def parse(arguments: Sequence[str]) -> Program | str:
 def _options(
     arguments: Sequence[str],
 ) -> tuple[dict[str, Any], tuple[str, ...], Sequence[str]]:
-    """What the options before the program say: flags, packages to include; and the rest."""
+    """Parse the options before the program: flags, packages to include, and remaining arguments."""
     flags: dict[str, Any] = {}
     names: list[str] = []
     while arguments:
@@ -207,7 +207,7 @@ def _program(arguments: Sequence[str]) -> Program | str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program of the command line, and exit as it does.
+    """Run the program of the command line, and exit with its status.
 
     Parameters
     ----------
@@ -249,12 +249,12 @@ def run(program: Program) -> int:
     measuring.end(outcome)
     if mpi_is_the_parents():
         _leave(outcome)
-    with turns.TURNS.kept():  # threads of pools must not go on before all ranks have met
+    with turns.TURNS.kept():  # threads of pools must not run before all ranks have arrived
         return conclude(ending, answers, replace(outcome, warned=tuple(output.WARNED)))
 
 
 def _meet(program: Program) -> Line:
-    """Meet the other ranks; end as they do if they run something else."""
+    """Connect to the other ranks; exit on all ranks if they run different programs."""
     options = f"{program.kind} prompts={program.prompts} include={','.join(program.included)}"
     process_traits.introduce(program.kind, program.target, program.arguments, options)
     try:
@@ -264,7 +264,7 @@ def _meet(program: Program) -> Line:
 
 
 def _share(line: Line, answers: Answers) -> None:
-    """Make the ranks one program: with one set of streams and files, one clock, one chance."""
+    """Make the ranks one program: with one set of streams and files, one clock, one random seed."""
     step.begin()
     output.install(line)
     share(line, answers)
@@ -281,7 +281,7 @@ def _share(line: Line, answers: Answers) -> None:
 
 
 def _leave(outcome: Outcome) -> NoReturn:
-    """End a child that the program has forked, and that has run to the program's end."""
+    """End a forked child process that has reached the program's end."""
     sys.stdout.flush()
     sys.stderr.write(outcome.text)
     raise SystemExit(outcome.code)
@@ -310,11 +310,11 @@ def _prepare(program: Program) -> None:
 
 
 def _execute(program: Program, ending: Line, answers: Answers) -> None:
-    """Run the program as ``__main__``, and then what is typed."""
+    """Run the program as ``__main__``, and then the statements typed at the prompt."""
     names = _new_module(program)
     chance.join(answers)
     if not program.prompts:
-        # What cannot be read or compiled is no program to measure: an earlier page stays.
+        # A program that cannot be read or compiled is not measured: an earlier page remains.
         code = None if program.kind == "-m" else _code(program, names)
         measuring.begin(program.profile)
         exec(_code(program, names) if code is None else code, names)
@@ -327,7 +327,7 @@ def _execute(program: Program, ending: Line, answers: Answers) -> None:
 
 
 def _new_module(program: Program) -> dict[str, Any]:
-    """The names of a new ``__main__``; numpy in it and beside it is distarray.numpy."""
+    """Return the namespace of a new ``__main__``; its program gets distarray.numpy as numpy."""
     home = Path.cwd()
     package = None
     if program.kind == "script":
@@ -335,7 +335,7 @@ def _new_module(program: Program) -> dict[str, Any]:
         home = target if target.is_dir() else target.parent
     elif program.kind == "-m":
         package = program.target.partition(".")[0]
-        package = None if package == "IPython" else package  # what it executes is the program
+        package = None if package == "IPython" else package  # its statements are the program
     packages = [package] if package is not None else []
     imports.install(home, [*packages, *program.included])
     libraries.install()
@@ -393,10 +393,10 @@ def _cannot_open(path: str, error: OSError) -> str:
 
 
 def _answer(text: str, stream: TextIO) -> None:
-    """Write a text without starting MPI; once where a launcher numbers the processes."""
+    """Print a text without starting MPI; once where a launcher numbers the processes."""
     number = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
     if number == "0":
         stream.write(text)
         stream.flush()
     else:
-        time.sleep(1.0)  # a launcher may end the job as soon as one process has left
+        time.sleep(1.0)  # a launcher may end the job as soon as one process exits

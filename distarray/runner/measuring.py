@@ -1,4 +1,4 @@
-"""The profile of a whole program: ``python -m distarray --profile script.py``."""
+"""Profile of a whole program: ``python -m distarray --profile script.py``."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ _profiles: list["Profile"] = []
 
 
 def begin(path: str) -> None:
-    """Begin to measure, if there is a path for the page; collective."""
+    """Start measuring, if there is a path for the page; collective."""
     if path:
         from distarray.profiling import Profile
 
@@ -23,10 +23,10 @@ def begin(path: str) -> None:
 
 
 def end(outcome: Outcome) -> None:
-    """Stop measuring: rank 0 writes the page, and the table to standard error.
+    """Stop measuring: rank 0 writes the page, and prints the table on standard error.
 
-    Where the program has failed, ranks wait for one another only shortly; one that cannot meet rank
-    0 writes a page of its own.
+    If the program has failed, ranks wait for one another only briefly. A rank that cannot send its
+    part to rank 0 writes a page of its own.
     """
     if not _profiles:
         return

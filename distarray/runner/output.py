@@ -1,4 +1,4 @@
-"""The program's standard streams: rank 0 writes and reads them."""
+"""Standard streams of the program: rank 0 writes and reads them."""
 
 import io
 import os
@@ -19,16 +19,16 @@ __all__ = ["WARNED", "SharedInput", "install"]
 
 #: NumPy's warnings on this rank, in order; rank 0 may lack the elements that cause them.
 WARNED: dict[str, None] = {}
-#: How many different warnings a rank keeps.
+#: Maximum number of different warnings that a rank keeps.
 _MOST = 100
 
 
 def install(talk: Talk) -> None:
-    """Silence all ranks but the first, and let all of them read what the first reads.
+    """Silence all ranks but rank 0, and give all ranks the input that rank 0 reads.
 
-    Standard output is silenced as a descriptor, so that C code and commands are quiet too.
-    Standard error is silenced for Python (warnings come once) and stays open as a descriptor and
-    as ``sys.__stderr__``: a crash is always heard.
+    Standard output is silenced as a descriptor, so that C code and commands are silent, too.
+    Standard error is silenced for Python (so warnings appear once). It stays open as a descriptor
+    and as ``sys.__stderr__``, so that a crash is always printed.
     """
     if talk.rank == 0:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -44,7 +44,7 @@ def install(talk: Talk) -> None:
 
 
 def _kept(show: Callable[..., None]) -> Callable[..., None]:
-    """A ``warnings.showwarning`` that also keeps NumPy's warnings, which ranks may have alone."""
+    """Wrap ``warnings.showwarning``: keep NumPy's warnings, which may occur on some ranks only."""
 
     def keep_and_show(
         message: Warning | str,
@@ -62,7 +62,7 @@ def _kept(show: Callable[..., None]) -> Callable[..., None]:
 
 
 def _aloud(hook: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A hook that writes to the real standard error: an exception in a thread ends the job."""
+    """Wrap a hook to use the real standard error, because an exception in a thread ends the job."""
 
     def write_aloud(details: threading.ExceptHookArgs) -> None:
         sys.stderr = sys.__stderr__ or sys.stderr
@@ -88,15 +88,16 @@ class SharedInput(io.RawIOBase):
         super().__init__()
         self._talk = talk
         self._descriptor = descriptor
-        #: What ranks do until rank 0 has read; at a prompt they sleep, and nobody calls it a wait.
+        #: Function in which the ranks wait until rank 0 has read; at a prompt they sleep in it, and
+        #: this is not reported as a wait.
         self.before: Callable[[], object] = lambda: None
 
     def readable(self) -> bool:
-        """Yes."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Read into a buffer; the number of bytes, 0 at the end."""
+        """Read into a buffer; return the number of bytes, 0 at the end."""
         view = memoryview(buffer).cast("B")
         child = mpi_is_the_parents()
         read: bytes | OSError = b""

@@ -1,4 +1,4 @@
-"""Paths: those that the job shares, those of a rank's own, and those that have been written."""
+"""Paths: those shared by the job, those of one rank, and those that have been written."""
 
 import os
 import re
@@ -15,21 +15,21 @@ from distarray.runner.step import in_step
 
 __all__ = ["File", "Path", "Paths", "absolute"]
 
-#: A path as ``open`` takes it, and a path or a descriptor.
+#: Path as ``open`` takes it, and a path or a descriptor.
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 File = Path | int
 
-#: A path in a directory to which all ranks write files of their own, before it is renamed
+#: Path in a directory to which all ranks write their own files, before it is renamed
 #: (`distarray.io.directories`). Libraries write there from threads, whose caller is not visible.
 _ASIDE = re.compile(r"/\.[^/]+\.partial(/|$)")
 
 
-#: Process numbers, identifiers and the like, which differ between ranks.
+#: Process numbers, identifiers and similar text, which differ between ranks.
 _NUMBER = re.compile(r"[0-9a-f]{8,}|[0-9]{3,}")
 
 
 def absolute(path: File) -> str | None:
-    """A path as an absolute string; None for a descriptor, and for what is no path."""
+    """Return a path as an absolute string; None for a descriptor or an invalid path."""
     if isinstance(path, int):
         return None
     try:
@@ -39,17 +39,17 @@ def absolute(path: File) -> str | None:
 
 
 class Paths:
-    """The job's record of the files that it touches; the same on every rank."""
+    """Record of the files that the job accesses; the same on every rank."""
 
     def __init__(self, talk: Talk, answers: Answers) -> None:
         self.talk = talk
         self.ask = answers.ask
         self.is_root = talk.rank == 0
-        #: Paths that the job has opened for writing, and those that it has opened for reading since
-        #: the ranks last met; other ranks may still have to read these.
+        #: Paths that the job has opened for writing, and those opened for reading since the ranks
+        #: last synchronized; other ranks may not yet have read the latter.
         self.written: set[str] = set()
         self.read: set[str] = set()
-        #: The number of `alone` blocks that this rank is in.
+        #: Number of `alone` blocks that this rank is in.
         self.busy = 0
         self._writers: dict[str, list[weakref.ref[Any]]] = {}
         self._caches = _cache_directories()
@@ -57,7 +57,7 @@ class Paths:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """A block whose file accesses concern this rank alone."""
+        """Enter a block whose file accesses concern this rank alone."""
         self.busy += 1
         try:
             yield
@@ -65,28 +65,28 @@ class Paths:
             self.busy -= 1
 
     def leave(self) -> None:
-        """In a forked child, which is no rank: all its file accesses are its own."""
+        """Make all file accesses private in a forked child, which is not a rank."""
         self.busy = 1 << 30
 
     def is_private(self, path: str, who: Caller) -> bool:
-        """Whether every rank touches a path for itself, as if it ran alone."""
+        """Return True if every rank accesses a path for itself, as if it ran alone."""
         if path.startswith(("/dev/", "/proc/", "/sys/")) or _ASIDE.search(path):
             return True
         return who is not Caller.PROGRAM and self._is_cache(path)
 
     def ask_about(self, path: str | None, who: Caller, act: Callable[[], Any]) -> Any:
-        """The result of `act` on rank 0, or its exception.
+        """Return rank 0's result of `act` on all ranks, or raise its exception.
 
-        The program asks in one order on all ranks. A library may have asked more on a rank, whose
-        caches are others, so that its questions are told apart by their paths; names may contain
-        numbers that are a process's own.
+        The program makes its queries in one order on all ranks. A library may make more queries on
+        one rank, because its caches differ. So the path distinguishes its queries; numbers in names
+        are masked, since they may be specific to a process.
         """
         if who is Caller.PROGRAM or path is None:
             return self.ask(act)
         return self.ask(act, _NUMBER.sub("#", path))
 
     def settle(self, path: str) -> None:
-        """Wait until rank 0 has written all that the program has written to a path so far."""
+        """Wait until rank 0 has written all data that the program has written to a path so far."""
         if in_step():
             self.flush(path)
             self.ask(lambda: None)
@@ -103,24 +103,24 @@ class Paths:
             self.talk.barrier()
 
     def flush(self, path: str) -> None:
-        """Flush this rank's open files on a path."""
+        """Flush this rank's open files for a path."""
         for reference in self._writers.get(path, ()):
             file = reference()
             if file is not None and not file.closed:
                 file.flush()
 
     def note_writer(self, path: str, file: IO[Any]) -> IO[Any]:
-        """Remember an open file, to flush it before someone reads the path."""
+        """Record an open file, to flush it before the path is read."""
         alive = [r for r in self._writers.get(path, ()) if (f := r()) is not None and not f.closed]
         self._writers[path] = [*alive, weakref.ref(file)]
         return file
 
     def note_written(self, path: str) -> None:
-        """Remember that the job writes a path."""
+        """Record that the job writes a path."""
         self.written.add(path)
 
     def _is_cache(self, path: str) -> bool:
-        """Whether a library keeps files here between runs, which it locks and checks itself."""
+        """Return True if a library keeps files here between runs, and locks and checks them."""
         if "/__pycache__/" in path or "/site-packages/" in path:
             return True
         here = os.getcwd()
@@ -132,7 +132,7 @@ def _below(path: str, directory: str) -> bool:
 
 
 def _cache_directories() -> list[str]:
-    """The user's dot directories, the caches that the environment names, the installation."""
+    """Return the user's dot directories, caches named by the environment, and the installation."""
     home = os.path.expanduser("~")
     names = ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "MPLCONFIGDIR")
     named = [os.path.abspath(os.environ[name]) for name in names if os.environ.get(name)]

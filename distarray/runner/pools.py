@@ -1,8 +1,8 @@
-"""Thread pools that the program makes run their tasks in turns, in the order of submission.
+"""Thread pools of the program: they run their tasks in turns, in the order of submission.
 
 The pools are the standard library's own; their threads take turns (see `distarray.runner.turns`). A
-task begins when it is submitted, and the submitting thread goes on when the task ends or waits.
-Pools of libraries stay as they are.
+task begins when it is submitted, and the submitting thread continues when the task ends or waits.
+Pools of libraries are unchanged.
 """
 
 import itertools
@@ -40,7 +40,7 @@ def install() -> None:
 
 
 def finish() -> None:
-    """End pools as Python does at its end: executors finish their tasks, others drop theirs."""
+    """Shut down as Python does at exit: executors finish their tasks, other pools drop theirs."""
     made: list[Any] = [*_executors]
     for executor in sorted(made, key=lambda executor: executor._distarray_number):
         executor.shutdown(wait=not executor._distarray_daemon)
@@ -58,7 +58,7 @@ def _seat(executor: ThreadPoolExecutor, daemon: bool = False) -> ThreadPoolExecu
     """Make the threads of an executor take turns."""
     TURNS.begin()
     names: Any = executor
-    names._work_queue = queue.Queue()  # a thread that waits there leaves its turn to others
+    names._work_queue = queue.Queue()  # a thread that waits there passes its turn to others
     names._distarray_number = next(_number)
     names._distarray_daemon = daemon
     _executors.add(executor)
@@ -86,7 +86,7 @@ def _adjust(self: ThreadPoolExecutor) -> None:
 
 
 def _hash(self: Future[Any]) -> int:
-    """A hash that gives sets of futures one order on all ranks."""
+    """Return a hash that gives sets of futures one order on all ranks."""
     number: int | None = self.__dict__.get("_distarray_number")
     return object.__hash__(self) if number is None else number
 
@@ -100,12 +100,12 @@ def _pool_init(self: ThreadPool, *args: Any, **kwargs: Any) -> None:
         _real_pool_init(self, *args, **kwargs)
 
 
-#: A task of a pool: the number of its job and its own, the function, and what to call it with.
+#: Task of a pool: number of its job, number in the job, function, arguments, keyword arguments.
 _Task = tuple[int, int, Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 class _Pool(ThreadPool):
-    """A `multiprocessing.pool.ThreadPool` on an executor; another one passes the tasks on."""
+    """Pool on an executor, as `multiprocessing.pool.ThreadPool`; another one submits the tasks."""
 
     def begin(
         self,
@@ -128,7 +128,7 @@ class _Pool(ThreadPool):
         names._state = RUN
 
     def put(self, work: tuple[Iterable[_Task], Callable[[int], None] | None]) -> None:
-        """Take tasks from the pool's methods."""
+        """Accept tasks from the pool's methods."""
         self._hands.submit(self._hand_on, *work)
 
     def _hand_on(self, tasks: Iterable[_Task], set_length: Callable[[int], None] | None) -> None:

@@ -1,4 +1,4 @@
-"""What the ranks of a program share: random numbers, an identity, files."""
+"""State that the ranks of a program share: random numbers, process number, files."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Files that behave as others and keep nothing of what is written to them."""
+"""Sinks: files that behave as ordinary files, and discard all data written to them."""
 
 import io
 import os
@@ -15,16 +15,16 @@ __all__ = ["Sink", "open_sink", "scratch_descriptor"]
 
 
 class Sink(io.RawIOBase):
-    """A raw file, open for writing, that has a position and a length and keeps no data.
+    """Raw file open for writing that has a position and a length, and keeps no data.
 
     Parameters
     ----------
     name : str, bytes, path or int
-        The file as it was passed to ``open``.
+        File as passed to ``open``.
     mode : str
-        As a raw file spells it: ``wb``, ``ab``, ``xb``.
+        Mode of a raw file: ``wb``, ``ab``, ``xb``.
     size : int
-        The length of the file at its opening: not 0 when appending.
+        Length of the file at its opening: not 0 when appending.
     """
 
     def __init__(self, name: File, mode: str, size: int = 0) -> None:
@@ -36,15 +36,15 @@ class Sink(io.RawIOBase):
         self._descriptor: int | None = None
 
     def writable(self) -> bool:
-        """Yes."""
+        """Return True; raise if the file is closed."""
         return not self._gone()
 
     def seekable(self) -> bool:
-        """Yes."""
+        """Return True; raise if the file is closed."""
         return not self._gone()
 
     def write(self, data: "ReadableBuffer") -> int:
-        """Move on by the length of the data."""
+        """Advance the position by the length of the data."""
         self._gone()
         count = memoryview(data).nbytes
         if "a" in self.mode:
@@ -63,7 +63,7 @@ class Sink(io.RawIOBase):
         return self._position
 
     def tell(self) -> int:
-        """The position."""
+        """Return the position."""
         self._gone()
         return self._position
 
@@ -74,14 +74,14 @@ class Sink(io.RawIOBase):
         return self._size
 
     def fileno(self) -> int:
-        """A descriptor of the null device, for code that writes past Python."""
+        """Return a descriptor of the null device, for code that writes without Python's files."""
         self._gone()
         if self._descriptor is None:
             self._descriptor = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
         return self._descriptor
 
     def close(self) -> None:
-        """Close the descriptor, if one was asked for."""
+        """Close the descriptor, if `fileno` has opened one."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)
@@ -102,7 +102,7 @@ def open_sink(
     errors: str | None = None,
     newline: str | None = None,
 ) -> Any:
-    """The object that ``open`` returns for a mode without ``+``, on a `Sink`."""
+    """Return the object that ``open`` returns for a mode without ``+``, on a `Sink`."""
     raw = Sink(file, mode.replace("t", "").replace("b", "") + "b", size)
     if "b" in mode and buffering == 0:
         return raw
@@ -115,7 +115,7 @@ def open_sink(
 
 
 def scratch_descriptor(flags: int, copy_of: str | None = None) -> int:
-    """A descriptor, opened with `flags`, of a nameless file that begins as a copy of another."""
+    """Return a descriptor of a nameless file, opened with `flags`; a copy of `copy_of` if given."""
     made, path = tempfile.mkstemp(prefix="distarray-")
     os.close(made)
     try:

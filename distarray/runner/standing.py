@@ -1,4 +1,4 @@
-"""Replacing functions of modules."""
+"""Replacement of functions of modules."""
 
 from collections.abc import Callable
 from functools import update_wrapper
@@ -9,7 +9,7 @@ __all__ = ["StandIn", "put_in_place"]
 
 
 class StandIn(staticmethod):  # type: ignore[type-arg]
-    """A function that does not bind as a class attribute, as builtin ones do not.
+    """Function that does not bind as a class attribute, as builtin functions do not.
 
     It is pickled by its name in the module: a child process finds the real function there.
     """
@@ -19,9 +19,9 @@ class StandIn(staticmethod):  # type: ignore[type-arg]
 
 
 def put_in_place(module: ModuleType, name: str, ours: Callable[..., Any]) -> None:
-    """Replace a function of a module, if it has it, by one that looks like it."""
+    """Replace a function of a module, if present, by one with the same metadata."""
     real = getattr(module, name, None)
     if real is not None:
         update_wrapper(ours, real)
-        ours.__module__ = module.__name__  # not that of the C module behind it
+        ours.__module__ = module.__name__  # not the C module that defines it
         setattr(module, name, StandIn(ours))

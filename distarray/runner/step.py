@@ -1,4 +1,4 @@
-"""Code that all ranks execute in step: whether the present code is such, and its place."""
+"""Code that all ranks execute in step: tests for the current code, and its place in the program."""
 
 from collections.abc import Callable
 from threading import get_ident
@@ -11,14 +11,14 @@ from distarray.runner.imports import belongs_to_program
 __all__ = ["begin", "in_step", "place", "the_program_calls"]
 
 _by_itself: Callable[[], Any] = lambda: None  # noqa: E731 - replaced by `begin`
-#: How many of the program's innermost calls tell places apart.
+#: Number of the program's innermost calls that identify a place.
 _CALLS = 32
-#: Libraries to which the program gives tasks.
+#: Libraries to which the program submits tasks.
 _OF_TASKS = ("asyncio.", "concurrent.", "multiprocessing.", "loky.", "joblib.externals.loky.")
 
 
 def begin() -> None:
-    """Note functions of the program that a rank calls by itself; see `distarray.comm.own_mesh`."""
+    """Start to detect functions that a rank calls independently; see `distarray.comm.own_mesh`."""
     global _by_itself
     from distarray.comm import own_mesh  # imports NumPy, before which `open` must be replaced
 
@@ -26,17 +26,18 @@ def begin() -> None:
 
 
 def in_step() -> bool:
-    """Whether this is the rank's main thread, executing what those of the other ranks execute.
+    """Return True in the main thread, while all ranks execute the same code ("in step").
 
-    False in threads, child processes, and functions that some ranks call more often than others.
+    The result is False in threads, child processes, and functions that the ranks call unequally
+    often.
     """
     return get_ident() == MAIN.thread and _by_itself() is None
 
 
 def the_program_calls(frame: FrameType | None) -> bool:
-    """Whether the program, in step with the other ranks, has made this call to such a library.
+    """Return True if the program, in step with the other ranks, called such a library.
 
-    From `frame` up to the program there are only frames of these libraries.
+    Between `frame` and the program there may be only frames of these libraries.
     """
     while frame is not None and not belongs_to_program(frame):
         name: str = frame.f_globals.get("__name__") or ""
@@ -47,7 +48,7 @@ def the_program_calls(frame: FrameType | None) -> bool:
 
 
 def place(frame: FrameType | None) -> tuple[Any, ...]:
-    """The calls of the program that have led here: the same on all ranks."""
+    """Return the calls of the program that led to `frame`, the same on all ranks."""
     found: list[Any] = []
     while frame is not None and len(found) < 3 * _CALLS:
         if belongs_to_program(frame):

@@ -1,7 +1,7 @@
-"""Lines between the ranks' runners, apart from the program's messages."""
+"""Communicators between the ranks' runners, separate from the program's messages."""
 
 from collections.abc import Callable
-from time import monotonic, sleep  # as they are: the program's own are replaced
+from time import monotonic, sleep  # the real ones: the program's are replaced
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,24 +13,24 @@ from distarray.runner.answers import Answers, Communicator
 
 __all__ = ["Line", "open_answers", "open_line"]
 
-#: Its functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
+#: This module's functions wait for other ranks (see :mod:`distarray.comm.waits.stacks`).
 WAITS_FOR_RANKS = True
 T = TypeVar("T")
 
 
 class Line:
-    """A communicator over all ranks for small Python objects; it does not enter the ledger.
+    """Communicator over all ranks for small Python objects; its calls are not in the ledger.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
-        Duplicated: messages here never meet the program's.
+        Duplicated, so that its messages are never matched with the program's.
     """
 
     def __init__(self, comm: Communicator) -> None:
         self._comm = comm.Dup()
         self.number = 0
-        #: Where the statement is at whose end the ranks meet.
+        #: Place of the statement at whose end the ranks synchronize.
         self.statement = ""
         self.among = watch.another_line()
         self.rank: int = comm.Get_rank()
@@ -42,19 +42,19 @@ class Line:
         self._comm.Barrier()
 
     def broadcast_object(self, obj: T, root: int) -> T:
-        """Hand one rank's object to all."""
+        """Broadcast an object from one rank to all."""
         calls.note(self, "broadcast_object", None)
         received: T = self._comm.bcast(obj, root)
         return received
 
     def allgather_object(self, obj: T) -> list[T]:
-        """Hand every rank's object to all."""
+        """Gather the objects of every rank on all ranks."""
         calls.note(self, "allgather_object", None)
         gathered: list[T] = self._comm.allgather(obj)
         return gathered
 
     def differences(self) -> str:
-        """Settings and modules of the program that differ between the ranks by now, in words."""
+        """Return the program's settings and modules that now differ between the ranks, in words."""
         calls.note(self, "differences", None)
         return handshake.part(self._comm)
 
@@ -63,7 +63,7 @@ class Line:
         self._comm.isend(obj, rank)
 
     def received_objects(self) -> list[Any]:
-        """The objects that have come by `send_object`, those of each rank in order."""
+        """Return the objects received from `send_object`, in order for each sender."""
         found = []
         while self._comm.iprobe():
             found.append(self._comm.recv())
@@ -72,9 +72,9 @@ class Line:
     def any_failed(
         self, failed: bool, seconds: float | None, poke: Callable[[], object]
     ) -> bool | None:
-        """Whether some rank has failed; None if not all come within `seconds`.
+        """Return True if some rank has failed; None if not all ranks arrive within `seconds`.
 
-        It sleeps more shortly than `all_arrive`, as each statement of a cell comes here.
+        It sleeps for shorter times than `all_arrive`, since it runs after each statement of a cell.
         """
         calls.note(self, "any_failed", None)
         mine, count = np.array([failed], np.int32), np.zeros(1, np.int32)
@@ -89,9 +89,9 @@ class Line:
         return bool(count[0])
 
     def all_arrive(self, seconds: float | None, poke: Callable[[], object]) -> bool:
-        """Whether every rank comes here, at most `seconds` after this one; None waits on.
+        """Return True when every rank has arrived, False after `seconds` (None: no limit).
 
-        Meanwhile `poke` lets messages go on that the others may wait for.
+        Meanwhile `poke` progresses messages that the other ranks may wait for.
         """
         request = self._comm.Ibarrier()
         end = None if seconds is None else monotonic() + seconds
@@ -105,17 +105,17 @@ class Line:
         return True
 
     def abort(self, code: int) -> None:
-        """End the job."""
+        """Abort the job."""
         hooks.abort(self._comm, code)
 
 
 def open_answers() -> Answers:
-    """New answers of rank 0 to all ranks; collective."""
+    """Create new `Answers` of rank 0 to all ranks; collective."""
     answers = Answers(default_mesh().comm(0), calls.note)
     answers.among = watch.another_line()
     return answers
 
 
 def open_line() -> Line:
-    """A new line over all ranks of the job; collective, and the first call starts MPI."""
+    """Create a new `Line` over all ranks of the job; collective, and the first call starts MPI."""
     return Line(default_mesh().comm(0))

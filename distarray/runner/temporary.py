@@ -1,4 +1,4 @@
-"""Temporary files: their names are rank 0's, so that they are files of the job like all others."""
+"""Temporary files: rank 0 chooses their names, so that they are shared as all files of the job."""
 
 import os
 import tempfile
@@ -12,13 +12,13 @@ __all__ = ["install"]
 
 _real_names: Any = tempfile._get_candidate_names  # type: ignore[attr-defined]
 _real_unlink = os.unlink
-#: The helper that removes a file when it is closed, and its methods that keep ``os.unlink``.
+#: Helper that removes a file when it is closed, and its methods that keep ``os.unlink``.
 _closer: Any = tempfile._TemporaryFileCloser  # type: ignore[attr-defined]
 _METHODS = ("close", "cleanup")
 
 
 class _Names(Iterator[str]):
-    """Names as rank 0 draws them, where all ranks draw together."""
+    """Iterator of names that rank 0 draws, where all ranks draw together."""
 
     def __init__(self, paths: Paths) -> None:
         self._paths = paths
@@ -33,7 +33,7 @@ class _Names(Iterator[str]):
 
 
 def install(paths: Paths) -> None:
-    """Let rank 0 name temporary files, and remove those that are removed when they are closed."""
+    """Make rank 0 name temporary files, and remove those that are removed when closed."""
     names = _Names(paths)
     tempfile._get_candidate_names = lambda: names  # type: ignore[attr-defined]
 

@@ -16,24 +16,24 @@ from distarray.config import config
 __all__ = ["install", "written"]
 
 _RUNNER = os.path.dirname(os.path.abspath(__file__)) + os.sep
-#: Modules between the program and what it calls are folded with ours, where they touch them.
+#: Modules between the program and its callees; they are folded with ours if adjacent to them.
 _BETWEEN = (os.path.dirname(np.__file__) + os.sep,) + tuple(
     [str(module.__file__) for module in (contextlib, functools, threading)]
 )
 _full = False
-#: How the user gets to see the frames that are folded.
+#: Hint on how to show the folded frames.
 _way = " (--full-traceback shows them)"
 
 
 def install(full: bool, way: str = _way) -> None:
-    """Have the tracebacks of this job folded, of those in threads too.
+    """Fold the tracebacks of this job, including those in threads.
 
     Parameters
     ----------
     full : bool
         Show all frames instead.
     way : str
-        What is said of the way to see them, after how many they are.
+        Hint on how to show the folded frames; printed after their number.
     """
     global _full, _way
     _full, _way = full, way
@@ -41,7 +41,7 @@ def install(full: bool, way: str = _way) -> None:
 
 
 def written(error: BaseException, tb: TracebackType | None = None) -> str:
-    """The traceback of an error, without the runner's frames."""
+    """Format the traceback of an error, without the runner's frames."""
     config.print_gathered = False  # a message must not wait for ranks that did not fail
     report = traceback.TracebackException(type(error), error, tb or error.__traceback__)
     _cut(report, set())
@@ -63,14 +63,14 @@ def _cut(report: traceback.TracebackException, seen: set[int]) -> None:
 
 
 class _Fold(traceback.FrameSummary):
-    """Frames that are not shown; their number is the line number."""
+    """Placeholder for frames that are not shown; its line number is the number of frames."""
 
 
 class _Stack(traceback.StackSummary):
-    """Frames, of which some stand for several that are not shown."""
+    """Stack with placeholders for frames that are not shown."""
 
     def format_frame_summary(self, frame_summary: traceback.FrameSummary, **style: bool) -> str:
-        """The lines of a frame."""
+        """Format the lines of a frame."""
         if not isinstance(frame_summary, _Fold):
             return super().format_frame_summary(frame_summary, **style)
         count = frame_summary.lineno
@@ -78,7 +78,7 @@ class _Stack(traceback.StackSummary):
 
 
 def _folded(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
-    """The frames with each run of this library's as one; all of them if there are no others."""
+    """Replace each run of this library's frames by one; keep all frames if there are no others."""
     shown: list[traceback.FrameSummary] = []
     run: list[traceback.FrameSummary] = []
     for frame in frames:
@@ -91,7 +91,7 @@ def _folded(frames: list[traceback.FrameSummary]) -> list[traceback.FrameSummary
 
 
 def _one(run: list[traceback.FrameSummary]) -> list[traceback.FrameSummary]:
-    """A run of frames folded, if any of them is ours."""
+    """Fold a run of frames if any of them is ours."""
     if any(is_ours(frame.filename) for frame in run):
         return [_Fold("<distarray>", len(run), "", line="")]
     return run

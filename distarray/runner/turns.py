@@ -1,10 +1,10 @@
 """Threads that run one at a time, each until it waits or ends: in the same order on all ranks.
 
-Threads of different ranks would communicate in different orders. Here one thread has the turn. When
-it waits (for a future, a queue, an event, a lock, or in a sleep), the thread that has been ready
-for longest goes on. This order depends only on what the program does, not on how long it takes, so
-all ranks communicate in the same order. The threads of the program's pools take turns, and those
-that the program starts itself; those of libraries do not.
+Otherwise the threads of different ranks would communicate in different orders. Here one thread has
+the turn. When it waits (for a future, a queue, an event, a lock, or in a sleep), the thread that
+has been ready longest gets the turn. This order depends only on the actions of the program, not on
+their duration, so all ranks communicate in the same order. The threads of the program's pools, and
+those that the program starts itself, take turns; those of libraries do not.
 """
 
 import itertools
@@ -39,27 +39,27 @@ _real_wait = threading.Condition.wait
 _real_start = threading.Thread.start
 _real_join = threading.Thread.join
 _real_sleep = time.sleep
-#: A difference that makes a point of time later than another (s).
+#: Smallest difference by which a time counts as later than another (s).
 _MOMENT = 1e-6
-#: How long a thread sleeps that asks whether something has happened, while it has not (s).
+#: Maximum seconds that a thread sleeps in a query whose result is still negative.
 _TICK = 1e-3
 
 
 class Seat:
-    """A thread that takes turns.
+    """State of a thread that takes turns.
 
     Attributes
     ----------
     go : lock
-        Released when the thread's turn has come.
+        Released when the thread gets the turn.
     bell : Bell or None
-        What the thread waits for; None while it has the turn, or is ready.
+        The event that the thread waits for; None while it has the turn, or is ready.
     dozes : bool
-        Whether it has the turn and sleeps, since no other thread is ready.
+        True if it has the turn and sleeps, since no other thread is ready.
     holds : int
-        The number of `Turns.kept` blocks that it is in, where it keeps the turn.
+        Number of `Turns.kept` blocks that it is in, in which it keeps the turn.
     joining : list of Bell or None
-        The bells of threads that wait for its end; None afterwards.
+        Bells of threads that wait for its end; None afterwards.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Seat:
 
 
 class Bell:
-    """A wait of a thread, which another one, with or without a seat, ends by one `release`."""
+    """Wait of one thread; another thread, with or without a seat, ends it by one `release`."""
 
     __slots__ = ("rung", "seat", "turns")
 
@@ -85,19 +85,19 @@ class Bell:
 
 
 class Turns:
-    """The threads that take turns: which one has the turn, and which is next."""
+    """Scheduler of the threads that take turns: the thread that has the turn, and the order."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Start again without threads, as in a forked child."""
+        """Reset the scheduler to no threads, as in a forked child."""
         self._lock = allocate_lock()
         self._seats: dict[int, Seat] = {}
         #: Threads that the program has started.
         self._started: list[threading.Thread] = []
         self._ready: deque[Seat] = deque()
-        #: Threads by the time at which they want to go on; this time passes only when all wait.
+        #: Threads by virtual wake-up time; this time advances only when all threads wait.
         self._sleepers: list[tuple[float, int, Bell]] = []
         self._number = itertools.count()
         self._now = 0.0
@@ -105,18 +105,18 @@ class Turns:
         self._starter = 0
 
     def begin(self) -> None:
-        """Give this thread, which is the only one, a seat and the turn, if it has none."""
+        """Give this thread, the only one so far, a seat and the turn, if it has none."""
         if get_ident() not in self._seats:
             self._seats[get_ident()] = Seat()
 
     def here(self) -> Seat | None:
-        """The seat of this thread; None if it takes no turns, or keeps its own."""
+        """Return the seat of this thread; None if it takes no turns, or keeps its turn."""
         seat = self._seats.get(get_ident())
         return None if seat is None or seat.holds else seat
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """A block whose waits keep the turn, for events that no thread with a seat causes."""
+        """Enter a block whose waits keep the turn, for events that no thread with a seat causes."""
         seat = self._seats.get(get_ident()) or Seat()
         seat.holds += 1
         try:
@@ -126,7 +126,7 @@ class Turns:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """A block in which threads that this one starts take turns."""
+        """Enter a block in which threads that this thread starts take turns."""
         self._starter = get_ident()
         try:
             yield
@@ -134,11 +134,11 @@ class Turns:
             self._starter = 0
 
     def starts(self) -> bool:
-        """Whether a thread that this one starts is to take turns."""
+        """Return True if a thread that this thread starts is to take turns."""
         return self._starter == get_ident()
 
     def start(self, thread: threading.Thread) -> None:
-        """Start a thread that takes turns; its first one comes after all that are ready."""
+        """Start a thread that takes turns; its first turn comes after those that are ready."""
         seat = Seat()
         run = thread.run
 
@@ -158,7 +158,7 @@ class Turns:
             self._ready.append(seat)
 
     def start_programs(self, thread: threading.Thread) -> None:
-        """Start a thread of the program's, and let it go first."""
+        """Start a thread of the program, and let it run first."""
         self.begin()
         self.start(thread)
         self._started.append(thread)
@@ -171,7 +171,7 @@ class Turns:
                 thread.join()
 
     def give_way(self) -> None:
-        """Let the threads that are ready go first."""
+        """Let the threads that are ready run first."""
         seat = self.here()
         if seat is None:
             return
@@ -184,7 +184,7 @@ class Turns:
         self._await_turn(seat)
 
     def wait(self, bell: Bell, timeout: float | None = None) -> bool:
-        """Wait until a bell that this thread has made is rung; whether it was in time."""
+        """Wait until a bell of this thread is released, or the timeout; return True if released."""
         seat = bell.seat
         if timeout is not None and timeout <= 0:
             return bell.rung
@@ -204,11 +204,11 @@ class Turns:
         return bell.rung
 
     def alone(self) -> bool:
-        """Whether no other thread takes turns."""
+        """Return True if no other thread takes turns."""
         return len(self._seats) == 1
 
     def nap(self, limit: float) -> bool:
-        """Let other threads go on that are ready or have slept enough; whether there are any."""
+        """Let threads run that are ready or have slept enough; return False if there are none."""
         seat = self.here()
         with self._lock:
             waiting = [until for until, _, bell in self._sleepers if bell.seat.bell is bell]
@@ -230,7 +230,7 @@ class Turns:
             self.wait(bell, timeout)
 
     def ring(self, bell: Bell) -> None:
-        """Make the thread that waits for a bell ready; from any thread."""
+        """Make the thread that waits for a bell ready; may be called from any thread."""
         with self._lock:
             bell.rung = True
             seat = bell.seat
@@ -246,7 +246,7 @@ class Turns:
             self._pass_to(following)
 
     def _next(self) -> Seat | None:
-        """The seat that has the turn now; None if all wait for threads without seats.
+        """Return the seat that gets the turn; None if all wait for threads without seats.
 
         Call it with the lock held.
         """
@@ -273,12 +273,12 @@ class Turns:
         MAIN.thread = get_ident()
 
     def _doze(self, seat: Seat, seconds: float) -> None:
-        """Sleep with the turn, until a bell rings or the time is up."""
+        """Sleep with the turn, until the bell is released or the time is up."""
         seat.go.acquire(timeout=max(0.0, seconds))
         with self._lock:
             seat.dozes = False
             seat.bell = None
-            seat.go.acquire(False)  # it may have been rung just now
+            seat.go.acquire(False)  # it may have been released meanwhile
 
     def _leave(self, seat: Seat) -> None:
         del self._seats[get_ident()]
@@ -295,7 +295,7 @@ TURNS = Turns()
 
 
 def install() -> None:
-    """Make the waits of threads with seats end their turns."""
+    """Make the waits of threads with seats pass their turns."""
     turns = TURNS
     os.register_at_fork(after_in_child=turns.forget)
     ending: Any = threading
@@ -364,7 +364,7 @@ def _joins(turns: Turns) -> Callable[..., None]:
 
 def _lives(turns: Turns, real: Callable[..., bool]) -> Callable[..., bool]:
     def is_alive(self: threading.Thread) -> bool:
-        """Whether the thread is alive."""
+        """Return True if the thread is alive."""
         seat = getattr(self, "_distarray_seat", None)
         if seat is None:
             return real(self)
@@ -375,7 +375,7 @@ def _lives(turns: Turns, real: Callable[..., bool]) -> Callable[..., bool]:
     return is_alive
 
 
-#: Questions that the program asks without waiting, and whether the answer is still no.
+#: Queries that the program makes without waiting, and tests whether the result is still negative.
 _QUESTIONS: list[tuple[Any, str, Callable[..., bool]]] = [
     (threading.Event, "is_set", lambda event: not event._flag),
     (Future, "done running", lambda future: "FINISHED" not in future._state),
@@ -385,12 +385,12 @@ _QUESTIONS: list[tuple[Any, str, Callable[..., bool]]] = [
 ]
 
 
-#: Results of tasks: `distarray.runner.children` asks them for the program.
+#: Results of tasks: `distarray.runner.children` queries them for the program.
 _RESULTS = (Future, ApplyResult)
 
 
 def _asked(turns: Turns, real: Callable[P, Any], not_yet: Callable[..., bool]) -> Callable[P, Any]:
-    """A question before which other threads go on if the answer is still no."""
+    """Wrap a query: other threads run first if its result is still negative."""
 
     def ask(*args: P.args, **kwargs: P.kwargs) -> Any:
         by_program = isinstance(args[0], _RESULTS) or belongs_to_program(sys._getframe(1))

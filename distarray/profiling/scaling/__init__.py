@@ -1,1 +1,1 @@
-"""How a program scales: runs on several numbers of ranks, what grows how, and what follows."""
+"""Scaling studies: runs on several numbers of ranks, laws of growth, and extrapolation."""

@@ -1,4 +1,4 @@
-"""How figures grow with the number of ranks: exponents, and laws that are fitted to them."""
+"""Growth of figures with the number of ranks: exponents, and fitted laws."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,30 +20,30 @@ TERMS: dict[str, Callable[[float], float]] = {
     "√P": sqrt,
     "1/P²": lambda p: 1 / (p * p),
 }
-#: Terms of which laws of three are made.
+#: Terms used in laws of three terms.
 _THREE = ("P²", "P", "1", "1/P")
-#: Relative errors up to which a law of counts describes them: with few terms, and with three.
+#: Maximum relative errors of a law that describes counts: with few terms, and with three.
 _EXACT, _VERY_EXACT = 5e-3, 1e-6
-#: Misfits below this one are rounding.
+#: Misfits below this are rounding errors.
 _ROUNDING = 1e-9
-#: Numbers of ranks from which on three terms need not be so exact.
+#: Number of measurements from which on laws of three terms need not be so exact.
 _MANY = 6
-#: What a law with one more term has to be better by.
+#: Factor by which one more term must reduce the misfit.
 _BETTER = 3.0
-#: Squares that more terms may leave, in parts of what fewer leave: one, two, three terms.
+#: Maximum sum of squares relative to that of fewer terms, for one, two and three terms.
 _PARTS = (1.0, 1.0, 0.5, 0.1)
-#: Ranks on which counts must not be negative.
+#: Number of ranks on which counts must not be negative.
 _FAR = 1 << 20
-#: Below this part of the largest value a deviation is none.
+#: Minimum scale of a relative deviation, as a share of the largest value.
 _SMALL = 1e-3
-#: Exponents of seconds above this one, by twice their uncertainty, are growth.
+#: Exponent of seconds above which, after subtracting twice its error, they count as growing.
 _GROWS = 0.1
 
 
 class Growth(NamedTuple):
-    """An exponent, by least squares of logarithms, and its standard error.
+    """Exponent, by least squares of logarithms, and its standard error.
 
-    The error is NaN where there are only two values.
+    The error is NaN for only two values.
     """
 
     exponent: float
@@ -55,14 +55,14 @@ class Growth(NamedTuple):
 
 
 def growth(counts: Sequence[int], values: Sequence[float]) -> Growth | None:
-    """With which power of the number of ranks values grow; None if that cannot be said.
+    """Fit the power of the number of ranks by which values grow; None with too few values.
 
     Parameters
     ----------
     counts : sequence of int
         Numbers of ranks.
     values : sequence of float
-        What was found on them. Zeros, such as messages on one rank, are left out.
+        The values measured on them. Zeros, such as messages on one rank, are omitted.
     """
     points = [(log2(c), log2(v)) for c, v in zip(counts, values, strict=True) if v > 0]
     if len(points) < 2:
@@ -78,16 +78,16 @@ def growth(counts: Sequence[int], values: Sequence[float]) -> Growth | None:
 
 @dataclass(frozen=True)
 class Law:
-    """A sum of terms in the number of ranks.
+    """Sum of terms in the number of ranks.
 
     Attributes
     ----------
     terms : tuple of str
     factors : tuple of float
     covariance : tuple of tuple of float
-        Of the factors; empty where there are no more values than factors.
+        Of the factors; empty if there are no more values than factors.
     misfit : float
-        The largest relative deviation from what it was fitted to.
+        Largest relative deviation from the fitted values.
     """
 
     terms: tuple[str, ...] = ()
@@ -96,11 +96,11 @@ class Law:
     misfit: float = 0.0
 
     def __call__(self, ranks: int) -> float:
-        """The value on a number of ranks, which is not negative."""
+        """Return the value on a number of ranks, at least 0."""
         return max(0.0, sum(f * TERMS[t](ranks) for t, f in zip(self.terms, self.factors)))
 
     def error(self, ranks: int) -> float:
-        """The standard error of the value; NaN where it is not known."""
+        """Return the standard error of the value; NaN if it is unknown."""
         if not self.terms:
             return 0.0
         if not self.covariance:
@@ -119,16 +119,16 @@ class Law:
 
 
 def count_law(counts: Sequence[int], values: Sequence[float], together: bool = False) -> Law:
-    """The law of bytes or messages, which are exact: the simplest that describes them.
+    """Fit the simplest law that describes counts of bytes or messages, which are exact.
 
-    One rank has nobody to talk to; its value counts only if the same law holds for it.
+    One rank has no peer to send to; its value is used only if the same law describes it.
 
     Parameters
     ----------
     counts : sequence of int
     values : sequence of float
     together : bool
-        Whether they are of collectives, which all ranks take part in, but for one alone.
+        True if the values are of collectives, which all ranks take part in, except one rank alone.
     """
     several = [(c, v) for c, v in zip(counts, values, strict=True) if c > 1]
     if not any(v for _, v in several):
@@ -158,12 +158,12 @@ def _simplest(points: Sequence[tuple[int, float]]) -> Law:
 
 
 def _misfit(law: Law) -> float:
-    """What laws are compared by; of those that are exact the first is the simplest."""
+    """Return the misfit for comparisons; exact laws tie, and the first of them is the simplest."""
     return max(law.misfit, _ROUNDING)
 
 
 def _lasts(law: Law) -> bool:
-    """Whether a law stays above 0 on many ranks."""
+    """Return True if a law is not negative on many ranks."""
     return sum(f * TERMS[t](_FAR) for t, f in zip(law.terms, law.factors)) >= 0
 
 
@@ -172,9 +172,9 @@ def _choices(number: int) -> Iterator[tuple[str, ...]]:
 
 
 def seconds_law(counts: Sequence[int], values: Sequence[float]) -> Law:
-    """The law of seconds of computing: what all share and what each does anyway.
+    """Fit the law of computing seconds: shared work (1/P) and work that each rank repeats (1).
 
-    Only if they clearly grow with the number of ranks there is a part that does.
+    If the seconds clearly grow with the number of ranks, the terms are 1 and P instead.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def seconds_law(counts: Sequence[int], values: Sequence[float]) -> Law:
 
 
 def memory_law(counts: Sequence[int], values: Sequence[float]) -> Law:
-    """The law of the memory of a rank: shared parts, what each has, and what is for each other.
+    """Fit the law of a rank's memory: shared data, data of every rank, and data per other rank.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ def memory_law(counts: Sequence[int], values: Sequence[float]) -> Law:
 
 
 def _not_negative(points: Sequence[tuple[int, float]], terms: Sequence[str]) -> Law:
-    """Least squares with factors that are not negative; of few terms all subsets are tried."""
+    """Fit non-negative factors by least squares; the terms are few, so all subsets are tried."""
     if not any(value for _, value in points):
         return Law()
     best, least = Law(misfit=inf), inf
@@ -215,14 +215,14 @@ def _not_negative(points: Sequence[tuple[int, float]], terms: Sequence[str]) -> 
 
 
 def _squares(law: Law, points: Sequence[tuple[int, float]]) -> float:
-    """The sum of the squares of relative deviations."""
+    """Return the sum of the squares of relative deviations."""
     largest = max(value for _, value in points)
     scales = [max(value, _SMALL * largest) for _, value in points]
     return sum([((law(c) - v) / s) ** 2 for (c, v), s in zip(points, scales, strict=True)])
 
 
 def _fitted(points: Sequence[tuple[int, float]], terms: tuple[str, ...]) -> Law:
-    """Least squares of relative deviations."""
+    """Fit by least squares of relative deviations."""
     largest = max(value for _, value in points) or 1.0
     scale = np.array([max(value, _SMALL * largest) for _, value in points])
     matrix = np.array([[TERMS[term](count) for term in terms] for count, _ in points])

@@ -1,4 +1,4 @@
-"""A machine in three numbers, given or measured here."""
+"""Machine model of three numbers, given by the user or measured on this machine."""
 
 import json
 import re
@@ -23,23 +23,23 @@ _BYTES = {
     **{f"{letter}b": 1000.0**power for power, letter in enumerate(("", "k", "m", "g", "t"))},
     **{f"{letter}ib": 1024.0**power for power, letter in enumerate("kmgt", 1)},
 }
-#: Bytes of the message, and of the copied array, by which bandwidths are measured.
+#: Bytes of the message and of the copied array that measure the bandwidths.
 _MESSAGE, _COPY = 8 << 20, 32 << 20
 _ROUNDS, _SMALL_ROUNDS = 9, 200
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What sending and copying cost one rank.
+    """Costs of sending and copying on one rank.
 
     Attributes
     ----------
     latency : float
-        Seconds that a message of no length takes.
+        Seconds of an empty message.
     bandwidth : float
-        Bytes a second that a rank sends.
+        Bytes per second that a rank sends.
     memory : float
-        Bytes a second that a rank reads and writes while the other cores do so, too.
+        Bytes per second that a rank reads and writes while the other cores do the same.
     """
 
     latency: float
@@ -47,7 +47,7 @@ class Machine:
     memory: float
 
     def seconds(self, messages: float, collectives: float, nbytes: float, ranks: int) -> float:
-        """How long one rank's messages take; a collective is a tree of messages."""
+        """Return the seconds of one rank's messages; a collective is a tree of messages."""
         depth = ceil(log2(ranks)) if ranks > 1 else 0
         return self.latency * (messages + depth * collectives) + nbytes / self.bandwidth
 
@@ -59,17 +59,17 @@ class Machine:
 
 
 def parsed(text: str) -> Machine:
-    """A machine from what a user writes: ``1.5us,12GB/s,8GB/s``.
+    """Parse a machine such as ``1.5us,12GB/s,8GB/s``.
 
     Parameters
     ----------
     text : str
-        Latency, bandwidth of messages and of memory, those of one rank.
+        Latency, message bandwidth and memory bandwidth of one rank.
 
     Raises
     ------
     ValueError
-        If these are not three positive quantities.
+        If the text is not three positive quantities.
     """
     parts = text.split(",")
     if len(parts) != 3:
@@ -81,7 +81,7 @@ def parsed(text: str) -> Machine:
 
 
 def byte_count(text: str) -> float:
-    """Bytes from what a user writes: ``4GiB``."""
+    """Parse a number of bytes such as ``4GiB``."""
     return _quantity(text, _BYTES)
 
 
@@ -99,12 +99,12 @@ def _quantity(text: str, units: dict[str, float]) -> float:
 
 
 def measure(path: str) -> None:
-    """Measure the machine of this job, and write it to a file; collective.
+    """Measure the machine of this job, and write the numbers to a file; collective.
 
     Parameters
     ----------
     path : str
-        Where rank 0 writes the three numbers, as JSON.
+        File to which rank 0 writes the three numbers, as JSON.
     """
     group = default_mesh().group
     source, target = np.ones(_COPY // 8), np.zeros(_COPY // 8)
@@ -122,7 +122,7 @@ def measure(path: str) -> None:
 
 
 def _least(work: Callable[[], object], rounds: int) -> float:
-    """The shortest of some runs: others may use the machine, too."""
+    """Return the seconds of the fastest run, since other processes may use the machine, too."""
     taken = []
     for _ in range(rounds):
         start = perf_counter()
@@ -132,7 +132,7 @@ def _least(work: Callable[[], object], rounds: int) -> float:
 
 
 def _to_and_fro(group: Group, length: int, rounds: int) -> float:
-    """Seconds of a message from rank 0 to rank 1: half the way to and fro."""
+    """Return the seconds of a message from rank 0 to rank 1: half a round trip."""
     mine, theirs = np.ones(length), np.zeros(length)
     peer = 1 - group.rank
 

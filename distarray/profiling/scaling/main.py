@@ -1,4 +1,4 @@
-"""``python -m distarray --scaling 1,2,4,8 script.py``: its options, the runs, the report."""
+"""Command ``python -m distarray --scaling 1,2,4,8 script.py``: options, runs and report."""
 
 import json
 import os
@@ -22,31 +22,31 @@ from distarray.profiling.writing import fault, write
 
 __all__ = ["Options", "main", "options"]
 
-#: What a launcher tells its processes; a batch script of Slurm's has its variable, too.
+#: Variables that a launcher sets for its processes; Slurm sets SLURM_PROCID in batch scripts, too.
 _STARTED = frozenset(RANK_VARIABLES) - {"SLURM_PROCID"}
 _PAGE = "scaling.html"
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asks for.
+    """Options of the command line.
 
     Attributes
     ----------
     counts : tuple of int
         Numbers of ranks.
     program : tuple of str
-        The command line after ``python -m distarray``.
+        Command line after ``python -m distarray``.
     machine : Machine or None
-        That of the extrapolation, if it is not this one.
+        Machine to extrapolate to; None for this machine.
     cores : int
-        Ranks that have a core each.
+        Number of ranks that have a core each.
     limit : float
-        Bytes that a rank may have.
+        Maximum bytes of memory per rank.
     launcher : tuple of str
-        The command before ``-n``.
+        Command before ``-n``.
     output : Path
-        The page; the figures are written beside it.
+        Path of the page; the figures are written beside it.
     """
 
     counts: tuple[int, ...]
@@ -68,7 +68,7 @@ def options(arguments: Sequence[str]) -> Options:
     Raises
     ------
     ValueError
-        If something is missing or wrong, with what to write instead.
+        If an option is missing or wrong; the message names the correct form.
     """
     found, rest = _split(arguments)
     if not rest:
@@ -98,7 +98,7 @@ _DEFAULTS = {
 
 
 def _split(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """The options for the study, and what is left for each run."""
+    """Separate the options of the study from the arguments of each run."""
     found, rest = {}, list(arguments)
     while rest and rest[0].partition("=")[0] in _DEFAULTS:
         name, equals, value = rest.pop(0).partition("=")
@@ -111,7 +111,7 @@ def _split(arguments: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _writable(text: str) -> Path:
-    """The path of the page, if it and the figures can be written."""
+    """Return the path of the page, after checking that it and the figures can be written."""
     output = Path(os.path.abspath(text))
     if output.suffix == ".json":
         raise ValueError("--output is the page, such as scaling.html; the figures lie beside it")
@@ -141,7 +141,7 @@ def _all_cores() -> int:
 
 
 def _share() -> float:
-    """The memory of this machine for each of its cores."""
+    """Return this machine's memory per core, in bytes; 0 if unknown."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / _all_cores()
     except (OSError, ValueError):
@@ -149,7 +149,7 @@ def _share() -> float:
 
 
 def _launcher() -> tuple[str, ...]:
-    """The launcher beside this interpreter, as the MPI wheels have it, or on PATH."""
+    """Return the launcher: beside this interpreter, as MPI wheels install it, or on PATH."""
     beside = Path(sys.executable).with_name("mpiexec")
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None:
@@ -163,12 +163,13 @@ def _launcher() -> tuple[str, ...]:
 def main(arguments: Sequence[str]) -> int:
     """Run the program on all numbers of ranks, and report; returns the exit status.
 
-    It is 0 if all runs came to their end, 1 if some did not, and 2 if nothing could be started.
+    The status is 0 if all runs completed, 1 if some failed or were interrupted, and 2 if nothing
+    could be started.
 
     Parameters
     ----------
     arguments : sequence of str
-        From ``--scaling`` on.
+        The command line from ``--scaling`` on.
     """
     try:
         if any(name in os.environ for name in _STARTED):
@@ -199,7 +200,7 @@ def _indented(failed: Failure) -> str:
 
 
 def _measured_here(chosen: Options, place: Path) -> Machine | None:
-    """This machine, by a job of its own; None, said aloud, if that is not possible."""
+    """Measure this machine in a separate job; if that fails, print the reason and return None."""
     ranks = min(chosen.cores, chosen.counts[-1])
     _say("measuring latency and bandwidths ... ")
     numbers = launched_machine(chosen.launcher, max(2, ranks), place)
@@ -212,7 +213,7 @@ def _measured_here(chosen: Options, place: Path) -> Machine | None:
 
 
 def _all_runs(chosen: Options, place: Path) -> tuple[list[Run | Failure], bool]:
-    """The runs, one after the other, and whether they were interrupted."""
+    """Start the runs one after the other; return them, and True if they were interrupted."""
     found: list[Run | Failure] = []
     for count in chosen.counts:
         _say(f"{count} rank{'s' * (count > 1)} ... ")

@@ -1,4 +1,4 @@
-"""A study of scaling as one HTML page: text, CSS and SVG, and nothing from elsewhere."""
+"""Scaling study as one self-contained HTML page of text, CSS and SVG."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
@@ -36,12 +36,12 @@ tr:nth-child(even) td { background: #f7f7f7; }
 .verdict { font-size: 1.1em; }
 """
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 640.0, 320.0, 70.0, 40.0
-#: Lines that get a curve.
+#: Maximum number of program lines that get a curve.
 _CURVES = 5
 
 
 def page(study: Study) -> str:
-    """The whole page."""
+    """Return the whole page."""
     title = escape(f"Scaling of {study.program}")
     body = [
         f"<h1>{title}</h1>",
@@ -64,7 +64,7 @@ def page(study: Study) -> str:
 
 
 def _rows(heads: Sequence[str], rows: Iterable[Sequence[str]], told: bool = False) -> Iterator[str]:
-    """A table whose last column is text."""
+    """Yield a table whose last column is text."""
     yield f'<div class="wide"><table{" class=told" if told else ""}><tr>'
     yield "".join([f"<th>{escape(head)}</th>" for head in heads[:-1]])
     yield f'<th class="code">{escape(heads[-1])}</th></tr>'
@@ -141,7 +141,7 @@ def _extrapolated(study: Study) -> Iterator[str]:
 
 
 def _pictures(study: Study) -> Iterator[str]:
-    """Seconds over ranks: measured dots, extrapolated lines; and those of the worst lines."""
+    """Yield a plot of seconds over ranks, measured and extrapolated, with the longest lines."""
     if len(study.runs) < 2:
         return
     first = study.runs[0]
@@ -165,7 +165,7 @@ def _pictures(study: Study) -> Iterator[str]:
 
 
 def _logarithmic(curves: dict[str, tuple[Curve, Curve, str]]) -> str:
-    """Curves over logarithmic axes, with their names below."""
+    """Draw curves on logarithmic axes, with their names below."""
     points = [(x, y) for dots, ahead, _ in curves.values() for x, y in [*dots, *ahead] if y > 0]
     least = max(min(y for _, y in points), max(y for _, y in points) * 1e-6)
     right, top = log10(max(x for x, _ in points)), log10(max(y for _, y in points))
@@ -199,7 +199,7 @@ def _curve(dots: Curve, ahead: Curve, colour: str) -> Iterator[str]:
 
 
 def _axes(at: Place, points: Curve, least: float) -> Iterator[str]:
-    """Numbers of ranks below, powers of ten of seconds at the left."""
+    """Yield the labels: numbers of ranks below, powers of ten of seconds at the left."""
     for x in sorted({x for x, _ in points}):
         place, _ = at(x, least)
         yield (

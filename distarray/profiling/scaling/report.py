@@ -1,4 +1,4 @@
-"""A study of scaling as a table for the terminal, and as plain values."""
+"""Scaling study as a table for the terminal, and as plain values."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -25,28 +25,29 @@ __all__ = [
     "verdicts",
 ]
 
-#: What is shown of each line: the figure, its heading, and how it is written.
+#: Figures shown for each line: attribute, heading, and function that formats the value.
 FIGURES: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("seconds", "seconds", time_text),
     ("all_messages", "messages", lambda n: f"{n:,}"),
     ("all_bytes", "bytes sent", size_text),
     ("temporary", "memory taken", size_text),
 )
-#: Lines that are shown, if they have this part of the seconds or bytes of some run.
+#: Maximum lines shown, and the minimum share of seconds or bytes in some run for a line to be
+#: shown.
 _ROWS, _LEAST = 20, 0.005
-#: Numbers of ranks that the terminal shows of what is extrapolated.
+#: Numbers of ranks for which the terminal shows extrapolated figures.
 _SHOWN = (64, 256, 1024, 4096, 16384)
 
 
 def named(line: Line, study: Study) -> str:
-    """A line as users find it: its place and its text."""
+    """Format a line as its place and its text."""
     if not line.number:
         return "(outside of the program's lines)"
     return f"{place_of(*line)}  {study.text(line)[:60]}"
 
 
 def shown(study: Study) -> list[Line]:
-    """The lines that matter: for their seconds or their bytes in one of the runs."""
+    """Return the lines with a relevant share of the seconds or the bytes of some run."""
     found = []
     for line in study.lines:
         shares = [
@@ -66,13 +67,13 @@ def _sum(found: Any, what: str) -> int:
 
 
 def efficiency(study: Study) -> list[float]:
-    """Of the time that perfect scaling would leave, how much each run reaches."""
+    """Return the parallel efficiency of each run, relative to the first run."""
     first = study.runs[0]
     return [first.seconds * first.ranks / (run.seconds * run.ranks) for run in study.runs]
 
 
 def grown(found: Growth | None) -> str:
-    """An exponent in words."""
+    """Format an exponent; empty for None."""
     return "" if found is None else str(found)
 
 
@@ -80,7 +81,7 @@ def grown(found: Growth | None) -> str:
 
 
 def table(study: Study) -> str:
-    """All that is known, measured and extrapolated, for the terminal."""
+    """Format all results, measured and extrapolated, for the terminal."""
     parts = [f"Scaling of {study.program}", "", "MEASURED", *_runs(study)]
     for what, heading, text in FIGURES:
         parts += ["", *_lines(study, what, heading, text)]
@@ -145,7 +146,7 @@ def _error(found: Prediction) -> str:
 
 
 def verdicts(study: Study) -> Iterator[str]:
-    """Which line ends the scaling, and where memory runs out."""
+    """Yield sentences on the line that ends the scaling, and on the memory limit."""
     if study.predictions and study.end is None:
         yield f"The program's lines scale to {study.predictions[-1].ranks:,} ranks, by these laws."
     elif study.end is not None:
@@ -171,7 +172,7 @@ def verdicts(study: Study) -> Iterator[str]:
 
 
 def notes(study: Study) -> Iterator[str]:
-    """What is measured, what is extrapolated, and how far that can be trusted."""
+    """Yield notes on the measured and the extrapolated figures, and their reliability."""
     yield (
         "Measured, on these numbers of ranks: seconds by the clock, bytes and messages exactly, "
         "memory as the system counts it."
@@ -237,7 +238,7 @@ def _check_notes(study: Study) -> Iterator[str]:
 
 
 def values(study: Study) -> dict[str, Any]:
-    """The study as plain values, for JSON."""
+    """Return the study as plain values, for JSON."""
     return {
         "program": study.program,
         "cores": study.cores,
@@ -269,7 +270,7 @@ def _line_values(study: Study, line: Line) -> dict[str, Any]:
 
 
 def _finite(found: dict[str, Any]) -> dict[str, Any]:
-    """JSON has no NaN."""
+    """Replace NaN by None, since JSON has no NaN."""
     return {
         key: None if isinstance(value, float) and isnan(value) else value
         for key, value in found.items()

@@ -1,4 +1,4 @@
-"""One run of the program on each number of ranks, and what its profile says."""
+"""Runs of the program, one for each number of ranks, and the figures of their profiles."""
 
 import json
 import os
@@ -17,35 +17,35 @@ from distarray.profiling.measured import Line
 
 __all__ = ["Failure", "Measured", "Run", "copies", "launch", "launched_machine", "run_of"]
 
-#: Lines of a run that failed which are shown.
+#: Number of the last output lines shown of a failed run.
 _LAST = 12
-#: Seconds that a run has to end after it has been told to.
+#: Seconds that a run has to end after a signal.
 _PATIENCE = 10.0
 
 
 class Measured(NamedTuple):
-    """What one line did in one run.
+    """Figures of one line in one run.
 
     Attributes
     ----------
     text : str
-        The line itself.
+        Source text of the line.
     computing, sending, waiting : float
-        Seconds on the average rank.
+        Seconds, mean over the ranks.
     slowest : float
         Seconds of computing on the rank that computes longest.
     all_messages, all_bytes : int
-        Sent by all ranks together; a collective is one message of each.
+        Sent by all ranks together; a collective counts as one message of each rank.
     messages, nbytes : int
-        Of these, what is sent one to one, but for gathers.
+        Of these, sent point-to-point, without gathers.
     collectives, collective_bytes : int
-        What is sent in collectives, but for gathers.
+        Of these, sent in collectives, without gathers.
     gathers, gathered : int
-        How often a rank gave its part of an array to all others, and bytes of these parts.
+        Number of times a rank sent its part of an array to all others, and bytes of these parts.
     busiest_messages, busiest_collectives, busiest_bytes : int
-        Of the rank that has most of it, but for gathers; bytes in the direction that has more.
+        Maxima over the ranks, without gathers; bytes sent or received, whichever are more.
     temporary : int
-        The most memory that it took on a rank.
+        Maximum memory that the line took on a rank.
     """
 
     text: str = ""
@@ -68,21 +68,21 @@ class Measured(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """All seconds, on the average rank."""
+        """All seconds, mean over the ranks."""
         return self.computing + self.sending + self.waiting
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run on one number of ranks.
+    """Run on one number of ranks.
 
     Attributes
     ----------
     ranks : int
     seconds : float
-        Of the slowest rank.
+        Duration on the slowest rank.
     peak : int
-        Bytes of the rank that had most memory.
+        Maximum memory of a rank, in bytes.
     lines : dict of Line to Measured
     """
 
@@ -94,7 +94,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that did not come to its end, and what it said last."""
+    """Run that failed, with the last lines of its output."""
 
     ranks: int
     why: str
@@ -102,13 +102,13 @@ class Failure:
 
 
 def run_of(figures: Mapping[str, Any]) -> Run:
-    """A run from the figures of its profile (:mod:`distarray.profiling.figures`)."""
+    """Make a run from the figures of its profile (:mod:`distarray.profiling.figures`)."""
     lines = {Line(line["file"], line["line"]): _measured(line) for line in figures["lines"]}
     return Run(figures["ranks"], figures["seconds"], max(figures["peak"]), lines)
 
 
 def copies(ranks: int) -> int:
-    """How often the ledger counts a part that is given to all: few ranks send it one by one."""
+    """Return how often the ledger counts a gathered part; few ranks send it to each peer."""
     return ranks - 1 if ranks <= FEW else 1
 
 
@@ -151,17 +151,17 @@ def _mean(values: Sequence[float]) -> float:
 def launch(
     launcher: Sequence[str], ranks: int, program: Sequence[str], place: Path
 ) -> Run | Failure:
-    """Run the program on a number of ranks, with its profile, and wait for it.
+    """Run the program with a profile on a number of ranks, and wait for it.
 
     Parameters
     ----------
     launcher : sequence of str
-        The command before ``-n``.
+        Command before ``-n``.
     ranks : int
     program : sequence of str
-        The command line after ``python -m distarray``.
+        Command line after ``python -m distarray``.
     place : Path
-        A directory for what the run writes besides the program's own files.
+        Directory for the profile and the output of the run.
     """
     wanted, output = place / f"{ranks}.json", place / f"{ranks}.txt"
     code = _started(
@@ -184,7 +184,7 @@ def launch(
 
 
 def launched_machine(launcher: Sequence[str], ranks: int, place: Path) -> list[float] | Failure:
-    """The three numbers of this machine, measured by a job of its own."""
+    """Measure the three numbers of this machine in a separate job."""
     wanted, output = place / "machine.json", place / "machine.txt"
     module = "distarray.profiling.scaling.machine"
     code = _started(
@@ -199,7 +199,7 @@ def launched_machine(launcher: Sequence[str], ranks: int, place: Path) -> list[f
 
 
 def _started(command: Sequence[str], output: Path) -> int:
-    """Run a job, with its output into a file; it ends with this process's wait for it."""
+    """Run a job, with its output in a file; the job is ended if the wait for it is interrupted."""
     with output.open("wb") as said:
         try:
             job = subprocess.Popen(
@@ -216,7 +216,7 @@ def _started(command: Sequence[str], output: Path) -> int:
 
 
 def _ended(job: "subprocess.Popen[bytes]") -> None:
-    """End a job and its ranks, which are its process group."""
+    """End a job and its ranks, which form its process group."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(job.pid, number)

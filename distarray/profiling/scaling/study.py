@@ -1,4 +1,4 @@
-"""From runs on some numbers of ranks to what grows how, and to what more ranks would do."""
+"""Study of scaling: from runs on some numbers of ranks to laws of growth and extrapolation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,13 +20,13 @@ from distarray.profiling.scaling.runs import Failure, Measured, Run, copies
 
 __all__ = ["COUNTS", "Check", "End", "LineLaws", "Prediction", "Study"]
 
-#: The numbers of ranks that are extrapolated to.
+#: Numbers of ranks to which the study extrapolates.
 COUNTS = tuple([1 << power for power in range(6, 15)])
-#: Seconds of the whole program below which they say nothing about more ranks.
+#: Minimum seconds of the whole program for its seconds to be extrapolated.
 SHORTEST = 0.1
-#: Scaling ends where twice as many ranks take more than this part of the time.
+#: Scaling ends where twice as many ranks take more than this share of the time.
 _GAIN = 0.9
-#: A line is compared if it has this part of all bytes or messages.
+#: Minimum share of all bytes or messages for a line to be compared.
 _COUNTS_AT_ALL = 0.01
 _NOTHING = Measured()
 #: Figures of collectives.
@@ -34,13 +34,13 @@ _TOGETHER = ("collectives", "collective_bytes", "gathers", "gathered")
 
 
 class Check(NamedTuple):
-    """How well the laws from fewer ranks foretold the run on most.
+    """Comparison of the run on the most ranks with the laws from fewer ranks.
 
     Attributes
     ----------
     ranks : int
     messages, nbytes : float
-        The largest relative deviation of a line that counts.
+        Largest relative deviation of a line with a relevant share.
     """
 
     ranks: int
@@ -49,17 +49,17 @@ class Check(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What a number of ranks would do.
+    """Extrapolated figures on a number of ranks.
 
     Attributes
     ----------
     ranks : int
     seconds, error : float
-        Of the whole program, and its standard error as far as the fits tell.
+        Of the whole program, and the standard error as far as the fits determine it.
     sending : float
-        Of the seconds, those of messages.
+        Seconds of messages, included in `seconds`.
     memory : float
-        Bytes of a rank.
+        Bytes per rank.
     worst : Line
         The line that takes longest.
     """
@@ -73,16 +73,16 @@ class Prediction(NamedTuple):
 
 
 class End(NamedTuple):
-    """Where more ranks stop to help.
+    """Number of ranks from which on more ranks hardly help.
 
     Attributes
     ----------
     ranks : int
-        From here on twice as many ranks gain less than a tenth.
+        From here on, twice as many ranks gain less than a tenth.
     line : Line
-        The line that is to blame: it misses most of the half that it should save.
+        The line responsible: its time is the farthest from halving.
     sends : bool
-        Whether its messages are the reason, rather than what it computes.
+        True if its messages take longer than its computing.
     """
 
     ranks: int
@@ -92,7 +92,7 @@ class End(NamedTuple):
 
 @dataclass(frozen=True)
 class LineLaws:
-    """How one line grows: the laws of what all ranks send, and of what one rank has to do."""
+    """Laws of one line: of the messages of all ranks, and of the work of one rank."""
 
     messages: Law
     nbytes: Law
@@ -107,19 +107,19 @@ class LineLaws:
     temporary: Law
 
     def all_messages(self, ranks: int) -> float:
-        """Messages and collectives of all ranks, as the ledger counts them."""
+        """Return the messages and collectives of all ranks, as the ledger counts them."""
         gathers = self.gathers(ranks) * copies(ranks)
         return self.messages(ranks) + self.collectives(ranks) + gathers
 
     def all_bytes(self, ranks: int) -> float:
-        """Bytes that all ranks send, as the ledger counts them."""
+        """Return the bytes that all ranks send, as the ledger counts them."""
         gathered = self.gathered(ranks) * copies(ranks)
         return self.nbytes(ranks) + self.collective_bytes(ranks) + gathered
 
     def one_rank(self, ranks: int) -> tuple[float, float, float]:
-        """Messages, collectives and bytes of the rank that has most of them.
+        """Return the messages, collectives and bytes of the rank with the most of them.
 
-        Of gathers each rank receives all that the others have.
+        In a gather each rank receives the parts of all others.
         """
         gathers = self.gathers(ranks) / ranks
         messages, collectives = self.busiest_messages(ranks), self.busiest_collectives(ranks)
@@ -133,23 +133,23 @@ class LineLaws:
 
 @dataclass
 class Study:
-    """The runs of a program on several numbers of ranks.
+    """Study of a program's runs on several numbers of ranks.
 
     Parameters
     ----------
     program : str
-        Its command line.
+        Command line of the program.
     runs : list of Run
-        Those that came to their end, by the number of ranks.
+        Completed runs, by the number of ranks.
     failures : list of Failure
     machine : Machine or None
-        Where the program is to run; None if nothing is extrapolated.
+        Machine to extrapolate to; None if nothing is extrapolated.
     here : Machine or None
-        The machine on which it was measured.
+        Machine on which the runs were measured.
     cores : int
-        Ranks that have a core each: seconds of more ranks say nothing about more cores.
+        Number of ranks that have a core each; seconds of more ranks do not predict more cores.
     limit : float
-        Bytes that a rank may have.
+        Maximum bytes of memory per rank.
     """
 
     program: str
@@ -163,12 +163,12 @@ class Study:
 
     @property
     def counts(self) -> list[int]:
-        """The numbers of ranks that were measured."""
+        """Numbers of ranks that were measured."""
         return [run.ranks for run in self.runs]
 
     @cached_property
     def timed(self) -> list[Run]:
-        """The runs whose seconds are fitted: those with a core for each rank, if there are two."""
+        """Runs whose seconds are fitted: those with a core for each rank, if at least two."""
         found = [run for run in self.runs if run.ranks <= self.cores]
         return found if len(found) > 1 else list(self.runs)
 
@@ -179,38 +179,38 @@ class Study:
 
     @property
     def too_short(self) -> bool:
-        """Whether the program runs for so short a time that seconds are not extrapolated."""
+        """True if the program runs too briefly for its seconds to be extrapolated."""
         return max(run.seconds for run in self.timed) < SHORTEST
 
     @cached_property
     def lines(self) -> list[Line]:
-        """All lines, those first that take longest in the run with most cores."""
+        """All lines, sorted by seconds in the last timed run, the longest first."""
         known = {line: None for run in self.runs for line in run.lines}
         last = self.timed[-1]
         return sorted(known, key=lambda line: -self.of(last, line).seconds)
 
     @property
     def own(self) -> list[Line]:
-        """The lines that are the program's."""
+        """Lines of the program itself."""
         return [line for line in self.lines if line.number]
 
     @staticmethod
     def of(run: Run, line: Line) -> Measured:
-        """What a line did in a run."""
+        """Return the figures of a line in a run; zeros if the line did not run."""
         return run.lines.get(line, _NOTHING)
 
     def text(self, line: Line) -> str:
-        """The line's text."""
+        """Return the text of a line."""
         return next((run.lines[line].text for run in self.runs if line in run.lines), "")
 
     def values(self, line: Line, what: str, runs: Sequence[Run] | None = None) -> list[float]:
-        """One of the figures of a line, by run."""
+        """Return one of the figures of a line, by run."""
         return [max(0, getattr(self.of(run, line), what)) for run in runs or self.runs]
 
     def growth(self, line: Line, what: str) -> Growth | None:
-        """The exponent of one of the figures of a line; of seconds, where ranks have cores.
+        """Fit the exponent of a figure of a line; for seconds, only from runs with enough cores.
 
-        Ranks talk from two on, and so what they say is compared from there.
+        One rank sends no messages, so counts of communication are fitted from two ranks on.
         """
         runs = self.timed if what in ("seconds", "computing") else list(self.runs)
         if what not in ("seconds", "computing", "temporary"):
@@ -220,7 +220,7 @@ class Study:
     # -- laws -------------------------------------------------------------------------------------
 
     def laws(self, line: Line, runs: Sequence[Run] | None = None) -> LineLaws:
-        """The laws of a line, from all runs or from some."""
+        """Return the laws of a line, from all runs or from `runs`."""
         runs = self.runs if runs is None else runs
         key = line, tuple([run.ranks for run in runs])
         if key not in self._laws:
@@ -231,7 +231,7 @@ class Study:
         ranks = [run.ranks for run in runs]
         timed = [run for run in self.timed if run in runs] or list(runs)
         several = [run for run in runs if run.ranks > 2]
-        if len(several) < 3:  # two ranks have one neighbour each, more have two
+        if len(several) < 3:  # with two ranks each has one neighbor, with more two
             several = list(runs)
 
         def counts(what: str, chosen: Sequence[Run] = runs) -> Law:
@@ -255,12 +255,12 @@ class Study:
 
     @cached_property
     def memory(self) -> Law:
-        """The law of the memory of the rank that has most."""
+        """Law of the memory of the rank with the most."""
         return memory_law(self.counts, [run.peak for run in self.runs])
 
     @cached_property
     def check(self) -> Check | None:
-        """The laws without the run on most ranks, held against it; None if few are left."""
+        """Comparison of the last run with the laws from the others; None for under four runs."""
         if len(self.runs) < 4:
             return None
         *fewer, last = self.runs
@@ -271,7 +271,7 @@ class Study:
         )
 
     def deviation(self, run: Run, what: str, fewer: Sequence[Run] | None = None) -> float:
-        """By how much the laws of `fewer` runs miss a count of a run, on the worst line."""
+        """Return the largest relative error over lines when laws of `fewer` runs predict `run`."""
         total = sum(getattr(found, what) for found in run.lines.values())
         worst = 0.0
         for line in self.lines:
@@ -284,20 +284,20 @@ class Study:
     # -- more ranks -------------------------------------------------------------------------------
 
     def line_seconds(self, line: Line, ranks: int) -> tuple[float, float]:
-        """What a line would compute and send on a number of ranks, in seconds."""
+        """Return a line's seconds of computing and of sending on a number of ranks."""
         assert self.machine is not None
         laws = self.laws(line)
         sending = self.machine.seconds(*laws.one_rank(ranks), ranks)
         return self._slower() * laws.slowest(ranks), sending
 
     def _slower(self) -> float:
-        """How much longer the other machine computes than this one: by its memory."""
+        """Return how many times longer the other machine computes, by its memory bandwidth."""
         if self.machine is None or self.here is None:
             return 1.0
         return self.here.memory / self.machine.memory
 
     def predicted(self, ranks: int) -> Prediction:
-        """What a number of ranks would do."""
+        """Extrapolate to a number of ranks."""
         each = {line: self.line_seconds(line, ranks) for line in self.lines}
         error = self._slower() * hypot(*[self.laws(line).slowest.error(ranks) for line in each])
         return Prediction(
@@ -311,14 +311,14 @@ class Study:
 
     @cached_property
     def predictions(self) -> list[Prediction]:
-        """What more ranks would do; nothing where that cannot be told."""
+        """Extrapolations to `COUNTS`; empty without a machine, with one run, or if too short."""
         if self.machine is None or len(self.runs) < 2 or self.too_short:
             return []
         return [self.predicted(count) for count in COUNTS]
 
     @cached_property
     def end(self) -> End | None:
-        """Where the program's lines stop to scale, if that is before the last of `COUNTS`."""
+        """End of scaling of the program's lines; None if it is not before the last of `COUNTS`."""
         if not self.predictions or not self.own:
             return None
         ranks = self.timed[-1].ranks
@@ -343,7 +343,7 @@ class Study:
 
     @cached_property
     def full(self) -> tuple[int, Line] | None:
-        """From how many ranks on memory does not suffice, and the line that takes most there."""
+        """First number of ranks that exceeds the memory limit, and the line that takes most."""
         if not self.limit or len(self.runs) < 2:
             return None
         found = [count for count in (*self.counts, *COUNTS) if self.memory(count) > self.limit]
