@@ -1,7 +1,7 @@
 """The torch bridge: blocks and tensors that share memory, and torch models on a device mesh.
 
-Everything here works on CPU, CUDA and HPU (Intel Gaudi) tensors and talks over MPI, without
-``torch.distributed``. Names are loaded on first use, so that importing this imports no torch.
+Everything here works on CPU, CUDA and HPU (Intel Gaudi) tensors. It communicates over MPI, without
+``torch.distributed``. Names are loaded on first use, so importing this package imports no torch.
 """
 
 from functools import cache
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from distarray.torch.tensor.operands import implicit_replication as implicit_replication
     from distarray.torch.tensor.streams import manual_seed as manual_seed
 
-#: Where each public name lives.
+#: The module that defines each public name.
 _WHERE = {
     "parallel_cross_entropy": "distarray.torch.modules.loss",
     "loss_parallel": "distarray.torch.modules.loss",
@@ -113,22 +113,22 @@ _WHERE = {
 }
 
 __all__ = list(_WHERE)
-#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+#: Prefix of function names in messages to users (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray.torch."
 _load, __dir__ = lazy_names(__name__, _WHERE)
 
 
-#: Names that do not import torch. `start` has to come before it: it sets what Gaudi's software
-#: reads when torch is imported.
+#: Names that do not import torch. `start` must run before torch is imported: it sets variables that
+#: the Gaudi software reads at that time.
 _BEFORE_TORCH = ("CopyRequiredError", "start", "transfers")
-#: The oldest torch that this works with; the extra asks for it, too. 2.7 does not tell which hooks
-#: look at what autograd saves, and the inverse of a real Fourier transform fails in 2.8.
+#: The oldest supported torch; the extra `torch` requires it, too. 2.7 does not report the hooks on
+#: tensors that autograd saves, and the inverse of a real Fourier transform fails in 2.8.
 OLDEST = (2, 9)
 
 
 @cache
 def _need_torch(name: str) -> None:
-    """Import torch, which may be missing, or too old for a public name of this package."""
+    """Import torch for a public name of this package; raise ImportError if missing or too old."""
     wanted = f"distarray.torch.{name} needs PyTorch {'.'.join(map(str, OLDEST))} or newer"
     try:
         found = import_module("torch").__version__
@@ -136,7 +136,7 @@ def _need_torch(name: str) -> None:
         if error.name != "torch":
             raise
         raise ImportError(f"{wanted}: pip install 'distarray-mpi[torch]'") from error
-    # What comes after differs by who built it: 2.9.1+cpu, 2.9.0a0+0a1b2c3, 2.7.1+hpu.
+    # The rest of a version differs by build: 2.9.1+cpu, 2.9.0a0+0a1b2c3, 2.7.1+hpu.
     if tuple(map(int, found.split(".")[:2])) < OLDEST:
         raise ImportError(
             f"{wanted}, and this is {found}: pip install --upgrade 'distarray-mpi[torch]'"
@@ -144,7 +144,7 @@ def _need_torch(name: str) -> None:
 
 
 def _to_tensor(x: DistArray) -> Any:
-    """`DistArray.to_tensor`: torch is imported when it is called."""
+    """Implement `DistArray.to_tensor`, importing torch at the first call."""
     _need_torch("DistTensor")
     return import_module(f"{__name__}.tensor.dist_tensor").of_array(x)
 

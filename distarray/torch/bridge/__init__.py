@@ -1,1 +1,1 @@
-"""Memory shared between blocks and tensors, and what goes over to torch and back."""
+"""Memory shared between blocks and tensors, and conversions to and from torch."""

@@ -1,4 +1,4 @@
-"""Counts of what the bridge shares and copies, in calls and bytes."""
+"""Counts of blocks that the bridge shares and copies, in calls and bytes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,8 +7,8 @@ from threading import Lock
 
 __all__ = ["Transfers", "count", "record", "transfers"]
 
-#: How many ``transfers()`` blocks are open, in all threads together; while it is 0, counting
-#: costs one test.
+#: Number of open ``transfers()`` blocks, in all threads together. While it is 0, counting costs one
+#: test.
 watching = 0
 
 _lock = Lock()
@@ -21,10 +21,10 @@ class Transfers:
     Attributes
     ----------
     shared, copied, h2d, d2h : int
-        How many blocks were handed over in place, copied within the host's (or within the
-        device's) memory, brought from host to device, and from device to host.
+        Number of blocks that were shared in place, copied within host memory (or within device
+        memory), copied from host to device, and copied from device to host.
     shared_bytes, copied_bytes, h2d_bytes, d2h_bytes : int
-        The bytes of those.
+        Bytes of these blocks.
     """
 
     __slots__ = (
@@ -54,16 +54,16 @@ class Transfers:
 
 @contextmanager
 def transfers() -> Iterator[Transfers]:
-    """Count what the bridge shares and copies inside the block, on this rank.
+    """Count the blocks that the bridge shares and copies in the ``with`` block, on this rank.
 
     Yields
     ------
     Transfers
-        Counts and bytes of blocks that were shared, copied, brought to a device and back.
+        Counts and bytes of blocks that were shared, copied, moved to a device and moved back.
 
     Cost
     ----
-    Nothing is sent. Outside of such a block nothing is counted.
+    Nothing is sent. Outside of such a ``with`` block nothing is counted.
 
     Examples
     --------
@@ -81,14 +81,14 @@ def transfers() -> Iterator[Transfers]:
     try:
         yield log
     finally:
-        log._over = True  # copies of this context may outlive the block
+        log._over = True  # a copy of this context may outlive the ``with`` block
         with _lock:
             watching -= 1
         _logs.reset(token)
 
 
 def record(kind: str, nbytes: int) -> None:
-    """Write one event of a kind ("shared", "copied", "h2d", "d2h") into the open logs."""
+    """Add one event of a kind ("shared", "copied", "h2d", "d2h") to the open logs."""
     for log in _logs.get():
         if not log._over:
             setattr(log, kind, getattr(log, kind) + 1)
@@ -96,6 +96,6 @@ def record(kind: str, nbytes: int) -> None:
 
 
 def count(kind: str, nbytes: int) -> None:
-    """As :func:`record`, if a log is open."""
+    """Call :func:`record` if a log is open."""
     if watching:
         record(kind, nbytes)

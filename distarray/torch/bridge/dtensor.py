@@ -1,7 +1,7 @@
 """PyTorch's DTensors and distributed arrays, over the same memory.
 
-Both cut as ``torch.chunk`` does and name meshes and placements alike, so that a canonical layout
-has a DTensor's counterpart, block for block. What has none is refused.
+Both cut dimensions as ``torch.chunk`` does and name meshes and placements alike. So a canonical
+layout has a counterpart among the DTensors, block for block. Any other layout is refused.
 """
 
 import os
@@ -30,44 +30,44 @@ __all__ = ["ensure_process_group", "from_dtensor", "to_dtensor"]
 
 #: The backend of the process group for each kind of device.
 _BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl", "hpu": "hccl"}
-#: The folds that DTensor has, under the names that both give them.
+#: The folds that DTensor has; the names are the same in both libraries.
 _FOLDS = {"sum", "avg", "product", "min", "max", "band", "bor", "bxor"}
-#: Seconds to wait for ranks that should be about to join.
+#: Timeout in seconds for the other ranks to join the process group.
 _PATIENCE = 60.0
 
-#: The default process group, if it is ours, and its members as ranks of the world.
+#: The default process group, if this module made it, and the world ranks of its members.
 _own: tuple[Any, tuple[int, ...]] | None = None
-#: The torch mesh of a mesh, and the process group it was made in.
+#: The torch mesh made for a mesh, and the process group that it was made in.
 _meshes: WeakKeyDictionary[DeviceMesh, tuple[Any, Any]] = WeakKeyDictionary()
 
 
 def ensure_process_group(mesh: DeviceMesh | None = None, backend: str | None = None) -> Any:
-    """The default process group of ``torch.distributed``, made of MPI ranks; collective.
+    """Return the default process group of ``torch.distributed``, made of MPI ranks; collective.
 
-    It needs no environment variables and no torchrun: the ranks meet at a TCP store on a port that
-    rank 0 chooses and MPI broadcasts. MPI goes on working beside it, and after
-    ``torch.distributed.destroy_process_group()``.
+    Neither environment variables nor torchrun are needed: the ranks connect to a TCP store on a
+    port that rank 0 chooses and MPI broadcasts. MPI keeps working beside the process group, and
+    after ``torch.distributed.destroy_process_group()``.
 
     Parameters
     ----------
     mesh : DeviceMesh, optional
-        Its ranks are the members, in the order of their numbers in the world; all ranks by default.
+        The members are its ranks, in ascending order of their world ranks; by default all ranks.
     backend : str, optional
         By default gloo, with nccl for the tensors of a "cuda" mesh.
 
     Returns
     -------
     ProcessGroup
-        The one that exists, if it has the same ranks.
+        The existing group, if it has the same ranks.
 
     Raises
     ------
     MeshError
-        On every rank, if there is a default process group of other ranks.
+        On every rank, if a default process group with other ranks exists.
 
     Cost
     ----
-    The first time a broadcast and the meeting of the ranks, some 10 ms; later one agreement.
+    The first time a broadcast and the connection of the ranks, some 10 ms; later one agreement.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def ensure_process_group(mesh: DeviceMesh | None = None, backend: str | None = N
     backend = backend or _BACKENDS["cpu" if mesh is None else mesh.device_type]
     error = None
     try:
-        # Sorted: a mesh may list its ranks in any order.
+        # Sorted, because a mesh may list its ranks in any order.
         _join(group, members.index(group.world_ranks[group.rank]), backend)
     except Exception as problem:
         error = problem
@@ -100,7 +100,7 @@ def ensure_process_group(mesh: DeviceMesh | None = None, backend: str | None = N
 
 
 def _join(group: Group, rank: int, backend: str) -> None:
-    """Meet the others at a TCP store of the first rank's, and make the process group."""
+    """Connect to a TCP store on rank 0 of the group, and make the process group."""
     patience = timedelta(seconds=_PATIENCE)
     hosts = group.allgather_object((socket.gethostname(), network.addresses()))
     host = "127.0.0.1" if len({name for name, _ in hosts}) == 1 else _address(*hosts[0])
@@ -120,15 +120,15 @@ def _join(group: Group, rank: int, backend: str) -> None:
 
 
 def _address(name: str, addresses: Sequence[str]) -> str:
-    """Where a host is reached: its name if it means something here, else an address."""
+    """Return the address of a host: its name if this host can resolve it, else an IP address."""
     return name if network.name_is_known(name) or not addresses else addresses[0]
 
 
 def _choose_device(hosts: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """Name the network device to Gloo where it would take the one that stays on this host.
+    """Set Gloo's network device if its default cannot be reached from other hosts.
 
-    It takes the one of this host's name, which on many machines stands for 127.0.1.1, or for
-    nothing.
+    Gloo takes the device of this host's name, which on many machines resolves to 127.0.1.1, or not
+    at all.
     """
     own = socket.gethostname()
     others = [addresses for name, addresses in hosts if name != own]
@@ -141,7 +141,7 @@ def _choose_device(hosts: Sequence[tuple[str, Sequence[str]]]) -> None:
 
 
 def _other_ranks(members: tuple[int, ...]) -> MeshError | None:
-    """The error, if the existing process group is not one of these ranks of the world."""
+    """Return an error if the existing process group does not consist of these world ranks."""
     found = _world_ranks()
     if found == members:
         return None
@@ -154,9 +154,9 @@ def _other_ranks(members: tuple[int, ...]) -> MeshError | None:
 
 
 def _world_ranks() -> tuple[int, ...] | None:
-    """The members of the default process group as ranks of the world; None if unknown.
+    """Return the world ranks of the default process group's members; None if unknown.
 
-    A group that somebody else made is known if it has all ranks in MPI's order.
+    The members of a group that another library made are known if it has all ranks in MPI's order.
     """
     if _own is not None and _own[0] is dist.group.WORLD:
         return _own[1]
@@ -167,34 +167,34 @@ def _world_ranks() -> tuple[int, ...] | None:
 
 
 def to_dtensor(x: DistArray, *, mesh: TorchMesh | None = None) -> Any:
-    """A DTensor over the blocks of a distributed array; collective.
+    """Make a DTensor over the blocks of a distributed array; collective.
 
     Parameters
     ----------
     x : DistArray
-        With a canonical layout (what `distribute` and `redistribute` make). Pending folds stay
+        With a canonical layout, as `distribute` and `redistribute` make. Pending folds stay
         pending.
     mesh : torch.distributed.DeviceMesh, optional
-        To put it on: of the same shape and ranks as the array's. Made if not given, with the
-        process group, if there is none.
+        The DTensor's mesh, of the same shape and ranks as the array's. By default a mesh is made,
+        and a process group if there is none.
 
     Returns
     -------
     DTensor
-        With the placements of `x`. It shares the memory of the blocks, unless its mesh is one of
-        other devices.
+        With the placements of `x`. It shares the memory of the blocks, unless the devices of its
+        mesh are of another kind.
 
     Raises
     ------
     LayoutError
-        If the layout has no counterpart: views and ragged blocks, folds by any and all.
+        If the layout has no counterpart: views, ragged blocks, folds by any and all.
     MeshError
         If the meshes or the process group have other ranks, or the mesh lists its ranks in
         descending order.
 
     Cost
     ----
-    The first time for a mesh, process groups along its dimensions are made; later one agreement.
+    The first time for a mesh, process groups are made along its dimensions; later one agreement.
 
     Examples
     --------
@@ -236,7 +236,7 @@ def _their_placement(placement: Placement) -> Any:
 
 
 def _torch_mesh(mesh: DeviceMesh) -> Any:
-    """The torch mesh of the same ranks; made once, in the process group of these ranks."""
+    """Return the torch mesh of the same ranks; make it once per process group."""
     known = _meshes.get(mesh)
     if known is not None and dist.is_initialized() and known[0] is dist.group.WORLD:
         return known[1]
@@ -249,13 +249,13 @@ def _torch_mesh(mesh: DeviceMesh) -> Any:
 
 
 def _numbers_in_group(mesh: DeviceMesh) -> Any:
-    """The mesh's ranks as ranks of the process group."""
+    """Return the mesh's ranks as ranks of the process group."""
     place = {rank: number for number, rank in enumerate(_world_ranks() or ())}
     return torch.tensor([place[rank] for rank in mesh.group.world_ranks])
 
 
 def _check_ascending(ranks: torch.Tensor) -> None:
-    """Refuse grids along which torch's groups, which sort their ranks, would put blocks wrongly."""
+    """Refuse ranks that do not ascend: torch sorts a group's ranks and would misplace blocks."""
     if any((ranks.diff(dim=dim) < 0).any() for dim in range(ranks.ndim)):
         raise MeshError(
             f"a mesh of the ranks {ranks.tolist()}, in this order: torch.distributed sorts the "
@@ -265,7 +265,7 @@ def _check_ascending(ranks: torch.Tensor) -> None:
 
 
 def _checked_mesh(torch_mesh: TorchMesh, mesh: DeviceMesh) -> Any:
-    """A torch mesh that the user brings, which must be the same grid of the same ranks."""
+    """Return the user's torch mesh; raise unless it is the same grid of the same ranks."""
     if not isinstance(torch_mesh, TorchMesh):
         raise TypeError(
             "to_dtensor: mesh is a torch.distributed DeviceMesh, not "
@@ -284,14 +284,14 @@ def _checked_mesh(torch_mesh: TorchMesh, mesh: DeviceMesh) -> Any:
 
 
 def from_dtensor(dt: DTensor, *, mesh: DeviceMesh | None = None) -> DistArray:
-    """A distributed array over the blocks of a DTensor; collective over its mesh.
+    """Make a distributed array over the blocks of a DTensor; collective over its mesh.
 
     Parameters
     ----------
     dt : DTensor
-        Without grad. One on HPUs is copied to host memory, by one blocking copy a rank.
+        Without grad. A DTensor on HPUs is copied to host memory, by one blocking copy per rank.
     mesh : DeviceMesh, optional
-        Of the same shape and ranks; by default one with the DTensor's dimension names is made.
+        Of the same shape and ranks; by default a mesh with the DTensor's dimension names is made.
 
     Returns
     -------
@@ -345,7 +345,7 @@ def _our_placement(placement: theirs.Placement, dt: DTensor) -> Placement:
 
 
 def _check_order(dt: DTensor) -> None:
-    """Refuse shards of one dimension that are nested in another order than left to right."""
+    """Refuse shards of one dimension that are not nested from left to right."""
     order: Sequence[Any] = getattr(dt._spec, "shard_order", None) or ()
     for entry in order:
         if list(entry.mesh_dims) != sorted(entry.mesh_dims):
@@ -357,7 +357,7 @@ def _check_order(dt: DTensor) -> None:
 
 
 def _our_mesh(torch_mesh: TorchMesh, mesh: DeviceMesh | None) -> DeviceMesh:
-    """The mesh of a DTensor's ranks, or the user's if it is that."""
+    """Return the mesh of a DTensor's ranks; the user's mesh if given and equal."""
     known = _world_ranks()
     if known is None:
         raise MeshError(

@@ -1,7 +1,7 @@
-"""Data types of torch and of NumPy, side by side.
+"""Correspondence of the data types of torch and NumPy.
 
-bfloat16 and the 8-bit floats are no data types of NumPy's own: ml_dtypes has them. Neither
-``Tensor.numpy`` nor ``torch.from_numpy`` knows those, so they cross as integers of their size.
+NumPy itself has no bfloat16 and no 8-bit floats: ml_dtypes defines them. ``Tensor.numpy`` and
+``torch.from_numpy`` do not know them, so these types are converted as integers of their size.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from distarray.typing import Array, DType, DTypeLike
 
 __all__ = ["as_torch_dtype", "numpy_view", "tensor_view", "torch_dtype"]
 
-#: torch's data types that ml_dtypes has for NumPy, and the integer they cross as.
+#: torch's data types that ml_dtypes defines for NumPy, and the integer type used to convert them.
 _FOREIGN = {
     name: torch.int16 if name == "bfloat16" else torch.uint8
     for name in (
@@ -52,12 +52,12 @@ _NATIVE = {
 
 
 def numpy_view(t: Tensor, call: str = "a tensor") -> Array:
-    """A NumPy array over a strided CPU tensor that needs no gradient.
+    """Return a NumPy array over a strided CPU tensor that needs no gradient.
 
     Raises
     ------
     TypeError
-        If NumPy has no such data type, naming `call`.
+        If NumPy has no such data type; the message names `call`.
     """
     foreign = _BY_TORCH.get(t.dtype)
     if foreign is None:
@@ -71,7 +71,7 @@ def numpy_view(t: Tensor, call: str = "a tensor") -> Array:
 
 
 def tensor_view(block: Array) -> Tensor:
-    """A tensor over a writable NumPy array of native byte order; TypeError without one."""
+    """Return a tensor over a writable array of native byte order; raise TypeError otherwise."""
     name = block.dtype.name
     if name not in _FOREIGN:
         return torch.from_numpy(block)
@@ -80,13 +80,13 @@ def tensor_view(block: Array) -> Tensor:
 
 
 def torch_dtype(dtype: DType) -> torch.dtype | None:
-    """The torch data type of a NumPy data type (in any byte order); None if there is none."""
+    """Return the torch data type of a NumPy data type in any byte order; None if there is none."""
     known = _NATIVE.get(dtype.newbyteorder("="))
     return known if known is not None or dtype.name not in _FOREIGN else getattr(torch, dtype.name)
 
 
 def as_torch_dtype(dtype: torch.dtype | DTypeLike) -> torch.dtype | None:
-    """A ``dtype=`` argument, torch's or NumPy's, as a torch data type.
+    """Convert a ``dtype=`` argument, torch's or NumPy's, to a torch data type.
 
     Raises
     ------

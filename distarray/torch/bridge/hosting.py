@@ -1,4 +1,4 @@
-"""Tensors' values as NumPy arrays within a block, and whether arrays and tensors share memory."""
+"""NumPy views of tensors in a ``with`` block, and a test for shared memory."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,37 +18,36 @@ from distarray.typing import Array
 
 __all__ = ["host", "shares_memory"]
 
-#: Steps of searching after which two strided arrays count as sharing memory.
+#: Search steps after which two strided arrays are assumed to share memory.
 _MAX_WORK: Any = 1_000_000
 
 
 @contextmanager
 def host(t: Tensor, mode: str = "r") -> Iterator[Array]:
-    """A NumPy view of a tensor's values on any device, for the length of a ``with`` block.
+    """Return a context with a NumPy view of a tensor's values on any device.
 
-    A CPU tensor's view is its memory. Of another device's tensor it is a copy in host memory,
-    which is written back when the block ends; not if it ends by an exception. After a block that
-    writes, autograd knows that the tensor was changed: a backward pass that needs the old values
-    raises instead of computing wrong gradients.
+    For a CPU tensor the view is its memory. For a tensor on another device it is a copy in host
+    memory, which is written back when the block ends, but not if it ends by an exception. After a
+    block that writes, autograd knows that the tensor has changed: a backward pass that needs the
+    old values raises instead of computing wrong gradients.
 
     Parameters
     ----------
     t : Tensor
-        Parameters that require grad, too: what is written is not recorded by autograd, as under
-        ``torch.no_grad()``.
+        It may require grad: as under ``torch.no_grad()``, autograd does not record the changes.
     mode : {"r", "w", "rw"}
-        Read (the view is read-only), write every element (they start undefined on a device), or
-        read and write.
+        Read (the view is read-only), write every element (for a tensor on a device the view starts
+        with undefined values), or read and write.
 
     Yields
     ------
     numpy.ndarray
-        Shape of `t`; bfloat16 and 8-bit floats have the data types of ml_dtypes.
+        Of the shape of `t`; bfloat16 and 8-bit floats have the data types of ml_dtypes.
 
     Cost
     ----
-    Nothing is sent. Nothing is copied for a CPU tensor; one blocking copy from the device for
-    "r" and "rw", and one to it for "w" and "rw".
+    Nothing is sent. Nothing is copied for a CPU tensor. From a device one blocking copy is made for
+    "r" and "rw", and to the device one for "w" and "rw".
 
     Examples
     --------
@@ -79,7 +78,7 @@ def host(t: Tensor, mode: str = "r") -> Iterator[Array]:
     try:
         yield view
     except BaseException:
-        if staged is plain:  # what was written until then is there
+        if staged is plain:  # the values written before the exception stay
             _bump(plain)
         raise
     if staged is plain:
@@ -90,25 +89,25 @@ def host(t: Tensor, mode: str = "r") -> Iterator[Array]:
 
 
 def _bump(t: Tensor) -> None:
-    """Tell autograd that the tensor's memory was written to."""
-    if not t.is_inference():  # these have no version, and autograd takes none of them
+    """Increment the tensor's version, so that autograd knows that its memory was written to."""
+    if not t.is_inference():  # inference tensors have no version, and autograd refuses them
         torch.autograd.graph.increment_version(t)
 
 
 def shares_memory(x: DistArray | Array, t: Tensor) -> bool:
-    """Whether a block and a tensor have memory in common.
+    """Return True if a block and a tensor have memory in common.
 
     Parameters
     ----------
     x : DistArray or array
-        A distributed array stands for its block on this rank.
+        Of a distributed array, its block on this rank is used.
     t : Tensor
-        On any device; one that requires grad, too.
+        On any device; it may require grad.
 
     Returns
     -------
     bool
-        For this rank. Where either is empty there is nothing to share.
+        For this rank; False if either is empty.
 
     Cost
     ----
@@ -138,18 +137,18 @@ def shares_memory(x: DistArray | Array, t: Tensor) -> bool:
     view = numpy_view(_resolved(plain), "shares_memory")
     try:
         return bool(np.shares_memory(block, view, max_work=_MAX_WORK))
-    except np.exceptions.TooHardError:  # contrived strides, of memory of the same extent
+    except np.exceptions.TooHardError:  # contrived strides over the same range of memory
         return True
 
 
 def _resolved(t: Tensor) -> Tensor:
-    """The memory itself, without a lazy conjugate or negative."""
+    """Return the memory itself, without a lazy conjugate or negative."""
     t = torch._neg_view(t) if t.is_neg() else t
     return t.conj() if t.is_conj() else t
 
 
 def _extent(t: Tensor) -> tuple[int, int]:
-    """The first byte that a tensor spans, and the one behind the last."""
+    """Return the addresses of a tensor's first byte and of the byte after its last."""
     if not t.numel():
         return 0, 0
     span = sum([(n - 1) * stride for n, stride in zip(t.shape, t.stride(), strict=True)])

@@ -1,8 +1,8 @@
-"""torch.inference_mode: distributed tensors take part in it as in no_grad.
+"""Support for torch.inference_mode, which distributed tensors treat as no_grad.
 
-Tensors that are made under it have no versions, and torch lets operators through whole that it
-takes apart everywhere else. Views that have moved are up to date by versions, and rules are about
-the operators that others are made of. So what works on distributed tensors steps out of the mode.
+Tensors made under inference mode have no version, and torch does not decompose some operators that
+it decomposes everywhere else. Distributed tensors need versions to keep moved views up to date, and
+their rules are written for the decomposed operators. So their functions leave the mode.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from torch import Tensor
 
 __all__ = ["apart", "inferring", "with_versions"]
 
-#: Whether the mode is on.
+#: Returns True in inference mode.
 inferring: Any = torch.is_inference_mode_enabled
 
 
@@ -24,7 +24,7 @@ def apart(call: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, An
 
 
 def with_versions(x: Tensor) -> Tensor:
-    """A tensor over the same memory that counts what is written to it."""
+    """Return a tensor over the same memory that has a version, which counts the writes to it."""
     if not x.is_inference():
         return x
     with torch.inference_mode(False), torch.no_grad():

@@ -1,7 +1,7 @@
-"""A rank's numbers for torch and the Gaudi software, in the environment variables they read.
+"""Environment variables with a rank's numbers, which torch and the Gaudi software read.
 
-Importing this imports no torch: on a machine with Gaudis, importing torch imports their software,
-which reads its variables then.
+Importing this module imports no torch: on a machine with Gaudis, importing torch imports the Gaudi
+software, which reads its variables at that time.
 """
 
 import os
@@ -21,8 +21,9 @@ __all__ = ["Place", "gaudi_variables", "place_by_launcher", "start", "torch_vari
 _DEVICES = ("cpu", "cuda", "hpu")
 _GAUDI = "habana_frameworks"
 
-#: What each launcher calls rank, number of ranks, rank on the node and number of ranks there. The
-#: last may be missing. mpiexec in a Slurm job leaves Slurm's for its batch step, so it comes last.
+#: Each launcher's variables for rank, number of ranks, rank on the node and number of ranks there.
+#: The last may be missing. Slurm comes last: in a Slurm job, mpiexec passes on the variables that
+#: Slurm set for the batch step.
 _LAUNCHERS = {
     "Open MPI": (
         "OMPI_COMM_WORLD_RANK",
@@ -43,14 +44,14 @@ _LAUNCHERS = {
 
 
 class Place(NamedTuple):
-    """A rank's numbers in the job and on its node.
+    """Numbers of a rank in the job and on its node.
 
     Attributes
     ----------
     rank, size : int
         In the job.
     local_rank, local_size : int
-        On the node. The size is 0 where the launcher does not tell.
+        On the node. `local_size` is 0 where the launcher does not set it.
     """
 
     rank: int
@@ -60,7 +61,7 @@ class Place(NamedTuple):
 
 
 def place_by_launcher(environ: Mapping[str, str]) -> Place | None:
-    """A rank's numbers from MPICH, Open MPI, MVAPICH, PALS or Slurm, in its environment.
+    """Read a rank's numbers as set by MPICH, Open MPI, MVAPICH, PALS or Slurm.
 
     Parameters
     ----------
@@ -70,7 +71,7 @@ def place_by_launcher(environ: Mapping[str, str]) -> Place | None:
     Returns
     -------
     Place or None
-        None where no launcher tells rank, size and local rank.
+        None if no launcher has set rank, size and local rank.
     """
     for names in _LAUNCHERS.values():
         said = [environ.get(name, "") for name in names]
@@ -81,7 +82,7 @@ def place_by_launcher(environ: Mapping[str, str]) -> Place | None:
 
 
 def torch_variables(place: Place) -> dict[str, str]:
-    """The variables that ``torch.distributed`` reads, as torchrun sets them, but the address."""
+    """Return the variables that torchrun sets for ``torch.distributed``, except the address."""
     return {
         "RANK": str(place.rank),
         "WORLD_SIZE": str(place.size),
@@ -91,10 +92,10 @@ def torch_variables(place: Place) -> dict[str, str]:
 
 
 def gaudi_variables(place: Place, environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that the Gaudi software reads: this rank's module, and eager mode.
+    """Return the variables for the Gaudi software: this rank's module, and eager mode.
 
-    A module that the user has chosen (``HLS_MODULE_ID``) stays; otherwise it is the one of the
-    modules in ``HABANA_VISIBLE_MODULES``, or of all, that has this rank's number on the node.
+    A module that the user has chosen (``HLS_MODULE_ID``) is kept. Otherwise this rank's number on
+    the node is the index into ``HABANA_VISIBLE_MODULES``, or the module itself if that is not set.
 
     Raises
     ------
@@ -115,38 +116,38 @@ def gaudi_variables(place: Place, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def start(device: str = "cpu") -> Any:
-    """Tell torch which rank this is and give it its device; collective over all ranks.
+    """Set up torch's environment variables and this rank's device; collective over all ranks.
 
     Call it before anything else that concerns torch, on a Gaudi before ``import torch``. It sets
     RANK, WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE, as torchrun does, and MASTER_ADDR and
-    MASTER_PORT if they are not set, so that ``torch.distributed.init_process_group()`` works
-    under mpiexec and srun, too; nothing of distarray needs it. The ranks of a node divide its
-    cores among their torch threads, unless OMP_NUM_THREADS is set.
+    MASTER_PORT if they are not set. So ``torch.distributed.init_process_group()`` also works under
+    mpiexec and srun; distarray itself does not need these variables. The ranks of a node divide
+    its cores among their torch threads, unless OMP_NUM_THREADS is set.
 
     Parameters
     ----------
     device : {"cpu", "cuda", "hpu"}
-        "cuda": the GPU with this rank's number on the node. "hpu": also sets HLS_MODULE_ID (unless
-        it is set; within HABANA_VISIBLE_MODULES), ID and ``PT_HPU_LAZY_MODE=0``, and imports the
+        "cuda": the GPU with this rank's number on the node. "hpu": also set HLS_MODULE_ID (unless
+        it is set; within HABANA_VISIBLE_MODULES), ID and ``PT_HPU_LAZY_MODE=0``, and import the
         Gaudi software.
 
     Returns
     -------
     torch.device
-        This rank's.
+        This rank's device.
 
     Raises
     ------
     RuntimeError
-        If the device is not there; or the Gaudi software was loaded before, with other settings.
+        If there is no such device, or the Gaudi software was loaded before, with other settings.
     ValueError
         If a node has more ranks than visible Gaudis.
 
-    All of them on every rank.
+    Each of them is raised on every rank.
 
     Cost
     ----
-    One broadcast of a host name and port, and an agreement.
+    One broadcast of a host name and a port, and an agreement.
 
     Examples
     --------
@@ -173,7 +174,7 @@ def start(device: str = "cpu") -> Any:
 
 
 def _place(rank: int, size: int) -> Place:
-    """The launcher's numbers, by which it binds cores, if they are of this job; else MPI's."""
+    """Return the launcher's numbers, used to bind cores, if they are this job's; else MPI's."""
     said = place_by_launcher(os.environ)
     node = this_node()
     if said is None or (said.rank, said.size) != (rank, size):
@@ -182,7 +183,7 @@ def _place(rank: int, size: int) -> Place:
 
 
 def _meeting_point(size: int) -> tuple[str, str]:
-    """The address of rank 0: host, and a port that is free now."""
+    """Return the address of rank 0: its host, and a port that is free now."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         port = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""CUDA tensors lent to NCCL: as CuPy arrays of the same memory, which a group's messages take."""
+"""CUDA tensors as CuPy arrays of the same memory, for messages by NCCL."""
 
 from functools import cache
 from importlib import import_module
@@ -14,10 +14,10 @@ __all__ = ["lends", "lent", "returned"]
 
 
 def lends(tensor: Tensor, group: Group | None) -> bool:
-    """Whether a tensor takes part in a group's conversations as it lies, on the GPU.
+    """Return True if a group sends the tensor directly from GPU memory, by NCCL; collective.
 
-    So it does where the ranks' GPUs exchange messages by NCCL, which they find out here at first:
-    collective. Else it is copied to the host.
+    If False, the tensor is copied to the host. The first call for a group determines whether its
+    ranks can use NCCL.
     """
     if group is None or group.size == 1 or group.rank < 0 or not _on_gpu(tensor):
         return False
@@ -32,13 +32,13 @@ def lends(tensor: Tensor, group: Group | None) -> bool:
 
 
 def lent(tensor: Tensor) -> Array:
-    """The tensor's memory as a CuPy array, after what torch's current stream still does to it."""
+    """Return a CuPy array over the tensor's memory, ordered after torch's current stream."""
     block: Array = _cupy().from_dlpack(tensor.detach().resolve_conj().resolve_neg())
     return block
 
 
 def returned(block: Array) -> Tensor:
-    """A CuPy array's memory as a tensor."""
+    """Return a tensor over a CuPy array's memory."""
     return torch.from_dlpack(block)
 
 
@@ -48,7 +48,7 @@ def _on_gpu(tensor: Tensor) -> bool:
 
 @cache
 def _cupy() -> Any:
-    """CuPy, or None."""
+    """Return the module cupy; None if it is not installed."""
     try:
         return import_module("cupy")
     except ImportError:

@@ -1,4 +1,4 @@
-"""Tensors and blocks that cannot be handed over as they are, and what to do instead."""
+"""Exceptions for tensors and blocks that cannot be shared, with a remedy in each message."""
 
 from typing import Any, NoReturn
 
@@ -22,7 +22,7 @@ _COPY = "pass copy=True for a tensor with memory of its own"
 
 
 def checked_tensor(t: Tensor, call: str) -> Any:
-    """A tensor whose memory holds its values; TypeError with the reason for any other.
+    """Return a tensor whose memory holds its values; raise TypeError for any other.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def checked_tensor(t: Tensor, call: str) -> Any:
     Returns
     -------
     Tensor
-        `t` itself; an asynchronous collective's result is waited for.
+        `t` itself, or the completed result of an asynchronous collective.
 
     Raises
     ------
@@ -81,12 +81,12 @@ def _has_no_memory(t: Tensor) -> bool:
         return True
     try:
         return bool(t.data_ptr() == 0 and t.numel())
-    except RuntimeError:  # fake and functional tensors refuse to say
+    except RuntimeError:  # from fake and functional tensors
         return True
 
 
 def refuse_gradient(t: Tensor, call: str) -> None:
-    """Raise ValueError if autograd watches the tensor."""
+    """Raise ValueError if the tensor requires grad."""
     if t.requires_grad:
         ours = isinstance(t, torch.nn.Parameter)
         more = ", or cut a module's with distribute_parameter(module, name, ...)" if ours else ""
@@ -107,7 +107,7 @@ def refuse_bits(t: Tensor, call: str) -> None:
 
 
 def refuse_block(block: Array, call: str) -> NoReturn:
-    """Say why no tensor can share the memory of a block."""
+    """Raise an exception with the reason why no tensor can share the block's memory."""
     dtype = block.dtype
     if torch_dtype(dtype) is None:
         raise TypeError(
@@ -133,7 +133,7 @@ def refuse_block(block: Array, call: str) -> NoReturn:
 
 
 def check_device_dtype(dtype: torch.dtype, device: torch.device, call: str) -> None:
-    """Refuse data types that a Gaudi does not hold as they are, and a Gaudi that is not there."""
+    """Refuse data types that a Gaudi does not support, and an HPU without the Gaudi software."""
     if device.type != "hpu":
         return
     if dtype in (torch.float64, torch.complex64, torch.complex128):

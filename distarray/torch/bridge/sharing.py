@@ -1,4 +1,4 @@
-"""Blocks as tensors and tensors as blocks."""
+"""Conversion of blocks to tensors and of tensors to blocks, sharing memory where possible."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -39,24 +39,24 @@ def to_torch(
     dtype: torch.dtype | DTypeLike = None,
     copy: bool | None = None,
 ) -> Tensor:
-    """This rank's block as a tensor.
+    """Return this rank's block as a tensor.
 
-    On the block's own device the tensor shares the block's memory: what is written to one is seen
-    in the other. To another device the block is copied, by one blocking copy.
+    On the block's own device the tensor shares the block's memory: a write to either is visible in
+    the other. To another device the block is copied, by one blocking copy.
 
     Parameters
     ----------
     x : DistArray or array
-        A distributed array stands for its block on this rank (of a replicated array that is the
-        whole array, of one with a pending fold this rank's contribution). A NumPy or CuPy array
-        is taken as it is: ``to_torch(x.full())`` is the whole array.
+        Of a distributed array, its block on this rank is used: the whole array if it is
+        replicated, this rank's contribution if a fold is pending. A NumPy or CuPy array is
+        converted itself: ``to_torch(x.full())`` is the whole array.
     device : torch.device or str, optional
         The block's own by default; "hpu" for an Intel Gaudi.
     dtype : torch.dtype or NumPy dtype, optional
-        The block's own by default; another is converted to, on the block's device.
+        The block's own by default; the block is converted to any other, on the block's device.
     copy : bool, optional
-        True: memory of its own in any case. False: never copy. By default only what `device` and
-        `dtype` ask for is copied.
+        True: always copy, so that the tensor has memory of its own. False: never copy. By default
+        copy only where `device` or `dtype` requires it.
 
     Returns
     -------
@@ -67,10 +67,10 @@ def to_torch(
     ------
     CopyRequiredError
         If the block cannot be shared (it is read-only, has negative strides or foreign byte
-        order) and ``copy=True`` is not given; or a copy is needed and ``copy=False`` is.
+        order) and ``copy=True`` is not given; or if a copy is needed and ``copy=False`` is given.
     TypeError
-        If torch has no such data type; or float64 or complex numbers are to go to an HPU, which
-        has neither.
+        If torch has no such data type; or for float64 or complex numbers on an HPU, which supports
+        neither.
 
     Cost
     ----
@@ -78,9 +78,9 @@ def to_torch(
 
     Notes
     -----
-    It is a local call: each rank decides for itself. Of a distributed array all decide alike, for
-    its data type, the direction of its strides and whether it can be written to are equal on all
-    ranks, also on those that hold none of it.
+    This is a local call: each rank decides for itself. For a distributed array all ranks decide
+    alike, because its data type, the direction of its strides and its writability are equal on
+    all ranks, also on ranks with empty blocks.
 
     Examples
     --------
@@ -99,9 +99,9 @@ def to_torch(
         try:
             t = torch.from_numpy(block)
         except (TypeError, ValueError):
-            pass  # refused below, or shared another way
+            pass  # refused below, or converted another way
         else:
-            # torch takes an empty block with any strides; ranks whose blocks have elements raise.
+            # torch accepts an empty block with any strides; ranks with non-empty blocks raise.
             if block.size or _shareable(block):
                 if counting.watching:
                     counting.record("shared", block.nbytes)
@@ -115,7 +115,7 @@ def _tensor_of(
     dtype: torch.dtype | DTypeLike,
     copy: bool | None,
 ) -> Tensor:
-    """`to_torch` of a block that torch does not take as it is."""
+    """Implement `to_torch` for a block that torch does not accept unchanged."""
     if isinstance(block, np.generic):
         if copy is False:
             raise CopyRequiredError("to_torch: a 0-d result is a value, with no memory to share")
@@ -140,14 +140,14 @@ def _tensor_of(
 
 
 def is_block(x: Any) -> bool:
-    """Whether it is a NumPy or CuPy array, all of whose elements are values."""
+    """Return True for a NumPy or CuPy array without a mask."""
     if isinstance(x, _ndarray):
         return not isinstance(x, np.ma.MaskedArray)
     return devices.on_device(x)
 
 
 def _on_own_device(block: Array, copy: bool | None) -> Tensor:
-    """A tensor over the block's memory, or over a copy of it where one was asked for."""
+    """Return a tensor over the block's memory, or over a copy if the caller asks for one."""
     shareable = _shareable(block)
     if not shareable and not copy:
         refuse_block(block, "to_torch")
@@ -157,7 +157,7 @@ def _on_own_device(block: Array, copy: bool | None) -> Tensor:
 
 
 def _converted(block: Array, dtype: torch.dtype, target: torch.device) -> Tensor:
-    """A tensor on another device or of another data type; converted first, then moved."""
+    """Return a tensor on another device or of another dtype: convert first, then move."""
     if devices.on_device(block) and target.type == "cpu":
         counting.count("d2h", block.nbytes)
         return tensor_view(devices.to_host(block)).to(dtype)
@@ -167,12 +167,12 @@ def _converted(block: Array, dtype: torch.dtype, target: torch.device) -> Tensor
         counting.count("copied", t.nbytes)
     if not _same(t.device, target):
         counting.count("h2d", t.nbytes)
-        t = t.to(target)  # blocking: the block may change as soon as this returns
+        t = t.to(target)  # blocking: the caller may change the block after this call
     return t
 
 
 def _shareable(block: Array) -> bool:
-    """Whether torch can use the block's memory as it is."""
+    """Return True if torch can use the block's memory directly."""
     return devices.on_device(block) or (
         block.dtype.isnative
         and block.flags.writeable
@@ -185,19 +185,19 @@ def _view(block: Array) -> Tensor:
 
 
 def _native(block: Array) -> Array:
-    """A fresh C-contiguous copy in this machine's byte order."""
+    """Return a new C-contiguous copy in this machine's byte order."""
     return np.array(block, block.dtype.newbyteorder("="), order="C", copy=True)
 
 
 def _device_of(block: Array) -> torch.device:
     if not devices.on_device(block):
         return _CPU
-    device: Any = block.device  # CuPy's, with a number
+    device: Any = block.device  # CuPy's device object, with a number
     return torch.device("cuda", device.id)
 
 
 def _same(here: torch.device, target: torch.device) -> bool:
-    """Whether a device is the one asked for; one without a number is any of its kind."""
+    """Return True if the devices are equal; a target without a number matches any of its type."""
     return here.type == target.type and target.index in (None, here.index)
 
 
@@ -210,7 +210,7 @@ def from_torch(
     copy: bool | None = None,
     check: bool = True,
 ) -> DistArray:
-    """A distributed array of the tensors that the ranks hold; collective.
+    """Make a distributed array of the tensors on the ranks; collective.
 
     On the mesh's own kind of device the array shares the tensors' memory. From another device the
     tensor is copied, by one blocking copy.
@@ -218,46 +218,46 @@ def from_torch(
     Parameters
     ----------
     t : Tensor
-        This rank's block, or contribution where the placement is Partial; with
-        ``placements=[Replicate()]`` the whole array, of which every rank brings the same.
+        This rank's block, or its contribution where the placement is Partial. With
+        ``placements=[Replicate()]`` the whole array, which must be equal on every rank.
     mesh : DeviceMesh, optional
-        The default mesh if not given. Blocks of an array beside HPU tensors are in host memory,
+        The default mesh if not given. For HPU tensors the blocks of the array are in host memory,
         on a "cpu" mesh.
     placements : sequence of Placement, optional
-        One a mesh dimension; Shard(0) along the first and Replicate along others by default.
+        One per mesh dimension; by default Shard(0) along the first and Replicate along the others.
     shape : tuple of int, optional
-        The global shape; otherwise it follows from the blocks, which may be of any length.
+        The global shape. By default it follows from the blocks, which may be of any length.
     copy : bool, optional
-        True: memory of its own in any case. False: never copy. By default only what the device
-        asks for is copied.
+        True: always copy, so that the array has memory of its own. False: never copy. By default
+        copy only where the device requires it.
     check : bool
-        False: nothing is sent, `shape` is needed, and the caller vouches that the blocks of all
-        ranks fit; a block that does not fit is then an error on its own rank alone.
+        False: nothing is sent, `shape` is required, and the caller guarantees that the blocks of
+        all ranks fit. A block that does not fit is then an error on its own rank alone.
 
     Returns
     -------
     DistArray
-        It holds on to the tensor's memory.
+        It keeps the tensor's memory alive.
 
     Raises
     ------
     TypeError
-        For a DTensor (see :func:`from_dtensor`) or another tensor without strided memory, and for
-        a data type that NumPy does not have.
+        For a DTensor (see :func:`from_dtensor`) or any other tensor without strided memory, and
+        for a data type that NumPy does not have.
     ValueError
         If the tensor requires grad.
     CopyRequiredError
-        If it cannot be shared and ``copy=True`` is not given: a lazy conjugate or negative; with
-        ``copy=False`` also a tensor on another device.
+        If the tensor cannot be shared and ``copy=True`` is not given: a lazy conjugate or
+        negative; with ``copy=False`` also a tensor on another device.
     LayoutError
         If the blocks do not fit together.
 
-    All of them on every rank, whichever rank's tensor it is.
+    Each of them is raised on every rank, whichever rank's tensor causes it.
 
     Cost
     ----
-    One small allreduce, and one small allgather of the lengths if `shape` is not given; nothing
-    with ``check=False`` or on a mesh of one rank.
+    One small allreduce, and one small allgather of the lengths if `shape` is not given. Nothing is
+    sent with ``check=False`` or on a mesh of one rank.
 
     Examples
     --------
@@ -287,12 +287,12 @@ def from_torch(
 def block_of(
     t: Tensor, mesh: DeviceMesh, copy: bool | None = None, call: str = "from_torch"
 ) -> Array:
-    """The tensor as a block on the mesh's kind of device; does not communicate."""
+    """Return the tensor as a block on the mesh's kind of device; does not communicate."""
     if copy is None and mesh.device_type == "cpu" and type(t) is _Tensor:
         try:
             block = t.numpy()
         except (TypeError, ValueError, RuntimeError):
-            pass  # refused below, or shared another way
+            pass  # refused below, or converted another way
         else:
             if counting.watching:
                 counting.record("shared", block.nbytes)
@@ -314,7 +314,7 @@ def block_of(
 
 
 def _unwritable(block: Array) -> Array:
-    """Protect an expanded tensor, several elements of which are one place in memory."""
+    """Make the block of an expanded tensor read-only: several elements share one address."""
     if block.size and any(
         n > 1 and not stride for n, stride in zip(block.shape, block.strides, strict=True)
     ):
@@ -323,10 +323,10 @@ def _unwritable(block: Array) -> Array:
 
 
 def _fetched(t: Tensor, mesh: DeviceMesh, call: str) -> Array:
-    """The block of a tensor that is on another device."""
+    """Return the block of a tensor that is on another device."""
     if t.device.type != "cpu":
         counting.count("d2h", t.nbytes)
-        t = t.cpu()  # blocking: the values are there when this returns
+        t = t.cpu()  # blocking: the values are complete after this call
     if mesh.device_type != "cpu":
         counting.count("h2d", t.nbytes)
     block: Array = mesh.asarray(numpy_view(t, call))
@@ -334,7 +334,7 @@ def _fetched(t: Tensor, mesh: DeviceMesh, call: str) -> Array:
 
 
 def array_view(t: Tensor, mesh: DeviceMesh, call: str) -> Array:
-    """The block over a tensor that is on this rank's device."""
+    """Return the block over a tensor that is on this rank's device."""
     if mesh.device_type == "cpu":
         return _unwritable(numpy_view(t, call))
     block: Array = mesh.xp.from_dlpack(t)
@@ -355,11 +355,11 @@ def distribute_tensor(
     Parameters
     ----------
     t : Tensor
-        The global array. With `src=r` only rank r's is read, and other ranks may pass None.
+        The global array. With `src=r` only rank r's tensor is read; other ranks may pass None.
     mesh, placements, src
-        As for :func:`distarray.distribute`.
+        See :func:`distarray.distribute`.
     device_mesh, src_data_rank
-        `mesh` and `src` by the names that they have in DTensor's programs.
+        DTensor's names for `mesh` and `src`.
 
     Returns
     -------
@@ -369,11 +369,11 @@ def distribute_tensor(
     Raises
     ------
     TypeError, ValueError
-        As :func:`from_torch` does, on all ranks.
+        For the reasons listed under :func:`from_torch`, on all ranks.
 
     Cost
     ----
-    One copy from the device where `t` is on one, and that of :func:`distarray.distribute`.
+    One copy from the device if `t` is on one, and the cost of :func:`distarray.distribute`.
 
     Examples
     --------
@@ -385,7 +385,7 @@ def distribute_tensor(
     mesh = device_mesh if mesh is None else mesh
     mesh = default_mesh() if mesh is None else mesh
     src = src_data_rank if src == 0 else src
-    # Ranks outside of the mesh learn shape and dtype from what they bring themselves.
+    # Ranks outside of the mesh take shape and dtype from the tensor that they pass themselves.
     read = src is None or mesh.rank == src or (mesh.coords is None and t is not None)
     block: Any = agreed(
         mesh.group, lambda: block_of(t, mesh, call="distribute_tensor") if read else None

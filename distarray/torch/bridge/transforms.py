@@ -1,11 +1,11 @@
-"""What torch.func's transforms (grad, vmap, jvp, ...) do to tensors, as far as ranks must know.
+"""Support for torch.func's transforms (grad, vmap, jvp, ...), and refusals where ranks communicate.
 
-Within a transform a tensor is a wrapper without memory, of no class of ours, around the distributed
-tensor; operators come to that in the end, and are right. What talks to other ranks about a tensor
-by itself finds nothing there that it could send.
+Within a transform a tensor is a wrapper of torch's own class, without memory, around the
+distributed tensor. An operator on the wrapper reaches the distributed tensor in the end, and its
+result is right. A function that sends a tensor itself finds no memory in the wrapper.
 
-Forward derivatives have one level in a process, which ranks that are threads would share: these are
-refused where a level is entered, before any of them counts.
+Forward derivatives have one level in a process, which ranks that are threads would share. They are
+refused where a level is entered, before any rank increments it.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,27 +32,27 @@ __all__ = [
     "transforming",
 ]
 
-#: Whether a transform is under way.
+#: Returns True while a transform is active.
 transforming: Any = torch._C._are_functorch_transforms_active
 _is_wrapped: Any = torch._C._functorch.is_functorch_wrapped_tensor
 _keys: Any = torch._C._dispatch_keys
 _BATCHED: Any = torch._C._parse_dispatch_key("Batched")
 _mode: Any = torch._C._get_dispatch_mode
-#: What ``torch.compile`` reads in this thread; None if it reads nothing.
+#: Returns the compilation of ``torch.compile`` in this thread; None if there is none.
 compilation: Any = torch._guards.CompileContext.try_get
 _TRACING: Any = torch._C._TorchDispatchModeKey.PROXY
 
 
 def outside() -> AbstractContextManager[Any]:
-    """A context in which no transform is under way: for tensors that none of them has wrapped."""
+    """Return a context without an active transform, for tensors that no transform has wrapped."""
     found: AbstractContextManager[Any] = temporarily_clear_interpreter_stack()
     return found
 
 
 def is_wrapped(x: Any) -> bool:
-    """Whether a transform is under way, and this is a wrapper of its.
+    """Return True if a transform is active and this is one of its wrappers.
 
-    So are many gradients at once (``is_grads_batched``), by an older way of torch's.
+    The same for batched gradients (``is_grads_batched``), for which torch uses an older mechanism.
     """
     if not isinstance(x, torch.Tensor):
         return False
@@ -60,7 +60,7 @@ def is_wrapped(x: Any) -> bool:
 
 
 def refuse_wrapped(values: Iterable[Any]) -> None:
-    """Raise RuntimeError if a transform is under way and one of the values is a wrapper of its."""
+    """Raise RuntimeError if a transform is active and one of the values is its wrapper."""
     if any(map(is_wrapped, values)):
         _refuse()
 
@@ -77,11 +77,11 @@ def _refuse() -> NoReturn:
 
 
 class Differentiable(torch.autograd.Function):  # type: ignore[misc]
-    """A function with a gradient of its own, which is no part of a transform's."""
+    """Autograd function that takes no part in transforms."""
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Call it: beside the transforms that have wrapped none of its tensors; refuse others."""
+        """Call the function outside of transforms; refuse tensors that a transform has wrapped."""
         if not transforming():
             return super().apply(*args, **kwargs)
         refuse_wrapped(tree_leaves((args, kwargs)))
@@ -90,16 +90,17 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
 
 
 def is_traced(tensor: Any) -> bool:
-    """Whether a tensor is made up, by which ``torch.compile`` reads a program."""
+    """Return True for a fake tensor, with which ``torch.compile`` traces a program."""
     kind: Any = type(tensor)
     return kind is not torch.Tensor and kind.__module__.startswith("torch._subclasses.")
 
 
 def refuse_constants(tensors: Iterable[Any]) -> None:
-    """Raise RuntimeError if ``make_fx`` writes down what is done to these tensors' parts.
+    """Raise RuntimeError if ``make_fx`` traces operators on the parts of these tensors.
 
-    It sees distributed tensors that are arguments as they are, and for any other one the operators
-    on its part, whose results it takes for constants. ``torch.compile`` makes all parts up.
+    ``make_fx`` traces a distributed tensor only if it is an argument. Of any other it records the
+    operators on this rank's part and treats their results as constants. ``torch.compile`` uses fake
+    tensors for all parts.
     """
     if _mode(_TRACING) is None:
         return
@@ -112,7 +113,7 @@ def refuse_constants(tensors: Iterable[Any]) -> None:
 
 
 def _of_processes(enter: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of torch that enters a level, refused by ranks that are threads."""
+    """Decorator of a torch function that enters a level: refuse it where ranks are threads."""
 
     @wraps(enter)
     def entering(*args: Any, **kwargs: Any) -> Any:
@@ -129,7 +130,7 @@ def _of_processes(enter: Callable[..., Any]) -> Callable[..., Any]:
     return entering
 
 
-# torch has no hook there; both are looked up in their modules at each call.
+# torch has no hook there; torch looks both functions up in their modules at each call.
 for _module, _name in (
     (eager_transforms, "jvp_increment_nesting"),
     (forward_ad, "enter_dual_level"),

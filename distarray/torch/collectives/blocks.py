@@ -1,9 +1,9 @@
-"""Tensors as the arrays that collective calls of a group take, and back.
+"""Conversion of tensors to the arrays that a group's collective calls take, and back.
 
-MPI reads host memory and folds the numbers that NumPy knows. A tensor on a device goes through the
-host, unless the group's messages between GPUs go by NCCL. The kinds bfloat16, float16 and float8
-are folded in float32 and rounded once, at the end; where nothing is computed, elements that NumPy
-has no type for travel as integers of their size.
+MPI reads host memory and folds the number types that NumPy knows. A tensor on a device is copied to
+the host, unless the group's GPUs exchange messages by NCCL. bfloat16, float16 and float8 are folded
+in float32 and rounded once, at the end. Where elements are only moved, those without a NumPy type
+are sent as integers of their size.
 """
 
 import numpy as np
@@ -27,10 +27,10 @@ _float8 = [
     for name in ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
     if (kind := getattr(torch, f"float8_{name}", None)) is not None
 ]
-#: What dtypes are folded in where it is another one.
+#: Dtypes that are folded in another dtype, and the dtype used.
 _FOLDED_IN = dict.fromkeys([torch.bfloat16, torch.float16, *_float8], torch.float32)
 _FOLDED_IN[torch.complex32] = torch.complex64
-#: What dtypes travel as where NumPy has no such type.
+#: Dtypes without a NumPy type, and the integer dtype in which they are sent.
 _TRAVELS_AS = dict.fromkeys(_float8, torch.uint8)
 _TRAVELS_AS[torch.bfloat16] = torch.int16
 _TRAVELS_AS[torch.complex32] = torch.int32
@@ -42,12 +42,12 @@ _LOGICAL = (Fold.ANY, Fold.ALL)
 
 
 def plain(call: str, tensor: Tensor) -> Tensor:
-    """The tensor, if it has numbers of its own in strided memory; TypeError otherwise.
+    """Return the tensor if it has strided memory of its own; raise TypeError otherwise.
 
     Parameters
     ----------
     call : str
-        The calling function, for the message.
+        Name of the calling function, for the message.
     tensor : torch.Tensor
         DTensors, sparse, quantized, nested and meta tensors are refused.
     """
@@ -58,10 +58,10 @@ def plain(call: str, tensor: Tensor) -> Tensor:
 
 
 def foldable(tensor: Tensor, fold: Fold, group: Group | None = None) -> Array:
-    """The tensor's numbers, in the dtype that they are folded in.
+    """Return the tensor's numbers, in the dtype that they are folded in.
 
-    They are on the host, or where `group` can take them (:func:`lends`): collective over it. They
-    may share memory with the tensor, and may be strided.
+    They are in host memory, or in GPU memory if `group` sends from there (:func:`lends`, which is
+    collective over it). They may share memory with the tensor, and may be strided.
     """
     dtype = tensor.dtype
     inexact = dtype.is_floating_point or dtype.is_complex
@@ -79,7 +79,7 @@ def foldable(tensor: Tensor, fold: Fold, group: Group | None = None) -> Array:
 
 
 def folds_in_place(tensor: Tensor, fold: Fold) -> bool:
-    """Whether `foldable` gives the tensor's own memory, in its own dtype."""
+    """Return True if `foldable` returns the tensor's own memory, in its own dtype."""
     if fold in _LOGICAL and tensor.dtype is not torch.bool:
         raise TypeError(f"{fold.value!r} in place is for bool tensors, not {tensor.dtype}")
     if tensor.dtype in _FOLDED_IN or tensor.device.type != "cpu":
@@ -88,16 +88,16 @@ def folds_in_place(tensor: Tensor, fold: Fold) -> bool:
 
 
 def folded_back(result: Array, like: Tensor, fold: Fold) -> Tensor:
-    """A fold's result as a tensor of the dtype and on the device of the operand."""
+    """Return a fold's result as a tensor of the operand's dtype, on the operand's device."""
     tensor = _tensor(result)
     if tensor.dtype is not like.dtype and fold not in _LOGICAL:
-        # Rounded here: a device might hold the wider dtype with fewer bits.
+        # Round on the host: a device might store the wider dtype with fewer bits.
         tensor = tensor.to(like.dtype)
     return _beside(tensor, like)
 
 
 def refill(tensor: Tensor, result: Array) -> None:
-    """Put a fold's result into the operand, on whatever device that is."""
+    """Copy a fold's result into the operand, on whatever device the operand is."""
     values = _tensor(result).to(tensor.dtype)
     if counting.watching and tensor.device.type != values.device.type:
         counting.record("h2d", values.nbytes)
@@ -106,7 +106,7 @@ def refill(tensor: Tensor, result: Array) -> None:
 
 
 def movable(tensor: Tensor, group: Group | None = None) -> Array:
-    """The tensor's elements, as they are or as integers of their size; where, see `foldable`."""
+    """Return the tensor's elements, or integers of their size; on which device, see `foldable`."""
     alias = _TRAVELS_AS.get(tensor.dtype)
     if alias is not None:
         tensor = tensor.view(alias) if tensor.is_contiguous() else tensor.contiguous().view(alias)
@@ -114,7 +114,7 @@ def movable(tensor: Tensor, group: Group | None = None) -> Array:
 
 
 def moved_back(result: Array, like: Tensor) -> Tensor:
-    """A received array as a tensor of the dtype and on the device of the one that was sent."""
+    """Return a received array as a tensor of the dtype and on the device of the sent tensor."""
     tensor = _tensor(result)
     if like.dtype in _TRAVELS_AS:
         tensor = tensor.view(like.dtype)
@@ -134,15 +134,15 @@ def _block(tensor: Tensor, group: Group | None) -> Array:
 
 
 def _tensor(result: Array) -> Tensor:
-    """What came, as a tensor in one piece; a number's mean is a scalar of NumPy's."""
+    """Return a result as a contiguous tensor; the mean of a 0-d operand is a NumPy scalar."""
     if on_device(result):
         return lending.returned(result).contiguous()
-    # not ascontiguousarray, which gives a number a dimension
+    # not ascontiguousarray, which adds a dimension to a 0-d array
     return torch.from_numpy(np.asarray(result, order="C"))
 
 
 def _beside(tensor: Tensor, like: Tensor) -> Tensor:
-    """The tensor on the device of another one."""
+    """Move the tensor to the device of another tensor."""
     if tensor.device.type == like.device.type:
         return tensor
     if counting.watching:

@@ -1,7 +1,8 @@
 """Collectives at the borders between replicated and distributed tensors.
 
-On one side of each the tensor is the same on all ranks, and so is the loss that follows from it;
-:mod:`distarray.torch.collectives.functions` says how their gradients differ from those of its own.
+On one side of each border the tensor is the same on all ranks, and so is the loss computed from it.
+:mod:`distarray.torch.collectives.functions` describes how their gradients differ from those of the
+collectives defined there.
 """
 
 from torch import Tensor
@@ -18,19 +19,19 @@ __all__ = ["copy_to", "gather_from", "reduce_from", "scatter_to"]
 
 @graphed
 def copy_to(tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None) -> Tensor:
-    """A replicated tensor for use by each rank in its own way: itself; the gradient is summed.
+    """Return a replicated tensor for use that differs by rank; the gradient is summed.
 
     Parameters
     ----------
     tensor : torch.Tensor
         Equal on every rank along the mesh dimension.
     mesh, mesh_dim
-        As for `all_reduce`.
+        See `all_reduce`.
 
     Returns
     -------
     torch.Tensor
-        The same memory.
+        A tensor over the same memory.
 
     Cost
     ----
@@ -54,19 +55,19 @@ def copy_to(tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None) -> Tenso
 def reduce_from(
     tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None, fold: Fold | str = "sum"
 ) -> Tensor:
-    """The sum (or mean) of the ranks' parts, replicated; the gradient is passed on as it is.
+    """Sum (or average) the ranks' tensors to a replicated one; the gradient passes unchanged.
 
     Parameters
     ----------
     tensor, mesh, mesh_dim
-        As for `all_reduce`.
+        See `all_reduce`.
     fold : {"sum", "avg"}
-        How.
+        Sum or mean.
 
     Returns
     -------
     torch.Tensor
-        New, the same bits on every rank.
+        A new tensor, with the same bits on every rank.
 
     Cost
     ----
@@ -100,21 +101,21 @@ def gather_from(
     dim: int = 0,
     sizes: Sizes = None,
 ) -> Tensor:
-    """Concatenate the ranks' parts to a replicated tensor; the gradient is this rank's part.
+    """Concatenate the ranks' parts to a replicated tensor; the gradient is cut to this rank's part.
 
     Parameters
     ----------
     tensor, mesh, mesh_dim, dim, sizes
-        As for `all_gather`.
+        See `all_gather`.
 
     Returns
     -------
     torch.Tensor
-        The whole, on every rank.
+        The whole tensor, on every rank.
 
     Cost
     ----
-    As `all_gather`; the gradient sends nothing.
+    Equal to that of `all_gather`; the gradient sends nothing.
 
     Examples
     --------
@@ -139,21 +140,21 @@ def scatter_to(
     dim: int = 0,
     sizes: Sizes = None,
 ) -> Tensor:
-    """This rank's part of a replicated tensor; the gradient is concatenated.
+    """Copy this rank's part of a replicated tensor; the gradient is concatenated.
 
     Parameters
     ----------
     tensor : torch.Tensor
         Equal on every rank along the mesh dimension.
     mesh, mesh_dim
-        As for `all_reduce`.
+        See `all_reduce`.
     dim, sizes
-        As for `reduce_scatter`.
+        See `reduce_scatter`.
 
     Returns
     -------
     torch.Tensor
-        New.
+        A new tensor.
 
     Cost
     ----

@@ -1,11 +1,12 @@
-"""Tensors carried from one layout to another, and their gradients carried back.
+"""Redistribution of tensors between layouts, and of their gradients in the opposite direction.
 
-A gradient has a layout, too. What is cut has a gradient that is cut alike; of a pending sum every
-contribution has the whole sum's gradient, replicated. For what is replicated there are two cases.
-*Alike*: every rank computes the same with it, and finds the same gradient. *Pending*: each rank
-computes something else with it and finds a contribution; the sum of these is the gradient. The
-border of tensor parallelism, which passes a tensor on as it is and adds up its gradients, is thus
-the way from "replicated, gradient alike" to "replicated, gradient pending".
+A gradient has a layout, too. The gradient of a cut tensor is cut alike. Every contribution to a
+pending sum has the gradient of the whole sum, replicated. For a replicated tensor there are two
+cases. *Alike*: every rank does the same computation with it, and obtains the same gradient.
+*Pending*: each rank does a different computation with it and obtains a contribution; the gradient
+is the sum of the contributions. The border of tensor parallelism, which leaves a tensor unchanged
+and sums its gradients, is thus the route from "replicated, gradient alike" to "replicated, gradient
+pending".
 """
 
 from functools import lru_cache
@@ -31,12 +32,12 @@ __all__ = ["Route", "border", "carried", "carry", "gradient_layout"]
 
 
 _SUM = Partial()
-#: What adds nothing to a fold; the others fold equal values to the same value.
+#: Neutral elements of folds; any other fold of equal values returns that value.
 _NEUTRAL = {Fold.SUM: 0, Fold.PROD: 1, Fold.BXOR: 0}
 
 
 class Route(NamedTuple):
-    """The layouts between which a tensor and, the other way, its gradient are carried."""
+    """Source and destination layouts of a tensor, and of its gradient in the backward pass."""
 
     src: Layout
     dst: Layout
@@ -46,12 +47,12 @@ class Route(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def gradient_layout(layout: Layout, pending: tuple[int, ...] = ()) -> Layout:
-    """The layout of the gradient of a tensor in this layout.
+    """Return the layout of the gradient of a tensor in this layout.
 
     Parameters
     ----------
     layout : Layout
-        Of the tensor.
+        Layout of the tensor.
     pending : tuple of int
         The replicating mesh dimensions along which gradients are contributions to be summed.
     """
@@ -60,9 +61,9 @@ def gradient_layout(layout: Layout, pending: tuple[int, ...] = ()) -> Layout:
 
 
 def carry(tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
-    """This rank's part in another layout; the gradient is carried back.
+    """Redistribute this rank's part of a tensor; the backward pass redistributes the gradient.
 
-    Collective where either of the two has to move.
+    Collective if the tensor or the gradient moves.
     """
     if route.src is route.dst and route.grad_src is route.grad_dst:
         return tensor
@@ -91,7 +92,7 @@ _carry: Any = _made.apply
 
 
 class _Border(NamedTuple):
-    """A tensor carried to where it is: its version, the way, and the result."""
+    """Result of passing a border, with the tensor's version, the mesh and the route."""
 
     version: int
     mesh: DeviceMesh
@@ -99,20 +100,20 @@ class _Border(NamedTuple):
     there: Tensor
 
 
-#: The last border that each living tensor passed.
+#: The last border that each living tensor has passed.
 _borders: Any = WeakTensorKeyDictionary()
 
 
 def border(tensor: Tensor, mesh: DeviceMesh, route: Route) -> Tensor:
-    """As `carry`; a tensor of which only the gradient moves passes each border once.
+    """Redistribute like `carry`; a tensor of which only the gradient moves passes each border once.
 
-    Layers that are given the same tensor, as queries, keys and values are, share one border: their
-    gradients are summed before they are sent, instead of each being sent by itself.
+    Layers that get the same tensor, as queries, keys and values do, share one border: their
+    gradients are summed before they are sent, instead of being sent one by one.
     """
     records = tensor.requires_grad and torch.is_grad_enabled()
     if not records or route.src is not route.dst or route.grad_src is route.grad_dst:
         return carry(tensor, mesh, route)
-    if tensor.is_leaf:  # it and what lies behind the border would keep each other alive
+    if tensor.is_leaf:  # the tensor and the result would keep each other alive
         return _carry(tensor, mesh, route)
     known: _Border | None = _borders.get(tensor)
     if known is None or known[:3] != (tensor._version, mesh, route):
@@ -144,14 +145,14 @@ def _like_carried(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) ->
 
 @conversation(_like_carried)
 def carried(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> Tensor:
-    """This rank's part in another layout, without a gradient.
+    """Redistribute this rank's part of a tensor, without a gradient.
 
-    Pending folds are carried out (allreduce, or reduce-scatter where the result is cut) or made,
-    what one coordinate alone holds is broadcast, all else is one exchange.
+    Pending folds are carried out (allreduce, or reduce-scatter where the result is cut) or created.
+    Elements that one coordinate alone holds are broadcast. The rest is one exchange.
     """
     if src is dst or mesh.coords is None:
         return tensor
-    if tensor.is_meta:  # without values, as torch asks for shapes
+    if tensor.is_meta:  # no values: torch asks only for shapes
         return tensor.new_empty(dst.local_shape(mesh.coords))
     if src.ats:
         tensor, src = _from_coordinate(tensor, mesh, src)
@@ -164,7 +165,7 @@ def carried(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> Tenso
 
 
 def _from_coordinate(tensor: Tensor, mesh: DeviceMesh, src: Layout) -> tuple[Tensor, Layout]:
-    """What a lone coordinate holds, on all ranks; pending folds stay pending."""
+    """Broadcast elements that one coordinate alone holds; pending folds stay pending."""
     lone = {m: src.placements[m] for m in src.ats}
     here = Layout.from_cuts(src.cuts, src.mesh_shape, lone)
     block = movable(tensor, mesh.group)
@@ -187,15 +188,16 @@ def _exchanged(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> Te
 
 
 def _mesh_of(block: Array, mesh: DeviceMesh) -> DeviceMesh:
-    """The ranks, as the mesh of such blocks."""
+    """Return the mesh of the same ranks for blocks on this kind of device."""
     return mesh.on("cuda" if on_device(block) else "cpu")
 
 
 @lru_cache(maxsize=1024)
 def _apart(layout: Layout) -> Layout:
-    """The contributions to pending sums as parts of one array, with dimensions for them in front.
+    """Return a layout of the contributions to pending sums as one array, with extra leading dims.
 
-    They differ between the ranks along those mesh dimensions, and each is moved by itself.
+    The contributions differ between the ranks along those mesh dimensions, so each is moved
+    separately.
     """
     if not layout.partials:
         return layout
@@ -205,7 +207,7 @@ def _apart(layout: Layout) -> Layout:
 
 
 def _summed(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> tuple[Tensor, Layout]:
-    """Pending sums carried out wherever `dst` has none."""
+    """Carry out pending folds along the mesh dimensions where `dst` has none."""
     whole: dict[Fold, list[int]] = {}
     for m in src.partials:
         wanted, fold = dst.placements[m], src.placements[m].op  # type: ignore[attr-defined]
@@ -223,14 +225,14 @@ def _summed(tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout) -> tuple
 
 
 def _cut_by(layout: Layout, m: int) -> bool:
-    """Whether a mesh dimension alone cuts the dimension that it cuts."""
+    """Return True if mesh dimension `m` is the only one that cuts its array dimension."""
     return layout.cuts[layout.placements[m].dim].mesh_dims == (m,)  # type: ignore[attr-defined]
 
 
 def _scattered(
     tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout, m: int, dim: int
 ) -> tuple[Tensor, Layout]:
-    """One pending sum carried out so that each rank has its own part of it."""
+    """Carry out one pending fold by a reduce-scatter: each rank gets its own part."""
     cut = dst.cuts[dim]
     parts = tuple([stop - start for start, stop in map(cut.interval, range(cut.parts))])
     fold = src.placements[m].op  # type: ignore[attr-defined]
@@ -244,7 +246,7 @@ def _scattered(
 def _contributed(
     tensor: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout, fresh: tuple[int, ...]
 ) -> Tensor:
-    """Contributions to a pending fold: each element is one rank's, the others add nothing."""
+    """Make contributions to a pending fold: one rank has the element, others a neutral element."""
     kept = {m: p for m, p in dst.others.items() if m not in fresh}
     neutral = _NEUTRAL.get(dst.placements[fresh[0]].op)  # type: ignore[attr-defined]
     if neutral is None:

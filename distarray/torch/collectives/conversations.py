@@ -1,4 +1,4 @@
-"""The collectives without gradients: tensors in, tensors out, one call of a group each."""
+"""Collectives on tensors, without gradients; each makes one collective call of a group."""
 
 import math
 import threading
@@ -59,12 +59,12 @@ MeshDim = int | str | tuple[int | str, ...] | None
 Sizes = int | Sequence[int] | None
 Parts = tuple[int, ...]
 
-#: The calls that take tensors of different shapes on the ranks.
+#: Functions that accept tensors of different shapes on the ranks.
 _OF_PARTS = ("all_gather", "all_to_all", "gather_from")
 
 
 def _goes_backward() -> bool:
-    """Whether this is autograd's thread of a device, for which the calling thread waits."""
+    """Return True in autograd's thread of a device, while the calling thread waits for it."""
     on_its_own = isinstance(threading.current_thread(), threading._DummyThread)
     return on_its_own and bool(torch._C._current_graph_task_id() != -1)
 
@@ -76,7 +76,7 @@ allow(_goes_backward)
 
 
 def along(call: str, tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim) -> tuple[Tensor, Group]:
-    """The tensor, checked to be one that can be sent, and the group of ranks that talk."""
+    """Return the tensor, checked to be sendable, and the group of ranks that communicate."""
     tensor = plain(call, tensor)
     if type(mesh) is not DeviceMesh:
         raise TypeError(f"{call}: mesh is a distarray.DeviceMesh, not {type(mesh).__name__}")
@@ -91,14 +91,14 @@ def along(call: str, tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim) -> tup
 
 
 def verify_replicas(group: Group, tensor: Tensor, user: str) -> None:
-    """Under ``config.check``, raise on all ranks unless they bring the same tensor."""
+    """Under ``config.check``, raise on all ranks unless the tensor is equal on all of them."""
     if config.settings.check and group.size > 1 and not is_traced(tensor):
         block = movable(local_of(tensor).detach())
         verify_equal(group, block, f"a replicated {tensor.dtype} tensor for {user}")
 
 
 def chunk_sizes(extent: int, count: int) -> Parts:
-    """The extents of the blocks that ``Shard`` cuts a dimension into."""
+    """Return the extents of the blocks into which ``Shard`` cuts a dimension."""
     block = -(-extent // count)
     return tuple([max(0, min(block, extent - part * block)) for part in range(count)])
 
@@ -106,7 +106,7 @@ def chunk_sizes(extent: int, count: int) -> Parts:
 def part_sizes(
     call: str, tensor: Tensor, group: Group, dim: int, sizes: Sizes
 ) -> tuple[int, Parts]:
-    """The dimension, counted from the front, and the extents along it of all ranks' tensors."""
+    """Return the dimension as a non-negative number, and the extent along it on every rank."""
     dim = _dim(call, tensor, dim)
     extent = tensor.shape[dim]
     if sizes is None:
@@ -121,7 +121,7 @@ def part_sizes(
 
 
 def cut_sizes(call: str, tensor: Tensor, group: Group, dim: int, sizes: Sizes) -> tuple[int, Parts]:
-    """The dimension, counted from the front, and the extents that a tensor is cut into."""
+    """Return the dimension as a non-negative number, and the extents of the parts to cut."""
     dim = _dim(call, tensor, dim)
     extent = tensor.shape[dim]
     parts = _parts(call, group, extent if sizes is None else sizes)
@@ -136,7 +136,7 @@ def cut_sizes(call: str, tensor: Tensor, group: Group, dim: int, sizes: Sizes) -
 def coming_sizes(
     tensor: Tensor, group: Group, split_dim: int, gone: Parts, dim: int, sizes: Sizes
 ) -> tuple[int, Parts]:
-    """The dimension along which all_to_all joins, and the extents of what comes."""
+    """Return the dimension along which all_to_all joins, and the extents of the received parts."""
     dim = _dim("all_to_all", tensor, dim)
     if sizes is not None:
         return dim, _parts("all_to_all", group, sizes)
@@ -169,7 +169,7 @@ def _parts(call: str, group: Group, sizes: int | Sequence[int]) -> Parts:
 
 
 def _gathered_extents(call: str, tensor: Tensor, group: Group, dim: int, free: Parts) -> Parts:
-    """All ranks' extents along a dimension; raises if the tensors differ otherwise; collective."""
+    """Gather the ranks' extents along `dim`; raise if other extents differ; collective."""
     if group.rank < 0:
         return (tensor.shape[dim],)
     if is_traced(tensor):
@@ -187,7 +187,7 @@ def _gathered_extents(call: str, tensor: Tensor, group: Group, dim: int, free: P
     return tuple(rows[:, 2].tolist())
 
 
-# -- conversations ----------------------------------------------------------------------------
+# -- collective calls -------------------------------------------------------------------------
 
 
 def _like_folded(tensor: Tensor, group: Group, fold: Fold) -> Like:
@@ -196,14 +196,14 @@ def _like_folded(tensor: Tensor, group: Group, fold: Fold) -> Like:
 
 @conversation(_like_folded)
 def folded(tensor: Tensor, group: Group, fold: Fold) -> Tensor:
-    """The fold of all ranks' tensors."""
+    """Fold the tensors of all ranks."""
     block = foldable(tensor, fold, group)
     _compare(group, block.size, block.itemsize)
     return folded_back(group.allreduce(block, fold), tensor, fold)
 
 
 def _with(tensor: Tensor, group: Group, extents: dict[int, int], dtype: Any = None) -> Like:
-    """A tensor of other extents, on ranks that take part."""
+    """Return a tensor's description with other extents; unchanged on ranks outside of the group."""
     changed = extents if group.rank >= 0 else {}
     shape = [changed.get(dim, extent) for dim, extent in enumerate(tensor.shape)]
     return Like(shape, tensor.dtype if dtype is None else dtype)
@@ -211,7 +211,7 @@ def _with(tensor: Tensor, group: Group, extents: dict[int, int], dtype: Any = No
 
 @conversation(lambda tensor, group, dim, parts: _with(tensor, group, {dim: sum(parts)}))
 def gathered(tensor: Tensor, group: Group, dim: int, parts: Parts) -> Tensor:
-    """All ranks' tensors, one after the other along a dimension."""
+    """Concatenate the tensors of all ranks along a dimension."""
     if group.rank < 0:
         return tensor
     block = np.moveaxis(movable(tensor, group), dim, 0)
@@ -227,7 +227,7 @@ def _like_scattered(tensor: Tensor, group: Group, dim: int, parts: Parts, fold: 
 
 @conversation(_like_scattered)
 def scattered(tensor: Tensor, group: Group, dim: int, parts: Parts, fold: Fold) -> Tensor:
-    """This rank's part of the fold of all ranks' tensors."""
+    """Return this rank's part of the fold of all ranks' tensors."""
     if group.rank < 0:
         return tensor
     block = foldable(tensor, fold, group)
@@ -246,7 +246,7 @@ def _like_swapped(
 def swapped(
     tensor: Tensor, group: Group, split_dim: int, gone: Parts, concat_dim: int, come: Parts
 ) -> Tensor:
-    """The parts that the ranks have for this one, one after the other."""
+    """Exchange parts among the ranks, and concatenate the parts for this rank."""
     if group.rank < 0:
         return tensor
     block = movable(tensor, group)
@@ -267,28 +267,28 @@ def swapped(
 
 @conversation(lambda tensor, group, root: Like(tensor.shape, tensor.dtype))
 def sent(tensor: Tensor, group: Group, root: int) -> Tensor:
-    """A copy of root's tensor."""
+    """Return a copy of the tensor of rank `root`."""
     block = movable(tensor, group)
     here = block.copy() if group.rank in (root, -1) else np.empty_like(block, order="C")
     return moved_back(group.broadcast(here, root), tensor)
 
 
 def own_part(tensor: Tensor, group: Group, dim: int, parts: Parts) -> Tensor:
-    """A copy of this rank's part of a tensor; nothing is sent."""
+    """Return a copy of this rank's part of a tensor; nothing is sent."""
     if group.rank < 0:
         return tensor.clone()
     return tensor.narrow(dim, sum(parts[: group.rank]), parts[group.rank]).clone()
 
 
 def _compare(group: Group, count: int, itemsize: int = 0) -> None:
-    """Raise for batches of different sizes, where the ranks share memory to compare them."""
+    """Check that the ranks' batches have equal sizes, if the ranks can compare in shared memory."""
     board = group.board() if group.rank >= 0 and group.size > 1 else None
     if board is not None:
         board.compare(count, itemsize)
 
 
 def _pieces(block: Array, dim: int, parts: Parts) -> list[Array]:
-    """Views of consecutive pieces along a dimension."""
+    """Return views of consecutive pieces along a dimension."""
     before = (slice(None),) * dim
     pieces, start = [], 0
     for size in parts:
@@ -297,11 +297,11 @@ def _pieces(block: Array, dim: int, parts: Parts) -> list[Array]:
     return pieces
 
 
-# -- begun, and finished later ----------------------------------------------------------------
+# -- begun here, finished later ---------------------------------------------------------------
 
 
 class Coming:
-    """A tensor that is on its way."""
+    """Tensor that is being received."""
 
     __slots__ = ("_pending", "_result")
 
@@ -310,11 +310,11 @@ class Coming:
         self._result: Callable[[], Tensor] | None = result
 
     def poke(self) -> bool:
-        """Let MPI go on without waiting; whether there is nothing left to wait for."""
+        """Let MPI progress without waiting; return True if nothing is left to wait for."""
         return self._pending.poke()
 
     def wait(self) -> Tensor:
-        """The tensor; asked for once, for it is not kept."""
+        """Wait for the tensor and return it; to be called once, as the tensor is not kept."""
         assert self._result is not None
         self._pending.wait()
         result, self._result, self._pending = self._result, None, FINISHED
@@ -322,13 +322,13 @@ class Coming:
 
 
 def begin_gather(tensor: Tensor, group: Group, parts: Parts) -> Coming:
-    """Begin to gather along the first dimension; the tensor may be changed meanwhile."""
+    """Begin to gather along the first dimension; the caller may change the tensor meanwhile."""
     views, pending = begin_allgather(group, movable(tensor, group), parts)
     return Coming(pending, lambda: moved_back(joined(views), tensor))
 
 
 def begin_scatter(tensor: Tensor, group: Group, parts: Parts, fold: Fold) -> Coming:
-    """Begin to fold and cut along the first dimension; the tensor must stay as it is."""
+    """Begin to fold and cut along the first dimension; the caller must not change the tensor."""
     blocks = _pieces(foldable(tensor, fold, group), 0, parts)
     total, pending = begin_reduce_scatter(group, blocks, fold)
     return Coming(pending, lambda: folded_back(total, tensor, fold))
@@ -338,7 +338,7 @@ def begin_scatter(tensor: Tensor, group: Group, parts: Parts, fold: Fold) -> Com
 
 
 class Work:
-    """A fold in place that may still be under way.
+    """In-place fold that may still be in progress.
 
     Examples
     --------
@@ -358,11 +358,11 @@ class Work:
         self._finish = finish
 
     def poke(self) -> bool:
-        """Let MPI go on without waiting; whether there is nothing left to wait for."""
+        """Let MPI progress without waiting; return True if nothing is left to wait for."""
         return self._pending is None or self._pending.poke()
 
     def wait(self) -> Tensor:
-        """The tensor, when it holds the result."""
+        """Wait for the fold and return the tensor, which then holds the result."""
         if self._pending is not None:
             self._pending.wait()
             self._pending = None
@@ -371,11 +371,11 @@ class Work:
 
 
 def begin_fold(tensor: Tensor, group: Group, fold: Fold, async_op: bool) -> Work:
-    """Begin to fold the ranks' tensors in place; finish, too, unless `async_op`."""
+    """Begin to fold the ranks' tensors in place; without `async_op`, finish, too."""
     ready = foldable(tensor, fold, group)
     direct = folds_in_place(tensor, fold) and not on_device(ready)
     block = ready if direct else ready.copy("C")
-    # A mean is a sum that is divided when it is there.
+    # A mean is computed as a sum, which `finish` divides.
     count = group.size if fold is Fold.AVG and group.rank >= 0 else 1
     summing = Fold.SUM if fold is Fold.AVG else fold
 

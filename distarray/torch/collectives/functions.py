@@ -1,14 +1,14 @@
-"""Collectives on tensors over a dimension of a mesh, which gradients flow through.
+"""Collectives on tensors over a dimension of a mesh, differentiable by autograd.
 
-There are two families, because there are two meanings of a loss that is made on every rank.
+There are two families, because a loss that is computed on every rank can mean two things.
 
-* `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast` are what they are: linear
-  maps from the tensors of all ranks to the tensors of all ranks. Their gradient is that of the
-  *sum of the losses of all ranks*.
+* `all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast` are linear maps from the
+  tensors of all ranks to the tensors of all ranks. Their gradient is that of the *sum of the losses
+  of all ranks*.
 * `copy_to`, `reduce_from`, `gather_from`, `scatter_to`, in
-  :mod:`distarray.torch.collectives.borders`, are the borders of tensor parallelism: one side is
-  *replicated*, the same on all ranks, and so is what follows from it. The loss that all ranks
-  compute is one loss, and the gradient is that of one.
+  :mod:`distarray.torch.collectives.borders`, are the borders of tensor parallelism. On one side the
+  tensor is *replicated*, equal on all ranks, and so is every result computed from it. The loss that
+  all ranks compute is the same loss, and the gradient is that of this one loss.
 
 =================  ==================  ====================
 function           forward             backward
@@ -24,9 +24,9 @@ function           forward             backward
 `scatter_to`       own part            concatenate
 =================  ==================  ====================
 
-All of them are collective over the ranks along the mesh dimension, and so are their gradients:
-where one rank's loss depends on a result, that of the other ranks has to, too. They can be
-differentiated twice.
+All of them are collective over the ranks along the mesh dimension, and so are their gradients: if
+the loss of one rank depends on a result, the losses of the other ranks must depend on it, too. All
+can be differentiated twice.
 """
 
 import torch
@@ -50,11 +50,11 @@ __all__ = [
 ]
 
 
-#: Folds of which there is a gradient, but not that of a linear map.
+#: Folds that have a gradient but are not linear.
 _CURVED = (Fold.MIN, Fold.MAX, Fold.PROD)
 
 
-# -- linear maps: the gradient is that of the sum of all ranks' losses ------------------------
+# -- linear maps: gradients of the sum of all ranks' losses -----------------------------------
 
 
 @graphed
@@ -68,27 +68,27 @@ def all_reduce(
     tensor : torch.Tensor
         Of equal shape and dtype on every rank; on any device.
     mesh : DeviceMesh
-        Whose ranks.
+        Its ranks take part.
     mesh_dim : int, str or tuple of them, optional
-        The ranks along this mesh dimension, or along several; all of the mesh by default.
+        Take the ranks along this mesh dimension, or along several; by default all of the mesh.
     fold : Fold or str
         "sum", "avg", "product", "min", "max", "any", "all", "band", "bor", "bxor".
 
     Returns
     -------
     torch.Tensor
-        New, with the shape, dtype and device of `tensor`; bool for "any" and "all".
+        A new tensor, with the shape, dtype and device of `tensor`; bool for "any" and "all".
 
     Cost
     ----
-    One allreduce of the tensor; from and to a device one copy each. The gradient of a sum or mean
-    is one allreduce; of "min" and "max" one of twice the size; of "product" an allgather more.
+    One allreduce of the tensor, plus one copy each from and to a device. The gradient of a sum or
+    mean is one allreduce; of "min" and "max" one of twice the size; of "product" also an allgather.
 
     Notes
     -----
     bfloat16, float16 and float8 are folded in float32 and rounded once. float64 and integers are
-    folded as they are, on the host, on whatever device the tensor is. The gradient of "min" and
-    "max" is divided evenly among the ranks that hold the value.
+    folded in their own dtype, on the host, whatever the tensor's device. The gradient of "min" and
+    "max" is divided evenly among the ranks that hold the extreme value.
 
     Examples
     --------
@@ -123,23 +123,23 @@ def all_gather(
     Parameters
     ----------
     tensor : torch.Tensor
-        This rank's part; shapes are equal but for `dim`.
+        This rank's part; the ranks' shapes are equal except along `dim`.
     mesh, mesh_dim
-        As for `all_reduce`.
+        See `all_reduce`.
     dim : int
-        The dimension along which the parts follow one another, in rank order.
+        The dimension along which the parts are concatenated, in rank order.
     sizes : int or sequence of int, optional
-        The extent of the whole along `dim`, cut as ``Shard`` (``torch.chunk``) cuts it, or that of
-        every part. By default the ranks tell one another.
+        The extent of the whole tensor along `dim`, cut as ``Shard`` (``torch.chunk``) cuts it, or
+        the extents of all parts. By default the ranks exchange their extents.
 
     Returns
     -------
     torch.Tensor
-        The whole, on every rank.
+        The whole tensor, on every rank.
 
     Cost
     ----
-    One allgather; one of an integer more without `sizes`. The gradient is a reduce_scatter.
+    One allgather, and another of one integer without `sizes`. The gradient is a reduce_scatter.
 
     Examples
     --------
@@ -172,13 +172,13 @@ def reduce_scatter(
     tensor : torch.Tensor
         Of equal shape and dtype on every rank.
     mesh, mesh_dim
-        As for `all_reduce`.
+        See `all_reduce`.
     dim : int
-        The dimension that is cut.
+        The dimension to cut.
     sizes : int or sequence of int, optional
         Extents of the parts along `dim`; by default those that ``Shard`` gives.
     fold : Fold or str
-        As for `all_reduce`.
+        See `all_reduce`.
 
     Returns
     -------
@@ -187,9 +187,9 @@ def reduce_scatter(
 
     Cost
     ----
-    One reduce_scatter: of the tensor, what does not stay here is sent. The gradient of a sum or
-    mean is an allgather; "min", "max" and "product" cost what `all_reduce` does where a gradient
-    is wanted.
+    One reduce_scatter, which sends every part of the tensor but this rank's own. The gradient of a
+    sum or mean is an allgather. If a gradient is wanted, "min", "max" and "product" cost as much as
+    in `all_reduce`.
 
     Examples
     --------
@@ -204,7 +204,7 @@ def reduce_scatter(
     dim, parts = talk.cut_sizes("reduce_scatter", tensor, group, dim, sizes)
     if gradients.records(tensor) and fold in gradients.LINEAR:
         return gradients.reduce_scatter(tensor, group, dim, parts, fold)
-    if gradients.records(tensor) and fold in _CURVED:  # its gradient wants the whole fold
+    if gradients.records(tensor) and fold in _CURVED:  # the gradient needs the whole fold
         return gradients.extreme(tensor, group, fold).split(parts, dim)[group.rank].clone()
     return talk.scattered(tensor, group, dim, parts, fold)
 
@@ -220,34 +220,34 @@ def all_to_all(
     split_sizes: Sizes = None,
     concat_sizes: Sizes = None,
 ) -> Tensor:
-    """Send part i of the tensor to rank i and concatenate what comes; the gradient goes back.
+    """Send part i of the tensor to rank i, concatenate the received parts; the gradient goes back.
 
-    With two dimensions it moves a shard: a tensor cut along `concat_dim` becomes one cut along
-    `split_dim`.
+    With two different dimensions this moves a shard: a tensor cut along `concat_dim` becomes a
+    tensor cut along `split_dim`.
 
     Parameters
     ----------
     tensor : torch.Tensor
-        Shapes are equal but for `split_dim` and `concat_dim`.
+        The ranks' shapes are equal except along `split_dim` and `concat_dim`.
     mesh, mesh_dim
-        As for `all_reduce`.
+        See `all_reduce`.
     split_dim, concat_dim : int
-        The dimension that is cut here, and the one along which the parts are joined.
+        The dimension that this rank cuts, and the dimension along which it joins received parts.
     split_sizes : int or sequence of int, optional
-        Extents of the parts that are sent; by default those that ``Shard`` gives.
+        Extents of the parts to send; by default those that ``Shard`` gives.
     concat_sizes : int or sequence of int, optional
-        Extents along `concat_dim` of the parts that come, or of all together. By default the
-        ranks tell one another.
+        Extents along `concat_dim` of the parts to receive, or their sum. By default the ranks
+        exchange their extents.
 
     Returns
     -------
     torch.Tensor
-        The parts that came, in rank order.
+        The received parts, in rank order.
 
     Cost
     ----
-    One exchange, in which each element is sent once at most; one small allgather more without
-    `concat_sizes`. The gradient is one exchange.
+    One exchange, in which each element is sent at most once; without `concat_sizes` also one small
+    allgather. The gradient is one exchange.
 
     Examples
     --------
@@ -268,21 +268,21 @@ def all_to_all(
 def broadcast(
     tensor: Tensor, mesh: DeviceMesh, mesh_dim: MeshDim = None, *, root: int = 0
 ) -> Tensor:
-    """Copy the tensor of one rank to all; the gradient is summed up there, and zero elsewhere.
+    """Copy the tensor of one rank to all; the gradient is summed on root, and zero elsewhere.
 
     Parameters
     ----------
     tensor : torch.Tensor
-        Of equal shape and dtype on every rank; its values count on root alone.
+        Of equal shape and dtype on every rank; only root's values are used.
     mesh, mesh_dim
-        As for `all_reduce`.
+        See `all_reduce`.
     root : int
-        The number along the mesh dimension of the rank whose tensor is taken.
+        Coordinate along the mesh dimension of the rank whose tensor is copied.
 
     Returns
     -------
     torch.Tensor
-        New, on every rank.
+        A new tensor, on every rank.
 
     Cost
     ----
@@ -315,29 +315,29 @@ def all_reduce_(
     fold: Fold | str = "sum",
     async_op: bool = False,
 ) -> Work:
-    """Fold the tensors of the ranks in place; for gradients, not through them.
+    """Fold the tensors of the ranks in place, without autograd; meant for folding gradients.
 
     Parameters
     ----------
     tensor : torch.Tensor
-        Of equal shape and dtype on every rank; overwritten. Neither a leaf that requires a
-        gradient nor part of a graph, unless gradients are switched off.
+        Of equal shape and dtype on every rank; overwritten. It must be neither a leaf that requires
+        grad nor part of a graph, unless gradients are disabled.
     mesh, mesh_dim, fold
-        As for `all_reduce`; "any" and "all" take bool tensors alone.
+        See `all_reduce`; "any" and "all" accept only bool tensors.
     async_op : bool
-        Return at once: the tensor belongs to the conversation until ``wait()``. All ranks begin
-        their conversations in the same order.
+        Return at once: the tensor must not be used until ``wait()``. All ranks must begin their
+        collective calls in the same order.
 
     Returns
     -------
     Work
-        ``wait()`` returns the tensor when it holds the result; ``poke()`` lets MPI go on without
-        waiting. Without `async_op` it is over already.
+        ``wait()`` returns the tensor when it holds the result. ``poke()`` lets MPI progress without
+        waiting. Without `async_op` the fold is already complete.
 
     Cost
     ----
-    One allreduce. Contiguous float32, float64 and integers on the CPU are folded where they are;
-    others in a copy.
+    One allreduce. Contiguous float32, float64 and integer tensors on the CPU are folded in their
+    own memory, others in a copy.
 
     Examples
     --------

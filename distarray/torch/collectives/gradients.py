@@ -1,8 +1,8 @@
-"""The collectives as autograd functions: the gradient of each is another of them.
+"""Collectives as autograd functions: the gradient of each is another of them.
 
-So gradients can be differentiated again. Shapes,
-sizes and groups have been checked by :mod:`distarray.torch.collectives.functions` and
-:mod:`distarray.torch.collectives.borders`.
+So gradients can be differentiated again. The callers in
+:mod:`distarray.torch.collectives.functions` and :mod:`distarray.torch.collectives.borders` have
+checked shapes, sizes and groups.
 """
 
 from collections.abc import Callable
@@ -41,19 +41,19 @@ LINEAR = (Fold.SUM, Fold.AVG)
 
 
 def records(tensor: Tensor) -> bool:
-    """Whether autograd will ask for a gradient."""
+    """Return True if autograd records operations on the tensor."""
     return bool(tensor.requires_grad and torch.is_grad_enabled())
 
 
 def _function(
     name: str, forward: Callable[..., Tensor], backward: Callable[..., Tensor], arguments: int
 ) -> Apply:
-    """An autograd function of one tensor and some arguments, which it keeps for the gradient."""
+    """Make an autograd function of a tensor and more arguments, which it keeps for the gradient."""
 
     def run(ctx: FunctionCtx, tensor: Tensor, *rest: Any) -> Tensor:
         ctx.rest, ctx.context = rest, None
         if tensor.device.type != "cpu":
-            # A device's backward pass has a thread of its own, and there is no ledger in it.
+            # A device's backward pass runs in a thread of its own, where no ledger is set.
             ctx.context = copy_context()
         return forward(tensor, *rest)
 
@@ -72,7 +72,7 @@ def _share(total: Tensor, group: Group, fold: Fold) -> Tensor:
     return total if fold is Fold.SUM else total / group.size
 
 
-# -- linear maps: of the sum of all ranks' losses ---------------------------------------------
+# -- linear maps: gradients of the sum of all ranks' losses -----------------------------------
 
 all_reduce: Apply = _function(
     "AllReduce", talk.folded, lambda grad, rest: all_reduce(grad, *rest), 2
@@ -107,7 +107,7 @@ sum_on_root: Apply = _function(
     "SumOnRoot", _sum_on_root, lambda grad, rest: broadcast(grad, *rest), 2
 )
 
-# -- borders of what is replicated: of one loss -----------------------------------------------
+# -- borders of replicated tensors: gradients of one loss -------------------------------------
 
 copy_to: Apply = _function(
     "CopyTo",
@@ -151,7 +151,7 @@ def _extreme_gradient(ctx: FunctionCtx, grad: Tensor) -> tuple[Any, ...]:
         rows = all_gather(tensor[None], group, 0, (1,) * group.size)
         others = torch.cat([rows[: group.rank], rows[group.rank + 1 :]]).prod(0)
         return all_reduce(grad, group, Fold.SUM) * others.conj(), None, None
-    # NaN wins, and is equal to nothing.
+    # NaN is the result wherever it occurs, and is not equal to itself.
     holds = ((tensor == result) | (tensor != tensor)).to(grad.dtype)
     total, holders = all_reduce(torch.stack([grad, holds]), group, Fold.SUM)
     return holds * total / holders, None, None
@@ -162,5 +162,5 @@ _made: Any = type(
     (Differentiable,),
     {"forward": staticmethod(_extreme), "backward": staticmethod(_extreme_gradient)},
 )
-#: MIN, MAX and PROD.
+#: Folds by MIN, MAX and PROD.
 extreme: Apply = _made.apply

@@ -1,12 +1,13 @@
-"""Conversations of ranks as an operator of torch's, for the graphs that ``torch.compile`` makes.
+"""The torch operator for communication of ranks in the graphs that ``torch.compile`` makes.
 
-The compiler runs a program on made-up tensors and writes down the operators that it meets. What
-talks to other ranks cannot run then: it is written down as one operator, which talks when the graph
-runs. What else it needs (the function, ranks, layouts) stands in a table of this process, and the
-graph has its name there.
+The compiler runs a program on fake tensors and records the operators that are called. A function
+that communicates cannot run then: it is recorded as one operator, which communicates when the graph
+runs. Its other data (the function, ranks, layouts) are stored in a table of this process, and the
+graph contains their key.
 
-Ranks must talk in one order, and the compiler moves operators as their results are needed, on each
-rank by itself. So each of these operators takes an empty tensor that the one before it gives.
+All ranks must communicate in the same order, but the compiler on each rank reorders operators by
+itself, as their results are needed. So each of these operators takes an empty tensor that the
+previous one returns.
 """
 
 import functools
@@ -33,20 +34,20 @@ _Call = TypeVar("_Call", bound=Callable[..., Tensor])
 
 
 class Like(NamedTuple):
-    """A result on this rank: its shape, its data type, its strides (None: those of C order)."""
+    """Description of a result on this rank: its shape, data type and strides (None: C order)."""
 
     shape: Sequence[int]
     dtype: torch.dtype
     strides: Sequence[int] | None = None
 
     def empty(self, beside: Tensor) -> Tensor:
-        """A tensor that is like it, on the device of another one."""
+        """Return an uninitialized tensor of this description, on the device of another tensor."""
         if self.strides is None:
             return beside.new_empty(self.shape, dtype=self.dtype)
         return beside.new_empty_strided(self.shape, self.strides, dtype=self.dtype)
 
     def lying(self, tensor: Tensor) -> Tensor:
-        """A tensor with these strides."""
+        """Return the tensor with these strides, copied if its own differ."""
         if self.strides is None:
             return tensor.contiguous()
         lies = tensor.stride() == tuple(self.strides)
@@ -54,7 +55,7 @@ class Like(NamedTuple):
 
 
 class _Conversation(NamedTuple):
-    """A function that talks to other ranks, and its arguments; None for each tensor."""
+    """Function that communicates, and its arguments, with None in place of each tensor."""
 
     function: Callable[..., Any]
     values: list[Any]
@@ -63,7 +64,7 @@ class _Conversation(NamedTuple):
     results: Sequence[Like]
 
     def talk(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The results for these tensors, each in memory of its own."""
+        """Call the function with these tensors; return results with memory of their own."""
         values = list(self.values)
         for place, tensor in zip(self.places, tensors, strict=True):
             values[place] = tensor
@@ -75,49 +76,49 @@ class _Conversation(NamedTuple):
         return [x.clone() if x.untyped_storage().data_ptr() in taken else x for x in listed]
 
 
-#: Graphs are kept on disk, where a number would mean something else to another process.
+#: Part of every name. The compiler caches graphs on disk, so names must differ between processes.
 _PROCESS = secrets.token_hex(8)
 _numbers = itertools.count()
 _known: dict[str, _Conversation] = {}
-#: What the last conversation gave to the next one, by the compiler's reading of a program.
+#: The empty tensor that the last operator returned, for each tracing by the compiler.
 _last: Any = weakref.WeakKeyDictionary()
 _READING = torch._C._TorchDispatchModeKey.FUNCTIONAL
 
 
-#: Objects that graphs have by name, while they live.
+#: Objects that graphs refer to by name, while they exist.
 _named: Any = weakref.WeakValueDictionary()
 
 
 def name_of(thing: Any) -> str:
-    """Give an object a name by which graphs of this process find it."""
+    """Register an object under a name by which graphs of this process find it."""
     name = f"{_PROCESS}:{type(thing).__name__} {next(_numbers)}"
     _named[name] = thing
     return name
 
 
 def named(name: str) -> Any:
-    """The object that `name_of` gave this name."""
+    """Return the object that `name_of` has registered under this name."""
     return _named[name]
 
 
 def leave_out(call: Any) -> NoReturn:
-    """Have the compiler end its graph before a call that asks for values, or for other ranks."""
+    """Make the compiler end its graph before a call that needs values or communication."""
     raise DataDependentOutputException(call)
 
 
 def written_down(
     function: Callable[..., Any], results: Sequence[Like], *args: Any, **kwargs: Any
 ) -> list[Tensor]:
-    """Write a call down for when the graph runs; its results, without their values.
+    """Record a call, to be made when the graph runs; return fake tensors as its results.
 
     Parameters
     ----------
     function : callable
-        Talks to other ranks; returns a tensor or several.
+        Function that communicates; returns one tensor or several.
     results : sequence of Like
-        What it will return on this rank.
+        Descriptions of its results on this rank.
     args, kwargs
-        Its arguments: tensors, which are made up, and values, which the graph takes as they are.
+        Its arguments: fake tensors, and values, which the graph stores as constants.
     """
     if _is_checkpointed():
         leave_out("torch.utils.checkpoint.checkpoint, for which ranks would talk twice in a graph")
@@ -140,7 +141,7 @@ def written_down(
 
 
 def _is_checkpointed() -> bool:
-    """Whether the compiler reads what is to be computed again for the gradient."""
+    """Return True if the compiler traces a function that is to be recomputed for the gradient."""
     reader = sys.modules["torch._dynamo.symbolic_convert"].InstructionTranslator.current_tx()
     tracer = reader.output.current_tracer
     while tracer is not None:
@@ -151,12 +152,12 @@ def _is_checkpointed() -> bool:
 
 
 def conversation(result: Callable[..., Like]) -> Callable[[_Call], _Call]:
-    """Have a function that talks to other ranks written down where its tensor is made up.
+    """Decorator: record calls of a function that communicates if its tensor is fake.
 
     Parameters
     ----------
     result : callable
-        Called with the function's arguments: what it will return.
+        Called with the function's arguments; returns the description of its result.
     """
 
     def decorate(function: _Call) -> _Call:
@@ -189,19 +190,19 @@ _library = torch.library.Library("distarray", "DEF")
 _library.define("conversation(Tensor[] tensors, str name) -> Tensor[]")
 _library.impl("conversation", _run, "CompositeExplicitAutograd")
 torch.library.register_fake("distarray::conversation", _made_up, lib=_library)
-if hasattr(torch._library, "effects"):  # so that none is left out whose result nobody needs
+if hasattr(torch._library, "effects"):  # so that the compiler removes no operator as unused
     _operator = torch._library.simple_registry.singleton.find("distarray::conversation")
     _operator.effect.register(torch._library.effects.EffectType.ORDERED)
 
 
-# -- what programs say of layouts -----------------------------------------------------------------
+# -- meshes and placements as constants in graphs -------------------------------------------------
 
 
 _meshes: dict[str, DeviceMesh] = {}
 
 
 def mesh_called(name: str) -> DeviceMesh:
-    """The mesh that a graph of this process names."""
+    """Return the mesh that has this name in graphs of this process."""
     return _meshes[name]
 
 
@@ -216,7 +217,7 @@ def _in_graphs(placement: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _take_as_constant(kind: Any, written: Callable[[Any], Any], *members: str) -> None:
-    """Have the compiler take values of a type as constants, and read these of their members."""
+    """Make the compiler treat values of a type as constants, and read these attributes of them."""
     kind.__fx_repr__ = written
     opaque.register_opaque_type(
         kind, typ="value", members=dict.fromkeys(members, opaque.MemberType.USE_REAL)
@@ -226,7 +227,7 @@ def _take_as_constant(kind: Any, written: Callable[[Any], Any], *members: str) -
 if hasattr(torch._library, "opaque_object"):
     opaque = torch._library.opaque_object
     _members = ("shape", "ndim", "size", "rank", "coords", "mesh_dim_names")
-    # Torch 2.11 refuses these types as constants; a graph ends there where it meets one.
+    # Torch 2.11 refuses these types as constants; there a graph ends where one of them is used.
     with suppress(TypeError):
         _take_as_constant(DeviceMesh, _mesh_in_graphs, *_members)
         _take_as_constant(Shard, _in_graphs, "dim")

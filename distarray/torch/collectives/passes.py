@@ -1,4 +1,4 @@
-"""Passes through a model: whether a backward pass is under way, and the tensors it starts from."""
+"""Helpers for backward passes, and decorators for functions called under ``torch.compile``."""
 
 import dataclasses
 import functools
@@ -29,44 +29,43 @@ __all__ = [
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 _frames: Any = torch._C._dynamo.eval_frame
-#: What ``torch.compile`` has torch call for each frame that begins; None or False: nothing.
+#: Returns the callback that ``torch.compile`` sets for new frames; None or False if there is none.
 watching: Callable[[], Any] = getattr(_frames, "get_eval_frame_callback", lambda: None)
 
 
 def at_end_of_backward(callback: Callable[[], None]) -> None:
-    """Call a function at the end of the backward pass that is under way."""
+    """Call a function at the end of the current backward pass."""
     torch.autograd.Variable._execution_engine.queue_callback(callback)
 
 
 def in_backward() -> bool:
-    """Whether a backward pass is under way in this thread."""
+    """Return True if a backward pass is in progress in this thread."""
     return bool(torch._C._current_graph_task_id() != -1)
 
 
 def compiled() -> bool:
-    """Whether ``torch.compile`` watches the frames that run now."""
+    """Return True if ``torch.compile`` is active for the frames that run now."""
     if torch.compiler.is_compiling():
-        return True  # it reads this very function now, and cannot read the rest of it
+        return True  # the compiler traces this function now, and cannot trace the rest
     return watching() not in (None, False)
 
 
 def uncompiled(function: _Call) -> _Call:
-    """A function that ``torch.compile`` leaves as it is, with all that it calls.
+    """Decorator: exclude a function, and all functions that it calls, from ``torch.compile``.
 
-    What is between the modules of a model is compiled; what talks to other ranks is not, since
-    torch runs a program on made-up tensors, or parts of it again, as it likes, and not alike on all
-    ranks.
+    Code between the modules of a model is compiled. Code that communicates is not: torch runs a
+    program on fake tensors, and may run parts of it again, not alike on all ranks.
     """
     return left_alone(_watched(function))
 
 
 def graphed(function: _Call) -> _Call:
-    """A function that ``torch.compile`` puts into its graph as it is, without reading it.
+    """Decorator: make ``torch.compile`` put a call into its graph without tracing the function.
 
-    It is called with made-up tensors for that, so that it has conversations written down
-    (:mod:`distarray.torch.collectives.graphs`). Another shape makes another graph, since layouts
-    are of known ones. Where no graph takes its arguments it is left alone, as `uncompiled` ones
-    are.
+    For that purpose the function is called with fake tensors, so its communication is recorded
+    (:mod:`distarray.torch.collectives.graphs`). Every shape has a graph of its own, since layouts
+    need known extents. If a graph cannot take the arguments, the function is excluded, like those
+    under `uncompiled`.
     """
     apart = torch._disable_dynamo(function)
 
@@ -91,38 +90,38 @@ def graphed(function: _Call) -> _Call:
 
 
 def _ask_for_numbers(values: Any) -> None:
-    """Have the compiler, which reads this, make a graph for these numbers and shapes alone."""
+    """Make the compiler, which traces this, specialize its graph on these numbers and shapes."""
     for x in values.values() if isinstance(values, dict) else values:
         if isinstance(x, torch.Tensor):
             _ask_for_numbers(x.shape)
         elif isinstance(x, (list, tuple, dict)):
             _ask_for_numbers(x)
         elif isinstance(x, (int, float)):
-            hash(x)  # which no symbol has
+            hash(x)  # a symbol cannot be hashed
 
 
 def _of_numbers(x: Any) -> Any:
-    """A number, or a tensor of a shape of numbers, for what the compiler has symbols for."""
+    """Replace a symbolic number, or the symbols in a tensor's shape, by numbers."""
     if isinstance(x, torch.SymInt):
         return int(x)
     return x if all(type(n) is int for n in x.shape) else x.expand([int(n) for n in x.shape])
 
 
 def _watched(function: _Call) -> _Call:
-    apart = torch._disable_dynamo(function)  # which imports the compiler when it is called
+    apart = torch._disable_dynamo(function)  # the compiler is imported when `apart` is called
 
     @functools.wraps(function)
     def watched(*args: Any, **kwargs: Any) -> Any:
-        # None while nothing is compiled, False in what the compiler has been told to leave alone.
+        # None if nothing is compiled, False within code that the compiler has orders to ignore.
         return (apart if watching() else function)(*args, **kwargs)
 
     return watched  # type: ignore[return-value]
 
 
 def left_alone(function: _Call) -> _Call:
-    """A function that the compiler does not read itself, though it may read those that it calls."""
+    """Exclude a function from tracing, though not the functions that it calls."""
     called: Any = function
-    called._torchdynamo_disable = True  # as a part of what calls it
+    called._torchdynamo_disable = True  # where a traced caller would inline it
     called._torchdynamo_disable_msg = (
         "ranks talk to one another in it; without fullgraph=True the graph ends before it and goes "
         "on after it"
@@ -131,7 +130,7 @@ def left_alone(function: _Call) -> _Call:
 
 
 def run_as_it_is(function: _Call) -> _Call:
-    """A function of which the compiler makes no graph, unless it reads what calls it."""
+    """Make the compiler start no graph in a function; a traced caller may still inline it."""
     code = cast("Any", function).__code__
     if hasattr(_frames, "set_code_exec_strategy"):
         action = _frames._FrameAction
@@ -142,7 +141,7 @@ def run_as_it_is(function: _Call) -> _Call:
     return function
 
 
-# -- names of functions for graphs, given to the compiler once it is imported ----------------------
+# -- names of functions for graphs, registered with the compiler after its import ------------------
 
 _COMPILER = "torch._dynamo"
 _graphed: list[Any] = []
@@ -155,10 +154,13 @@ def _allow() -> None:
 
 
 class _WhenImported(MetaPathFinder):
-    """Tells the compiler, which takes a second to import, when a program does that."""
+    """Import hook that registers the functions when a program imports the compiler.
+
+    This module does not import the compiler itself, because that takes a second.
+    """
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
-        """What others find, with something to do after it."""
+        """Return the spec that the other finders return, extended by the registration."""
         if fullname != _COMPILER or self not in sys.meta_path:
             return None
         sys.meta_path.remove(self)
@@ -180,7 +182,7 @@ if _COMPILER not in sys.modules:
 
 
 def tensors_in(value: Any) -> list[Tensor]:
-    """The tensors in what a module returned: itself, or in lists, tuples, dicts, dataclasses."""
+    """Return the tensors in a module's result: in lists, tuples, dicts, dataclasses, or itself."""
     if isinstance(value, torch.Tensor):
         return [value]
     if isinstance(value, dict):

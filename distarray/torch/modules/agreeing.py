@@ -1,10 +1,10 @@
-"""Gradients of parameters that a plan does not name, which have to be the same on all ranks.
+"""Comparison of the gradients of parameters that a plan does not name, which must not diverge.
 
-Such a parameter is replicated. Where its module computes with what all ranks have, each finds the
-whole gradient; where it is handed a part of an activation, as between a `ColwiseParallel` and a
-`RowwiseParallel` layer, each finds a contribution, and the replicas would drift apart. Nothing but
-the values tells the two apart. They are compared in the first backward pass, which costs one small
-message then, and nothing afterwards.
+Such a parameter is replicated. If its module computes with a replicated activation, every rank
+computes the whole gradient. If the module gets a part of an activation, as between a
+`ColwiseParallel` and a `RowwiseParallel` layer, each rank computes a contribution, and the replicas
+would diverge. Only the values distinguish the two cases. They are compared in the first backward
+pass, which costs one small message then, and nothing afterwards.
 """
 
 import weakref
@@ -24,21 +24,21 @@ from distarray.torch.parameters.placed import averaged_by, placed_as
 
 __all__ = ["compare_gradients"]
 
-#: In how many passes gradients are looked at that are zero on all ranks.
+#: Number of passes after which gradients that are zero on all ranks are no longer compared.
 _MOST_PASSES = 8
-#: By how much sums of replicas' gradients may differ, which come of the same numbers.
+#: Relative tolerance for sums of replicas' gradients, which differ only by rounding.
 _TOLERANCE = 1e-3
 
 
 def compare_gradients(root: Module, names: Sequence[str], mesh: DeviceMesh) -> None:
-    """Have the first gradients of replicated parameters compared between the ranks.
+    """Compare the first gradients of replicated parameters between the ranks, by hooks.
 
     Parameters
     ----------
     root : torch.nn.Module
         Distributed over the mesh.
     names : sequence of str
-        Of its parameters that no style has placed.
+        Names of its parameters that no style has placed.
     mesh : DeviceMesh
         The ranks that have replicas.
     """
@@ -51,7 +51,7 @@ def compare_gradients(root: Module, names: Sequence[str], mesh: DeviceMesh) -> N
 
 
 class _Comparison:
-    """The gradients of one pass, and the parameters whose gradients have not been compared yet."""
+    """Gradients of one pass, and the parameters whose gradients have not been compared yet."""
 
     def __init__(self, mesh: DeviceMesh) -> None:
         self.mesh = mesh
@@ -60,22 +60,22 @@ class _Comparison:
         self.passes = 0
 
     def watch(self, name: str, parameter: Tensor) -> None:
-        """Look at the gradients of a parameter."""
+        """Attach a hook to a parameter that records its gradient."""
         arrived = partial(self._arrived, name, weakref.ref(parameter))
         self.handles[name] = parameter.register_hook(arrived)
 
     def _is_replica(self, parameter: Tensor) -> bool:
-        """Whether the ranks have not been given it to average, or to divide, meanwhile."""
+        """Return True unless the parameter is by now averaged, or divided, over these ranks."""
         ranks, placed = set(self.mesh.group.world_ranks), placed_as(parameter)
         divided = set() if placed is None else placed.around.holders & ranks
         return len(averaged_by(parameter) & ranks) < 2 and len(divided) < 2
 
     def _arrived(self, name: str, parameter: Callable[[], Tensor], grad: Tensor | None) -> None:
-        if grad is None:  # a function that has none
+        if grad is None:  # from a function without a gradient
             return
         plain = grad.layout is torch.strided and type(grad) is torch.Tensor
         if not (plain and in_backward() and name in self.handles):
-            return  # a distributed one is of the whole
+            return  # a distributed gradient is that of the whole parameter
         if not self._is_replica(parameter()):
             return
         if not self.found:
@@ -86,7 +86,7 @@ class _Comparison:
         self.found[name] = (*total, values.numel())
 
     def _finish(self) -> None:
-        """Compare what has arrived; collective, at the end of a backward pass."""
+        """Compare the recorded gradients; collective, at the end of a backward pass."""
         found, self.found = self.found, {}
         self.passes += 1
         told = self.mesh.group.allgather_object(found, "gradients of replicated parameters")

@@ -23,30 +23,31 @@ __all__ = ["AttentionParallel"]
 
 
 class AttentionParallel(ParallelStyle):
-    """Divide the heads of a torch.nn.MultiheadAttention among the ranks; their number may be any.
+    """Style for torch.nn.MultiheadAttention that divides its heads, of any number, among the ranks.
 
     Parameters
     ----------
     input_layouts : Placement
-        How plain queries, keys and values are laid out; ``Replicate()`` by default. Masks are
+        Placement of plain queries, keys and values; ``Replicate()`` by default. Masks are
         replicated.
     output_layouts : Placement
-        How the output is wanted; ``Replicate()`` by default.
+        Placement of the output; ``Replicate()`` by default.
     use_local_output : bool
-        Hand out a plain tensor (default) or a `DistTensor`.
+        Return a plain tensor (default) or a `DistTensor`.
 
     Notes
     -----
-    The packed weight and bias of queries, keys and values are in `module_state` arrays of shape
-    (3, embed_dim, embed_dim) and (3, embed_dim), cut along dimension 1. Checkpoints have them in
+    In `module_state` the packed weight and bias of queries, keys and values are arrays of shape
+    (3, embed_dim, embed_dim) and (3, embed_dim), cut along dimension 1. In checkpoints they have
     torch's own shape.
 
-    For attention of your own, of several Linear layers, use `ColwiseParallel` and `RowwiseParallel`
-    with ``multiple_of=head_dim`` and let its code count the heads by ``view(..., -1, head_dim)``.
+    For attention of your own, made of several Linear layers, use `ColwiseParallel` and
+    `RowwiseParallel` with ``multiple_of=head_dim``, and let its code count the heads by
+    ``view(..., -1, head_dim)``.
 
     Cost
     ----
-    Forward one allreduce of the output, backward one of each different input's gradient; with
+    Forward one allreduce of the output, backward one of the gradient of each distinct input; with
     ``need_weights`` one more of the weights.
 
     Examples
@@ -81,7 +82,7 @@ class AttentionParallel(ParallelStyle):
             )
 
     def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
-        """Cut the projections between heads and take over the forward."""
+        """Cut the projections between heads and replace the forward."""
         embed = cut_in_units(module.num_heads, module.head_dim, mesh)
         for name, tensor in module._parameters.items():
             if tensor is None:
@@ -148,9 +149,9 @@ def _attend(
 def _batch_first(
     module: Module, mesh: DeviceMesh, style: AttentionParallel, *inputs: Tensor | Activation
 ) -> list[Tensor]:
-    """Queries, keys and values (batch, length, features), whole, for each rank's own heads.
+    """Return queries, keys and values (batch, length, features), whole, for each rank's own heads.
 
-    An object that is given twice stays one, so that its gradient is summed once.
+    An object that is passed twice is converted once, so that its gradient is summed once.
     """
     found: dict[int, Tensor] = {}
     for x in inputs:
@@ -173,7 +174,7 @@ def _batch_first(
 
 
 def _projected(module: Module, inputs: list[Tensor]) -> list[Tensor]:
-    """Queries, keys and values of this rank's heads: (batch, heads, length, head size)."""
+    """Compute this rank's heads of queries, keys and values: (batch, heads, length, head size)."""
     names = ["q_proj_weight", "k_proj_weight", "v_proj_weight"]
     packed = module.in_proj_weight
     weights = [getattr(module, n) for n in names] if packed is None else packed.chunk(3)
@@ -187,7 +188,7 @@ def _projected(module: Module, inputs: list[Tensor]) -> list[Tensor]:
 
 
 def _lengthened(module: Module, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Keys and values with the module's learned and zero ones appended; how many these are."""
+    """Append the module's learned and zero entries to keys and values; return their number, too."""
     added = 0
     batch, heads, _, size = k.shape
     if module.bias_k is not None:
@@ -212,7 +213,7 @@ def _mask(
     length: int,
     added: int,
 ) -> Tensor | None:
-    """The summand for the scores of this rank's heads: broadcast to (batch, heads, to, from)."""
+    """Return the bias of this rank's scores, which broadcasts to (batch, heads, to, from)."""
     total = None
     batch, targets = q.shape[0], q.shape[2]
     if between is not None:
@@ -247,9 +248,9 @@ def _mixed(
     bias: Tensor | None,
     need_weights: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    """The values weighted by attention, and the weights if they are asked for."""
+    """Return the attention-weighted values, and the weights if the caller needs them."""
     dropping = module.training and module.dropout > 0
-    if not q.shape[1]:  # a rank with no heads still takes part in the gradients
+    if not q.shape[1]:  # a rank without heads still takes part in the gradients
         weights = q.new_zeros(*q.shape[:3], k.shape[2])
         if dropping:
             _kept(module, mesh, weights)
@@ -269,14 +270,14 @@ def _kept(module: Module, mesh: DeviceMesh, weights: Tensor) -> Tensor:
 
 
 def _all_heads(module: Module, mesh: DeviceMesh, weights: Tensor, average: bool) -> Tensor:
-    """The attention weights of all ranks' heads, or their mean."""
+    """Gather the attention weights of all ranks' heads, or compute their mean."""
     if average:
         return reduce_from(weights.sum(1) / module.num_heads, mesh)
     return laid_out(weights, mesh, _cut_by_heads(module, mesh, weights)).full_tensor()
 
 
 def _cut_by_heads(module: Module, mesh: DeviceMesh, weights: Tensor) -> Layout:
-    """The layout of attention weights (batch, heads, to, from)."""
+    """Return the layout of attention weights (batch, heads, to, from)."""
     batch, _, *lengths = weights.shape
     heads = Cut.chunked(module.num_heads, (0,), mesh.shape)
     return Layout.from_cuts([Cut.whole(batch), heads, *map(Cut.whole, lengths)], mesh.shape)

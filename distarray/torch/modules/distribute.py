@@ -1,4 +1,4 @@
-"""`distribute_module`: a module whose parameters are laid out over a mesh."""
+"""`distribute_module`: distribution of a module's parameters over a mesh."""
 
 import zlib
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ def distribute_module(
     *,
     src_data_rank: int | None = 0,
 ) -> Module:
-    """Lay the parameters of a module out over a mesh; its results stay what they are.
+    """Distribute the parameters of a module over a mesh; its results do not change.
 
     Parameters
     ----------
@@ -46,19 +46,19 @@ def distribute_module(
         Changed in place. Its parameters stay the same objects, and share their memory with the
         arrays of `module_state`.
     device_mesh : DeviceMesh, optional
-        The default mesh if not given. Ranks outside of it keep the module as it is.
+        The default mesh if not given. Ranks outside of it leave the module unchanged.
     partition_fn : callable, optional
         ``partition_fn(name, submodule, mesh)`` is called for every submodule ("" is the module
-        itself) and calls `distribute_parameter` for what it wants cut. All other parameters and
-        buffers are replicated.
+        itself) and calls `distribute_parameter` for each parameter to cut. All other parameters
+        and buffers are replicated.
     input_fn : callable, optional
-        ``input_fn(module, inputs, mesh)`` gives the positional inputs that `forward` is to get; it
-        may make a `DistTensor` of them. Without it plain tensors count as replicated, and are
+        ``input_fn(module, inputs, mesh)`` returns the positional inputs for `forward`; it may
+        convert them to `DistTensor`. Without it plain tensors count as replicated, and are
         compared.
     output_fn : callable, optional
-        ``output_fn(module, outputs, mesh)`` gives what the caller is to get.
+        ``output_fn(module, outputs, mesh)`` returns the result for the caller.
     src_data_rank : int or None
-        The rank of the mesh whose parameters count; None: they are equal already.
+        The rank of the mesh whose parameter values are used; None: they are equal already.
 
     Returns
     -------
@@ -68,14 +68,14 @@ def distribute_module(
     Raises
     ------
     DivergenceError
-        If the ranks bring different modules, or call the distributed module (without `input_fn`)
+        If the ranks pass different modules, or call the distributed module (without `input_fn`)
         with different tensors; on all ranks.
 
     Notes
     -----
-    A layer that is given plain tensors gives plain ones, whole and equal on all ranks; one that is
-    given a `DistTensor` gives one. Linear, Embedding and the norms compute with their parts; other
-    modules with a parameter that is cut gather it for each call.
+    For plain tensors a layer returns plain ones, whole and equal on all ranks; for a `DistTensor`
+    it returns a `DistTensor`. Linear, Embedding and the norms compute with their parts. Other
+    modules with a cut parameter gather it for each call.
 
     Cost
     ----
@@ -118,7 +118,7 @@ def distribute_module(
 
 
 def _error(module: Module, mesh: DeviceMesh) -> Exception | None:
-    """The reason on this rank why the module cannot be distributed; None if it can."""
+    """Return an exception if the module cannot be distributed on this rank, else None."""
     try:
         if not isinstance(module, torch.nn.Module):
             raise TypeError(f"distribute_module takes a Module, not {type(module).__name__}")
@@ -131,7 +131,7 @@ def _error(module: Module, mesh: DeviceMesh) -> Exception | None:
 
 
 def _arity(function: Callable[..., Any]) -> int:
-    """DTensor's older functions take (inputs, mesh), its newer ones (module, inputs, mesh)."""
+    """Count arguments: (inputs, mesh) in DTensor's older functions, newer ones add the module."""
     parameters = signature(function).parameters.values()
     return sum(p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters)
 
@@ -158,7 +158,7 @@ def _finish(
 def _compare(
     module: Module, mesh: DeviceMesh, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
-    """Raise on all ranks unless they call the module with the same plain tensors."""
+    """Raise on all ranks unless all call the module with the same plain tensors."""
     if mesh.size() == 1:
         return
     given = [
@@ -173,7 +173,7 @@ def _compare(
 
 
 def _compare_given(called: str, mesh: DeviceMesh, given: Sequence[Any]) -> list[Any]:
-    """Compare plain tensors, and how distributed ones are laid out."""
+    """Compare plain tensors by value, and distributed ones by layout; collective."""
     total = 0
     for x in given:
         if isinstance(x, str):

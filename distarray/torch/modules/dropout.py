@@ -1,8 +1,9 @@
-"""Dropout that drops the same elements on every number of ranks.
+"""Dropout that drops the same elements on any number of ranks.
 
-Whether an element is dropped is a random number of its global index (and of the seed and the number
-of the call), by the generators of :mod:`distarray.random`. Ranks that hold the same element
-drop it alike, ranks that hold parts drop what one process would, and nothing is sent.
+A random number decides whether an element is dropped. It is a function of the element's global
+index, the seed and the call number, by the generators of :mod:`distarray.random`. Ranks that hold
+the same element drop it alike, ranks that hold parts drop the same elements as one process, and
+nothing is sent.
 """
 
 import threading
@@ -31,7 +32,7 @@ __all__ = [
 
 
 def dropped(x: Activation, p: float, channels: int | None = None) -> Activation:
-    """Dropout of a distributed tensor; of whole channels, if `channels` dims precede them."""
+    """Apply dropout to elements; with `channels`, to whole entries of that many leading dims."""
     if not 0 <= p <= 1:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if x.layout.partials:
@@ -50,12 +51,12 @@ _CHANNELS[torch.nn.Dropout3d] = 2
 
 
 def is_dropout(module: Module) -> bool:
-    """Whether a module is one of torch's plain dropouts."""
+    """Return True if a module is one of torch's plain dropouts."""
     return type(module) in _CHANNELS
 
 
 def parallel_dropout(module: Module, x: Activation) -> Activation:
-    """A dropout module's result for a distributed tensor."""
+    """Apply a dropout module to a distributed tensor."""
     if not module.training or module.p == 0:
         return x
     return dropped(x, module.p, _CHANNELS[type(module)])
@@ -78,16 +79,16 @@ def _forward(module: Module, mesh: DeviceMesh, input: Tensor | Activation) -> Te
     return parallel_dropout(module, laid_out(input, mesh, whole)).to_local()
 
 
-# -- numbers that a model draws itself ----------------------------------------------------------
+# -- random numbers that the code of a model draws ----------------------------------------------
 
-#: The attribute of a module that has the mesh on which its forward draws alike.
+#: The attribute of a module with the mesh on which its forward draws the same numbers.
 _DRAWN_ON = "_distarray_drawn_on"
 _under_way = threading.local()
 
 
 def share_random_numbers(module: Module, mesh: DeviceMesh) -> None:
-    """Make a model in training draw the same from torch's generators on all ranks."""
-    if current_world() is None:  # threads have one generator between them
+    """Make a model in training draw the same numbers from torch's generators on all ranks."""
+    if current_world() is None:  # ranks that are threads share one generator
         module.__dict__[_DRAWN_ON] = mesh
         module.register_forward_pre_hook(_draw_alike)
         module.register_forward_hook(_draw_apart, always_call=True)
@@ -110,7 +111,7 @@ def _begin(module: Module, args: tuple[Any, ...]) -> None:
     refuse_wrapped((*args, *module.parameters()) if transforming() else ())
     if not module.training or getattr(_under_way, "module", None) is not None:
         return
-    # This draws from torch's generator itself, so that no two forwards begin alike.
+    # `next_seed` draws from torch's generator, so every forward starts from another seed.
     seed = next_seed(vars(module)[_DRAWN_ON])
     generators = _generators()
     _under_way.states = [(generator, generator.get_state()) for generator in generators]
@@ -128,7 +129,7 @@ def _end(module: Module) -> None:
 
 
 def _generators() -> list[Any]:
-    """The generators that torch's functions draw from by default."""
+    """Return the default generators of torch's functions."""
     if not torch.cuda.is_initialized():
         return [torch.default_generator]
     return [torch.default_generator, torch.cuda.default_generators[torch.cuda.current_device()]]

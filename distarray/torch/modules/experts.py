@@ -1,4 +1,4 @@
-"""Layers of experts, each of which is whole on one rank: tokens are sent to it and back."""
+"""Layers of experts, each stored whole on one rank: tokens are sent to the expert and back."""
 
 import inspect
 from collections.abc import Callable, Iterator
@@ -32,34 +32,34 @@ Forward = Callable[..., Tensor]
 
 
 class ExpertParallel(ParallelStyle):
-    """Divide the experts of a layer among the ranks; their number may be any.
+    """Style that divides the experts of a layer, of any number, among the ranks.
 
-    The module has the weights of all its experts in parameters whose first dimension counts them,
-    and its forward takes three tensors: the tokens (count, features), for each token the numbers of
-    its experts (count, k), and their weights (count, k). So have the layers ``experts`` in the
-    models of the library transformers.
+    The module has the weights of all its experts in parameters whose first dimension is the number
+    of experts. Its forward takes three tensors: the tokens (count, features), for each token the
+    indices of its experts (count, k), and their weights (count, k). The layers ``experts`` in the
+    models of the library transformers are of this form.
 
     Parameters
     ----------
     input_layouts : Placement
-        ``Replicate()`` (default): every rank has all tokens. Each computes those of its experts,
-        and the results are summed. ``Shard(0)``: every rank has other tokens, any number of them.
-        Each is sent to the ranks of its experts, and what comes of it is sent back.
+        ``Replicate()`` (default): every rank has all tokens. Each rank computes those of its own
+        experts, and the results are summed. ``Shard(0)``: every rank has its own tokens, any number
+        of them. Each token is sent to the ranks of its experts, and the result is sent back.
     use_local_output : bool
-        Hand out a plain tensor (default) or a `DistTensor`. Either is laid out as the tokens were.
+        Return a plain tensor (default) or a `DistTensor`. Either has the placement of the tokens.
 
     Notes
     -----
-    An expert's number that is the count of the experts stands for none, as in transformers.
-    Modules that are given anything but the three tensors, or have a buffer with a row for each
-    expert, are refused: each rank would take rows of other experts.
+    An expert index equal to the number of experts means "no expert", as in transformers. Calls with
+    other arguments than the three tensors are refused. So are modules that have a buffer with a row
+    for each expert: each rank would read the rows of other experts.
 
     Cost
     ----
     ``Replicate()``: forward one allreduce of the result, backward one of the tokens' gradient and
-    one of the weights'. ``Shard(0)``: forward five exchanges (of counts, of experts' numbers, of
-    tokens, of weights, and of results, which go back), backward three. A token travels once for
-    each of its experts on other ranks.
+    one of the weights'. ``Shard(0)``: forward five exchanges (of counts, of expert indices, of
+    tokens, of weights, and of results, which are sent back), backward three. A token is sent once
+    for each of its experts on other ranks.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class ExpertParallel(ParallelStyle):
             )
 
     def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
-        """Cut the parameters between experts and take over the forward."""
+        """Cut the parameters between experts and replace the forward."""
         for name in _names(module):
             layout = Layout.chunked(whole_shape(module, name), mesh.shape, [Shard(0)])
             place(module, name, mesh, layout, src_data_rank)
@@ -151,7 +151,7 @@ def _routed(
 
 
 def _three_of(module: Module, bound: inspect.BoundArguments) -> tuple[Any, ...]:
-    """The tokens, their experts and the weights; TypeError if there is anything else."""
+    """Return the tokens, the expert indices and the weights; TypeError for other arguments."""
     if len(bound.arguments) != 3 or bound.kwargs:
         raise TypeError(
             f"{type(module).__name__} with divided experts takes tokens, the numbers of their "
@@ -161,7 +161,7 @@ def _three_of(module: Module, bound: inspect.BoundArguments) -> tuple[Any, ...]:
 
 
 def _local(x: Any, mesh: DeviceMesh, placement: Placement) -> Tensor:
-    """This rank's part of an input that is distributed; a plain one as it is."""
+    """Return this rank's part of a distributed input; a plain input unchanged."""
     x = taken(x)
     return x.redistribute([placement]).to_local() if isinstance(x, Activation) else x
 
@@ -170,16 +170,16 @@ def _local(x: Any, mesh: DeviceMesh, placement: Placement) -> Tensor:
 
 
 class _Pairs(NamedTuple):
-    """Tokens and their experts in pairs, in the order of the experts.
+    """Pairs of a token and one of its experts, sorted by expert.
 
     Attributes
     ----------
     tokens : Tensor
-        The token's row.
+        Row index of the token.
     experts : Tensor
-        The expert's number.
+        Index of the expert.
     weights : Tensor
-        By how much its result counts.
+        Factor for the expert's result.
     """
 
     tokens: Tensor
@@ -188,7 +188,7 @@ class _Pairs(NamedTuple):
 
 
 def _paired(experts: Tensor, weights: Tensor, count: int) -> _Pairs:
-    """All pairs but those whose expert is none, which comes last."""
+    """Return all pairs, sorted by expert, without those of index `count`, "no expert"."""
     numbers, order = experts.reshape(-1).sort(stable=True)
     order = order[numbers != count]
     tokens = order // max(1, experts.shape[-1])
@@ -196,18 +196,18 @@ def _paired(experts: Tensor, weights: Tensor, count: int) -> _Pairs:
 
 
 class _Layer(NamedTuple):
-    """The experts as they lie on the ranks.
+    """Layer with its experts divided among the ranks.
 
     Attributes
     ----------
     module : Module
-        That has the weights of this rank's experts.
+        Module with the weights of this rank's experts.
     mesh : DeviceMesh
         One-dimensional.
     forward : callable
-        The module's own.
+        The module's own forward.
     cut : Cut
-        The experts, cut into those of each rank.
+        Division of the experts among the ranks.
     """
 
     module: Module
@@ -216,7 +216,7 @@ class _Layer(NamedTuple):
     cut: Cut
 
     def sizes(self, experts: Tensor) -> list[int] | None:
-        """How many of the pairs go to each rank; None if there is no such expert.
+        """Return the number of pairs for each rank; None if an expert index is out of range.
 
         ``experts`` are sorted.
         """
@@ -228,7 +228,7 @@ class _Layer(NamedTuple):
         return [stop - start for start, stop in pairwise(ends)]
 
     def refuse(self) -> NoReturn:
-        """Raise for numbers of which there is no expert."""
+        """Raise for expert indices out of range."""
         raise IndexError(
             f"{type(self.module).__name__}: a token's experts are numbered from 0 to "
             f"{self.cut.extent - 1}, and {self.cut.extent} stands for none; on one rank at least "
@@ -236,9 +236,9 @@ class _Layer(NamedTuple):
         )
 
     def computed(self, rows: Tensor, experts: Tensor, weights: Tensor) -> Tensor:
-        """What this rank's experts make of rows, one expert of each row."""
+        """Apply this rank's experts to rows, one expert per row."""
         with plainly():
-            if not len(rows):  # the gradients of this rank's experts are zeros, and not missing
+            if not len(rows):  # the gradients of this rank's experts must be zeros, not None
                 own = [getattr(self.module, name) for name in _names(self.module)]
                 nothing = [x.reshape(-1)[:0].sum() for x in (weights, *own)]
                 return rows + torch.stack([x.to(rows.dtype) for x in nothing]).sum()
@@ -250,7 +250,7 @@ class _Layer(NamedTuple):
 
 @contextmanager
 def _counting(module: Module, here: int) -> Iterator[None]:
-    """Have a module count this rank's experts alone, where it counts them by an attribute."""
+    """Set the attribute ``num_experts``, if the module has it, to the number on this rank."""
     known = vars(module).get("num_experts")
     if known is None:
         yield
@@ -263,15 +263,15 @@ def _counting(module: Module, here: int) -> Iterator[None]:
 
 
 def _added(results: Tensor, pairs: _Pairs, like: Tensor) -> Tensor:
-    """The results of pairs, added up for each token."""
+    """Sum the results of the pairs by token."""
     return torch.zeros_like(like).index_add(0, pairs.tokens, results)
 
 
-# -- who computes ------------------------------------------------------------------------------
+# -- replicated tokens, and tokens of each rank ------------------------------------------------
 
 
 def _of_own_experts(layer: _Layer, tokens: Tensor, pairs: _Pairs) -> Tensor:
-    """What the experts make of tokens that every rank has, each rank of its own experts."""
+    """Apply the experts to replicated tokens: each rank applies its own, the results are summed."""
     sizes = layer.sizes(pairs.experts)
     if sizes is None:
         layer.refuse()
@@ -285,7 +285,7 @@ def _of_own_experts(layer: _Layer, tokens: Tensor, pairs: _Pairs) -> Tensor:
 
 
 def _of_own_tokens(layer: _Layer, tokens: Tensor, pairs: _Pairs) -> Tensor:
-    """What the experts of all ranks make of this rank's tokens."""
+    """Apply the experts of all ranks to this rank's tokens."""
     gone, come = _exchanged_sizes(layer, pairs.experts)
     there = partial(all_to_all, mesh=layer.mesh, split_sizes=gone, concat_sizes=come)
     back = partial(all_to_all, mesh=layer.mesh, split_sizes=come, concat_sizes=gone)
@@ -295,7 +295,7 @@ def _of_own_tokens(layer: _Layer, tokens: Tensor, pairs: _Pairs) -> Tensor:
 
 
 def _exchanged_sizes(layer: _Layer, experts: Tensor) -> tuple[list[int], list[int]]:
-    """How many pairs go to each rank, and come from it; raises on all ranks if one rank would."""
+    """Return the numbers of pairs to send and to receive, by rank; raise on all ranks alike."""
     ranks = layer.mesh.size()
     sizes = layer.sizes(experts)
     gone = [-1] * ranks if sizes is None else sizes

@@ -1,9 +1,9 @@
-"""Functions in the place of a module's forward, and how ``torch.compile`` takes them.
+"""Callables that replace a module's forward, and their form in graphs of ``torch.compile``.
 
-The compiler cannot read such a function, in which ranks talk. It reads the call alone, and writes
-that down: with the module's tensors, of which a parameter that is cut is this rank's part, and with
-the module's numbers, so that another number makes another graph. When it makes the graph it calls
-the function with made-up tensors, and finds the operators and the conversations.
+The compiler cannot trace such a function, because it communicates. It records only the call: with
+the module's tensors (of a cut parameter, this rank's part) and with the module's numeric and string
+attributes, so that other values make another graph. When the compiler makes the graph it calls the
+function with fake tensors, and so obtains its operators and communication.
 """
 
 import inspect
@@ -23,24 +23,24 @@ from distarray.torch.parameters.parts import Part
 
 __all__ = ["Forward", "InputHook", "OutputHook", "end_before_unread"]
 
-#: Attributes that every module has, and types of others whose values the compiler reads.
+#: Attributes of every module; types of other attributes whose values the compiler reads.
 _OF_MODULES = frozenset(vars(Module())) | {"forward"}
 _NUMBERS = (bool, int, float, str)
 
 
 class Forward:
-    """``function(module, *how, ...)``, to be called as ``module.forward(...)``.
+    """Callable that replaces ``module.forward``: ``function(module, *how, ...)``.
 
     Attributes
     ----------
     function : callable
-        Which the compiler leaves alone where it makes no graph of it.
+        The replacement, which the compiler skips unless it makes a graph of the call.
     module : torch.nn.Module
-        The module whose forward it is.
+        The module whose forward is replaced.
     how : tuple
-        The arguments before those of a call.
+        Arguments that precede those of a call.
     name : str
-        Its name in graphs.
+        Name of this object in graphs.
     """
 
     def __init__(self, function: Callable[..., Any], module: Module, *how: Any) -> None:
@@ -55,18 +55,18 @@ class Forward:
         return inspect.signature(partial(self.function, self.module, *self.how))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it, or have the compiler write the call down."""
+        """Call the function, or make the compiler record the call."""
         if torch.compiler.is_dynamo_compiling():
             return _in_graph(self.name, *_read(self.module), args, kwargs)
         return self.function(self.module, *self.how, *args, **kwargs)
 
 
 class InputHook(Forward):
-    """``function(module, *how, args, kwargs)``, to be called before a module's forward."""
+    """Pre-forward hook ``function(module, *how, args, kwargs)`` of a module."""
 
     @run_as_it_is
     def __call__(self, module: Module, args: Any, kwargs: Any) -> Any:
-        """Call it, or have the compiler write the call down."""
+        """Call the function, or make the compiler record the call."""
         if not torch.compiler.is_dynamo_compiling():
             return self.function(self.module, *self.how, args, kwargs)
         found = _inputs_in_graph(self.name, args, kwargs)
@@ -77,18 +77,18 @@ class InputHook(Forward):
 
 
 class OutputHook(Forward):
-    """``function(module, *how, output)``, to be called after a module's forward."""
+    """Forward hook ``function(module, *how, output)`` of a module."""
 
     @run_as_it_is
     def __call__(self, module: Module, args: Any, output: Any) -> Any:
-        """Call it, or have the compiler write the call down."""
+        """Call the function, or make the compiler record the call."""
         if torch.compiler.is_dynamo_compiling():
             return _in_graph(self.name, (), (), (output,), {})
         return self.function(self.module, *self.how, output)
 
 
 def _read(module: Module) -> tuple[Any, Any]:
-    """The tensors and the other attributes of a module and of those in it, for the compiler."""
+    """Return the tensors and other values of a module and its submodules, for the compiler."""
     tensors, others = [], []
     for part in module.modules():
         found = {}
@@ -104,7 +104,7 @@ def _read(module: Module) -> tuple[Any, Any]:
 
 
 def end_before_unread(root: Module) -> None:
-    """End a graph before a program's own module, if it computes with what has not been read."""
+    """End a graph before a program's own module with attributes that the compiler cannot read."""
     if compilation() is None:
         return
     for part in root.modules():
@@ -130,7 +130,7 @@ def _in_graph(
 
 @graphed
 def _inputs_in_graph(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call a hook; the new arguments by position, then by name, in one tuple for the graph."""
+    """Call a hook; return the new arguments, positional and then keyword ones, in one tuple."""
     called = named(name)
     found = called.function(called.module, *called.how, args, kwargs)
     return None if found is None else (*found[0], *found[1].values())
@@ -138,7 +138,7 @@ def _inputs_in_graph(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 @contextmanager
 def _computing_with(module: Module, tensors: Sequence[Mapping[str, Tensor]]) -> Iterator[None]:
-    """Put made-up tensors before a module's own ones."""
+    """Return a context in which a module's tensors are replaced by fake ones."""
     given = [
         (part, name, x)
         for part, found in zip(module.modules(), tensors, strict=False)

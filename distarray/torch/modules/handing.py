@@ -1,4 +1,4 @@
-"""Inputs and outputs of parallel styles: plain tensors, with the placements that a style states."""
+"""Conversion of the inputs and outputs of parallel styles, by the placements of a style."""
 
 from abc import ABC, abstractmethod
 from functools import lru_cache
@@ -21,12 +21,12 @@ __all__ = ["ParallelStyle", "annotated", "handed_out"]
 
 
 class ParallelStyle(ABC):
-    """How `parallelize_module` changes one module; subclass it for styles of your own.
+    """Base class of styles for `parallelize_module`; subclass it for styles of your own.
 
     Attributes
     ----------
     shards : bool
-        Whether each rank keeps only a part of the module's parameters.
+        True if each rank stores only a part of the module's parameters.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class ParallelStyle(ABC):
     shards = False
 
     def check(self, module: Module, mesh: DeviceMesh) -> None:
-        """Raise if the style cannot be applied to the module; changes and sends nothing."""
+        """Raise if the style does not fit the module; changes and sends nothing."""
         return
 
     @abstractmethod
@@ -57,7 +57,7 @@ class ParallelStyle(ABC):
 def annotated(
     x: Any, mesh: DeviceMesh, placement: Placement | None, last: Cut | None = None
 ) -> Any:
-    """A plain tensor as a distributed one, with a style's placement; others as they are.
+    """Convert a plain tensor to a distributed one of a given placement; pass other values through.
 
     Parameters
     ----------
@@ -66,16 +66,16 @@ def annotated(
     mesh : DeviceMesh
         One-dimensional.
     placement : Placement or None
-        The placement that the style states for it.
+        The placement by the style.
     last : Cut, optional
-        The cut of the last dimension if that is cut, so that the ranks need not exchange lengths.
+        The cut of the last dimension if that is cut, so that the ranks need not exchange extents.
 
     Raises
     ------
     LayoutError
-        If the last dimension is not as long as `last` says. A single rank with a wrong tensor
-        raises alone, since finding out sends no message, and its uncaught exception ends the job;
-        with ``config.check`` the ranks compare their tensors first, and then raise together.
+        If the extent of the last dimension does not match `last`. If one rank alone has a wrong
+        tensor, it raises alone, because the check sends no message, and its uncaught exception ends
+        the job. With ``config.check`` the ranks compare their tensors first and raise together.
     """
     x = taken(x)
     if isinstance(x, Activation) or not isinstance(x, torch.Tensor) or placement is None:
@@ -112,24 +112,24 @@ def _cut_at_last(x: Tensor, mesh: DeviceMesh, last: Cut) -> Activation:
 
 
 def _compare(x: Tensor, mesh: DeviceMesh, placement: Placement) -> None:
-    """Raise on all ranks unless their tensors are alike; equal, if replicated."""
+    """Raise on all ranks unless their tensors match: in shape, and if replicated in value."""
     if isinstance(placement, Replicate):
         verify_replicas(mesh.group, x, "a parallel style")
         return
     shape: list[Any] = list(x.shape)
     if isinstance(placement, Shard) and -len(shape) <= placement.dim < len(shape):
-        shape[placement.dim] = "*"  # of which each rank has a part
+        shape[placement.dim] = "*"  # each rank has its own extent
     verify_among(mesh.group, f"a {x.dtype} tensor of shape {tuple(shape)} for a parallel style")
 
 
 @lru_cache(maxsize=1024)
 def _layout_with(shape: tuple[int, ...], last: Cut, mesh_shape: tuple[int, ...]) -> Layout:
-    """The layout of a tensor that is cut along its last dimension alone."""
+    """Return the layout of a tensor that is cut along its last dimension only."""
     return Layout.from_cuts([*map(Cut.whole, shape[:-1]), last], mesh_shape)
 
 
 def handed_out(x: Activation, placement: Placement, local: bool) -> Any:
-    """A result as a style promises it: plain or distributed."""
+    """Convert a result to the placement and type of a style: plain if `local`, else distributed."""
     if local:
         placed = x.layout.placements[0]
         wanted = Shard(placement.dim % x.ndim) if isinstance(placement, Shard) else placement

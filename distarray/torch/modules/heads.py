@@ -1,4 +1,4 @@
-"""Queries that share keys and values: whether a plan leaves both on the same ranks."""
+"""Check that a plan places queries on the same ranks as the keys and values they share."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -19,22 +19,22 @@ Matched = Sequence[tuple[str, Module, ParallelStyle]]
 
 
 def check_heads(matched: Matched, mesh: DeviceMesh) -> None:
-    """Refuse layers side by side whose heads belong together and are on different ranks.
+    """Refuse sibling layers whose heads belong together but are on different ranks.
 
-    In grouped-query attention several heads of queries share one of keys and values. What attention
-    is handed as plain tensors are this rank's heads, and it pairs them as it finds them: it cannot
-    tell that those of other ranks are meant.
+    In grouped-query attention several query heads share one head of keys and values. From plain
+    tensors attention gets only this rank's heads, and pairs them by position. It has no access to
+    the matching heads of other ranks.
 
     Raises
     ------
     LayoutError
-        On all ranks alike: the plan and the shapes decide.
+        On all ranks alike, because only the plan and the shapes matter.
     """
     layers: dict[tuple[str, int], list[tuple[str, int]]] = defaultdict(list)
     for name, module, style in matched:
         if isinstance(style, ColwiseParallel) and style.multiple_of > 1 and style.use_local_output:
             if style.output_layouts is not None:
-                continue  # whole again
+                continue  # the output is not cut by heads
             features = whole_shape(module, "weight")[style.dim_of(module)]
             beside = name.rpartition(".")[0], style.multiple_of
             layers[beside].append((name, features // style.multiple_of))
@@ -47,7 +47,7 @@ def check_heads(matched: Matched, mesh: DeviceMesh) -> None:
 def _check_pair(
     queries: tuple[str, int], keys: tuple[str, int], size: int, mesh: DeviceMesh
 ) -> None:
-    """Refuse more heads beside fewer unless every rank has those that share its own."""
+    """Refuse query heads unless every rank has the key heads that its query heads share."""
     (many, heads), (few, kept) = queries, keys
     if not kept or heads % kept or heads == kept:
         return

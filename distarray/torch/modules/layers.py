@@ -1,9 +1,9 @@
-"""torch's layers with weights or operands that are cut.
+"""Layers of torch with cut weights or operands.
 
-A rule takes a module and a distributed tensor and gives a distributed tensor. It lays its operand
-out as the weights need it, computes with the parts by torch's own function, and states the layout
-of the result; the global values are those of one process, whatever the layouts. Layers without a
-rule whose parameters are cut compute with the whole parameters, which are gathered for the call.
+A rule takes a module and a distributed tensor and returns a distributed tensor. It redistributes
+the operand as the weights require, computes with the parts by torch's own function, and sets the
+layout of the result. The global values are those of one process, whatever the layouts. Layers
+without a rule but with cut parameters gather the whole parameters for the call.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -47,13 +47,13 @@ _SUM = Partial()
 
 
 def alike(x: Activation) -> list[int]:
-    """Mesh dimensions along which all ranks compute the same from a tensor."""
+    """Return mesh dimensions along which all ranks compute the same results from a tensor."""
     pending = x.pending
     return [m for m, p in enumerate(x.placements) if isinstance(p, Replicate) and m not in pending]
 
 
 def cut_in_units(count: int, size: int, mesh: DeviceMesh) -> Cut:
-    """A dimension of `count` units of `size`, cut between units as ``torch.chunk`` cuts them."""
+    """Cut a dimension of `count` units of `size` between units, as ``torch.chunk`` cuts units."""
     units = Cut.chunked(count, (0,), mesh.shape)
     spans = map(units.interval, range(units.parts))
     return Cut.ragged([(stop - start) * size for start, stop in spans], (0,), mesh.shape)
@@ -63,17 +63,17 @@ def cut_in_units(count: int, size: int, mesh: DeviceMesh) -> Cut:
 
 
 class _Product(NamedTuple):
-    """How a layer with a weight (rows, columns) works on an operand.
+    """Layouts for the computation of a layer with a weight (rows, columns) on an operand.
 
     Attributes
     ----------
     operand : Layout
-        The layout in which the operand is needed.
+        The required layout of the operand.
     spread : tuple of int
-        Mesh dimensions along which the ranks compute different things from the operand.
+        Mesh dimensions along which the ranks compute different results from the operand.
     result : Layout
-        The layout of the product; pending sums along the mesh dimensions that cut the contracted
-        dimension.
+        The layout of the product, with pending sums along the mesh dimensions that cut the
+        contracted dimension.
     """
 
     operand: Layout
@@ -82,7 +82,7 @@ class _Product(NamedTuple):
 
 
 def _kept(cut: Cut, free: set[int]) -> Cut:
-    """A dimension's cut by the mesh dimensions that the weight does not use."""
+    """Restrict a dimension's cut to the mesh dimensions that the weight does not use."""
     if set(cut.mesh_dims) <= free:
         return cut
     left = tuple([m for m in cut.mesh_dims if m in free])
@@ -92,7 +92,7 @@ def _kept(cut: Cut, free: set[int]) -> Cut:
 
 @lru_cache(maxsize=1024)
 def _linear_product(x: Layout, w: Layout) -> _Product:
-    """X (..., columns) times the transpose of w (rows, columns)."""
+    """Plan the product of x (..., columns) and the transpose of w (rows, columns)."""
     rows, columns = w.cuts
     free = {m for m, p in enumerate(w.placements) if isinstance(p, Replicate)}
     batch = [_kept(cut, free) for cut in x.cuts[:-1]]
@@ -105,7 +105,7 @@ def _linear_product(x: Layout, w: Layout) -> _Product:
 
 @lru_cache(maxsize=1024)
 def _embedding_product(x: Layout, w: Layout) -> _Product:
-    """Rows of w (rows, columns) picked by the indices x."""
+    """Plan the selection of rows of w (rows, columns) by the indices x."""
     rows, columns = w.cuts
     free = {m for m, p in enumerate(w.placements) if isinstance(p, Replicate)}
     batch = [_kept(cut, free) for cut in x.cuts]
@@ -120,14 +120,14 @@ def _transposed(layout: Layout) -> Layout:
 
 
 def linear(module: Module, x: Activation, want: Sequence[Placement] | None = None) -> Activation:
-    """torch.nn.Linear with rows or columns of its weight cut."""
+    """Apply torch.nn.Linear with rows or columns of its weight cut."""
     product = _linear_product(x.layout, placed_of(module)["weight"].layout)
     x = x.placed(product.operand).pended(product.spread)
     return _multiplied(module, x, used(module, "weight", alike(x)), product, want)
 
 
 def conv1d(module: Module, x: Activation, want: Sequence[Placement] | None = None) -> Activation:
-    """The Linear of GPT-2, whose weight is transposed: inputs are its rows."""
+    """Apply GPT-2's Conv1D, a Linear with a transposed weight, whose rows are the inputs."""
     product = _linear_product(x.layout, _transposed(placed_of(module)["weight"].layout))
     x = x.placed(product.operand).pended(product.spread)
     return _multiplied(module, x, used(module, "weight", alike(x)).t(), product, want)
@@ -140,7 +140,7 @@ def _multiplied(
     product: _Product,
     want: Sequence[Placement] | None,
 ) -> Activation:
-    """The product of an operand that is laid out for it with a weight, and the bias."""
+    """Multiply an operand in the required layout by a weight, and add the bias."""
     if not product.result.partials:
         bias = _bias(module, x, product.result)
         return x.like(functional.linear(x.local, weight, bias), product.result)
@@ -148,11 +148,11 @@ def _multiplied(
     bias = _bias(module, result, result.layout)
     if bias is None:
         return result
-    return result.like(result.local + bias.to(result.dtype))  # autocast's, which is not the bias's
+    return result.like(result.local + bias.to(result.dtype))  # autocast: the dtypes may differ
 
 
 def _bias(module: Module, x: Activation, result: Layout) -> Tensor:
-    """The bias, cut as the last dimension of the result is."""
+    """Return the bias, cut like the last dimension of the result; None if the layer has no bias."""
     if module.bias is None:
         return None
     return used(module, "bias", alike(x), _last_dim(result))
@@ -160,25 +160,25 @@ def _bias(module: Module, x: Activation, result: Layout) -> Tensor:
 
 @lru_cache(maxsize=1024)
 def _last_dim(layout: Layout) -> Layout:
-    """The layout of a tensor that has the last dimension alone."""
+    """Return the layout of a tensor with the last dimension only."""
     return Layout.from_cuts([layout.cuts[-1]], layout.mesh_shape)
 
 
 @lru_cache(maxsize=1024)
 def _finished(layout: Layout) -> Layout:
-    """The layout with its pending sums carried out."""
+    """Return the layout with its pending sums carried out."""
     return layout.settled()
 
 
 def _settled(x: Activation, want: Sequence[Placement] | None) -> Activation:
-    """Pending sums carried out: as asked for if the mesh has one dimension, else replicated."""
+    """Carry out pending sums: to `want` if it is one shard, else to a replicated result."""
     if want is not None and len(want) == 1 and isinstance(want[0], Shard):
         return x.redistribute(want)
     return x.placed(_finished(x.layout))
 
 
 def embedding(module: Module, x: Activation, want: Sequence[Placement] | None = None) -> Activation:
-    """torch.nn.Embedding with rows or columns of its table cut."""
+    """Apply torch.nn.Embedding with rows or columns of its table cut."""
     table = placed_of(module)["weight"].layout
     product = _embedding_product(x.layout, table)
     x = x.placed(product.operand)
@@ -192,9 +192,9 @@ def embedding(module: Module, x: Activation, want: Sequence[Placement] | None = 
 
 
 def _rows_here(index: Tensor, weight: Tensor, module: Module, start: int, stop: int) -> Tensor:
-    """The rows that are here; zeros for those of other ranks."""
+    """Look up the rows of this rank; the results for rows of other ranks are zeros."""
     index = _checked(index, module.num_embeddings)
-    if start == stop:  # a rank with no rows still takes part in what follows
+    if start == stop:  # a rank without rows still takes part in later communication
         shape = (*index.shape, weight.shape[1])
         return weight.new_zeros(shape) + weight.sum() * 0
     padding = module.padding_idx
@@ -202,12 +202,12 @@ def _rows_here(index: Tensor, weight: Tensor, module: Module, start: int, stop: 
     local = torch.where(here, index - start, 0)
     own = padding - start if padding is not None and start <= padding < stop else None
     found = functional.embedding(local, weight, own)
-    return found.masked_fill(~here.unsqueeze(-1), 0)  # a product would make 0 * inf of a row
+    return found.masked_fill(~here.unsqueeze(-1), 0)  # multiplication would compute 0 * inf
 
 
 @conversation(lambda index, count: Like(index.shape, index.dtype))
 def _checked(index: Tensor, count: int) -> Tensor:
-    """Raise the error of torch's own function; rows of no rank would come out as zeros."""
+    """Raise torch's IndexError for an index that no rank has, whose row would come out as zeros."""
     if index.numel() and (int(index.min()) < 0 or int(index.max()) >= count):
         raise IndexError(
             f"index out of range: the embedding has {count} rows, the indices lie between "
@@ -220,7 +220,7 @@ def _checked(index: Tensor, count: int) -> Tensor:
 
 
 def _norm(function: Callable[..., Tensor], names: Sequence[str]) -> Rule:
-    """The rule of a norm over the last dimensions, which must be whole."""
+    """Make the rule of a norm over the last dimensions, which must be whole."""
 
     def rule(module: Module, x: Activation, want: Sequence[Placement] | None = None) -> Activation:
         shape = module.normalized_shape
@@ -249,7 +249,7 @@ if hasattr(torch.nn, "RMSNorm"):
 
 
 def rule_of(module: Module) -> Rule | None:
-    """The rule of a module's class, or of the one that it has its ``forward`` from."""
+    """Return the rule of a module's class, or of the base class that defines its ``forward``."""
     if _is_conv1d(module):
         return conv1d
     for kind in type(module).__mro__:
@@ -259,30 +259,30 @@ def rule_of(module: Module) -> Rule | None:
 
 
 def _is_conv1d(module: Module) -> bool:
-    """Whether a module is the Conv1D of the library transformers, which need not be there."""
+    """Return True for Conv1D of the library transformers, which need not be installed."""
     weight = getattr(module, "weight", None)
     named = type(module).__name__ == "Conv1D" and hasattr(module, "nf")
     return named and isinstance(weight, Tensor) and weight.ndim == 2
 
 
-# -- putting rules into modules ----------------------------------------------------------------
+# -- installation of rules in modules ----------------------------------------------------------
 
 
 def mark(module: Module) -> None:
     """Attach a hook that does nothing, so that torch takes no fused inference path.
 
-    These paths read the weights without calling the modules that own them.
+    Fused paths read the weights without calling the modules that own them.
     """
     if not any(hook is _nothing for hook in module._forward_pre_hooks.values()):
         module.register_forward_pre_hook(_nothing)
 
 
 def take_over(module: Module, call: Callable[..., Any], *how: Any) -> None:
-    """Have ``call(module, *how, forward, ...)`` called in place of a module's forward."""
+    """Replace a module's forward by ``call(module, *how, forward, ...)``."""
     mark(module)
     forward = module.forward
     if isinstance(forward, Forward) and forward.function is call:
-        forward = forward.how[-1]  # what was put in its place before is replaced
+        forward = forward.how[-1]  # replace an earlier replacement, rather than wrapping it
     module.forward = Forward(call, module, *how, forward)
 
 
@@ -291,10 +291,10 @@ def _nothing(module: Module, args: tuple[Any, ...]) -> None:
 
 
 def install(module: Module, mesh: DeviceMesh) -> None:
-    """Make a module with placed parameters compute the same as with whole ones."""
+    """Make a module with placed parameters compute the same results as with whole ones."""
     read = [module, *_read_by(module)]
     cut = any(not how.layout.is_replicated for part in read for how in placed_of(part).values())
-    rule = rule_of(module) if "weight" in module._parameters else None  # and not made of others
+    rule = rule_of(module) if "weight" in module._parameters else None  # no computed weight
     if rule is not None:
         module.forward = Forward(_by_rule, module, rule, mesh, module.forward if not cut else None)
     elif cut:
@@ -308,7 +308,7 @@ def install(module: Module, mesh: DeviceMesh) -> None:
 
 
 def _read_by(module: Module) -> list[Module]:
-    """The modules whose parameters a module reads instead of calling them."""
+    """Return submodules whose parameters a module reads itself, without calling the submodule."""
     kind = torch.nn.MultiheadAttention
     if isinstance(module, kind) and type(module).forward is kind.forward:
         return [module.out_proj]
@@ -319,7 +319,7 @@ def _read_by(module: Module) -> list[Module]:
 def _by_rule(
     module: Module, rule: Rule, mesh: DeviceMesh, whole: Callable[..., Any] | None, input: Tensor
 ) -> Any:
-    """A layer by its rule; a plain tensor counts as replicated, and gives a plain one."""
+    """Apply a layer's rule; a plain tensor counts as replicated, and the result is plain, too."""
     if whole is not None and not is_distributed(input):
         return whole(input)
     with plainly():
@@ -347,19 +347,19 @@ def _with_whole_parameters(
 
 @contextmanager
 def whole_parameters(module: Module, apart: Sequence[int] = ()) -> Iterator[None]:
-    """A module's own parameters as whole tensors while it computes.
+    """Return a context in which a module's own parameters are whole tensors.
 
     Parameters
     ----------
     module : torch.nn.Module
         The module.
     apart : sequence of int
-        Mesh dimensions along which the ranks compute with different data, so that their gradients
-        are summed.
+        Mesh dimensions along which the ranks compute with different data, so that the gradients
+        are summed along them.
     """
     names, computed = [], {n: x for n, x in vars(module).items() if type(x) is DistTensor}
     try:
-        for name, x in computed.items():  # by a hook, of parameters that are cut
+        for name, x in computed.items():  # set by a hook that computes them from cut parameters
             grads = [_SUM if m in apart else Replicate() for m in range(x.mesh.ndim)]
             module.__dict__[name] = x.full_tensor(grad_placements=grads)
         for name, placed in placed_of(module).items():
@@ -368,7 +368,7 @@ def whole_parameters(module: Module, apart: Sequence[int] = ()) -> Iterator[None
             same = [m for m in range(len(placed.mesh.shape)) if m not in apart]
             with plainly():
                 tensor = used(module, name, same, _whole(module, name))
-            module.__dict__[name] = tensor  # found before what is registered under the name
+            module.__dict__[name] = tensor  # looked up before the registered parameter
             names.append(name)
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Cross entropy of logits whose classes lie on different ranks."""
+"""Cross entropy of logits whose classes are divided among the ranks."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -27,24 +27,24 @@ _WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
 class _Logits(NamedTuple):
-    """This rank's logits, and where they are.
+    """This rank's logits, with their position in the whole.
 
     Attributes
     ----------
     values : Tensor
-        In float32 at least.
+        In float32 or wider.
     dim : int
         The dimension of the classes.
     classes : int
-        Of all ranks together.
+        Number of classes on all ranks together.
     start, stop : int
-        The classes of this rank.
+        The range of classes on this rank.
     mesh : DeviceMesh
         The ranks.
     across, along : tuple of int
         Mesh dimensions that cut the classes, and those that cut the samples.
     samples : Layout
-        The layout of a tensor with one number a sample.
+        The layout of a tensor with one number per sample.
     """
 
     values: Tensor
@@ -68,37 +68,37 @@ def parallel_cross_entropy(
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Any:
-    """:func:`torch.nn.functional.cross_entropy` without gathering the logits.
+    """Compute :func:`torch.nn.functional.cross_entropy` without gathering the logits.
 
-    ``torch.nn.functional.cross_entropy`` and ``torch.nn.CrossEntropyLoss`` call it where the
-    logits are plain and of this rank's classes, inside of `loss_parallel`.
+    In a `loss_parallel` block, ``torch.nn.functional.cross_entropy`` and
+    ``torch.nn.CrossEntropyLoss`` call this function for plain logits of this rank's classes.
 
     Parameters
     ----------
     logits : DistTensor
         (samples, classes, ...) or (classes,), with any dimensions sharded.
     target : torch.Tensor or DistTensor
-        Class numbers, or probabilities. A plain tensor is this rank's part of the samples: all of
-        them where only the classes are sharded. Probabilities have all classes.
+        Class indices, or probabilities. A plain tensor is this rank's part of the samples: all
+        samples if only the classes are sharded. Probabilities include all classes.
     weight : torch.Tensor, optional
-        Of all classes; equal on all ranks.
+        Weights of all classes; equal on all ranks.
     ignore_index, reduction, label_smoothing
-        As torch has them.
+        See :func:`torch.nn.functional.cross_entropy`.
 
     Returns
     -------
     torch.Tensor
-        The same on every rank; with ``reduction="none"`` a DistTensor where samples are sharded.
+        Equal on every rank; with ``reduction="none"`` a DistTensor if samples are sharded.
 
     Raises
     ------
     IndexError
-        On all ranks, if a target is not one of the classes.
+        On all ranks, if a target is out of range.
 
     Cost
     ----
-    Two allreduces of one and of two (with label smoothing three) numbers a sample; none in the
-    gradient. Where samples are sharded, two allreduces of a few numbers more.
+    Two allreduces, of one and of two numbers per sample (three with label smoothing); none in the
+    gradient. If samples are sharded, two more allreduces of a few numbers.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def parallel_cross_entropy(
 
 
 def _dtype_of_loss(logits: Activation) -> Any:
-    """The logits' own; under autocast float32, as torch has it."""
+    """Return the dtype of the logits; float32 in place of half precision under autocast."""
     wide = torch.is_autocast_enabled(logits.device.type)
     return _WIDE.get(logits.dtype, logits.dtype) if wide else logits.dtype
 
@@ -154,7 +154,7 @@ def _logits(logits: Activation) -> _Logits:
 
 
 def _highest(x: _Logits) -> Tensor:
-    """The highest logit of each sample, which keeps the exponentials finite."""
+    """Return the highest logit of each sample, which keeps the exponentials finite."""
     values = x.values.detach()
     if x.stop > x.start:
         highest = values.amax(x.dim)
@@ -167,7 +167,7 @@ def _highest(x: _Logits) -> Tensor:
 
 
 def _summed(x: _Logits, parts: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Sums over the classes of all ranks, in one conversation."""
+    """Sum over the classes of all ranks, in one allreduce."""
     if not x.across:
         return parts
     total = reduce_from(torch.stack(list(parts)), x.mesh, x.across)
@@ -178,11 +178,11 @@ def _exponentials(x: _Logits, highest: Tensor) -> Tensor:
     return torch.exp(x.values - highest.unsqueeze(x.dim)).sum(x.dim)
 
 
-# -- class numbers -----------------------------------------------------------------------------
+# -- class indices -----------------------------------------------------------------------------
 
 
 def _labels(x: _Logits, target: Tensor | Activation, ignore_index: int) -> Tensor:
-    """This rank's targets, checked to be classes."""
+    """Return this rank's targets; raise if one is out of range."""
     if isinstance(target, Activation):
         target = target.placed(x.samples).local
     expected = tuple([n for d, n in enumerate(x.values.shape) if d != x.dim])
@@ -211,7 +211,7 @@ def _of_labels(
     ignore_index: int,
     smoothing: float,
 ) -> tuple[Tensor, Tensor]:
-    """The loss of each sample, and the sample's weight."""
+    """Return the loss of each sample, and the sample's weight."""
     here = (labels >= x.start) & (labels < x.stop)
     parts = [_exponentials(x, highest), _picked(x, labels, here)]
     own = None if weight is None else weight.to(x.values.dtype)[x.start : x.stop]
@@ -238,8 +238,8 @@ def _weighted(x: _Logits, weight: Tensor | None) -> Tensor:
 
 
 def _picked(x: _Logits, labels: Tensor, here: Tensor) -> Tensor:
-    """The logit of each sample's target where it is on this rank, else 0."""
-    if x.start == x.stop:  # a rank with no classes still takes part in the gradient
+    """Return the logit of each sample's target if this rank has it, else 0."""
+    if x.start == x.stop:  # a rank without classes still takes part in the gradient
         return torch.zeros_like(labels, dtype=x.values.dtype) + x.values.sum() * 0
     index = torch.where(here, labels - x.start, 0).long()
     found = x.values.gather(x.dim, index.unsqueeze(x.dim)).squeeze(x.dim)
@@ -269,7 +269,7 @@ def _of_probabilities(
 
 
 def _own_chances(x: _Logits, target: Tensor | Activation) -> Tensor:
-    """The targets of the classes and samples that are here."""
+    """Return the target probabilities for this rank's classes and samples."""
     if isinstance(target, Activation):
         cuts = list(x.samples.cuts)
         cuts.insert(x.dim, Cut.whole(x.classes))
@@ -284,7 +284,7 @@ def _own_chances(x: _Logits, target: Tensor | Activation) -> Tensor:
     return target.narrow(x.dim, x.start, x.stop - x.start).to(x.values.dtype)
 
 
-# -- the whole ---------------------------------------------------------------------------------
+# -- reduction and entry points ----------------------------------------------------------------
 
 
 def _reduced(x: _Logits, losses: Tensor, shares: Tensor, reduction: str, dtype: torch.dtype) -> Any:
@@ -327,7 +327,7 @@ _Mode: Any = TorchFunctionMode
 
 
 class _SplitClasses(_Mode):  # type: ignore[misc]
-    """A context in which `cross_entropy` takes logits of this rank's classes alone."""
+    """Mode in which `cross_entropy` accepts logits of this rank's classes only."""
 
     def __init__(self, mesh: DeviceMesh | None) -> None:
         super().__init__()
@@ -352,17 +352,18 @@ class _SplitClasses(_Mode):  # type: ignore[misc]
 def loss_parallel(mesh: DeviceMesh | None = None) -> Iterator[None]:
     """Compute cross entropy from logits whose classes are sharded, without gathering them.
 
-    Inside, cross entropy of a `DistTensor` is `parallel_cross_entropy`, too.
+    In the block, cross entropy of a `DistTensor` also calls `parallel_cross_entropy`.
 
     Parameters
     ----------
     mesh : DeviceMesh, optional
-        One-dimensional. If given, plain logits that ``torch.nn.functional.cross_entropy`` gets
-        inside are taken for this rank's classes, as a `ColwiseParallel` last layer hands them out.
+        One-dimensional. If given, plain logits passed to ``torch.nn.functional.cross_entropy`` in
+        the block count as those of this rank's classes, as a last layer under `ColwiseParallel`
+        returns them.
 
     Cost
     ----
-    As `parallel_cross_entropy`; for plain logits an allgather of a few integers more.
+    Equal to that of `parallel_cross_entropy`; for plain logits also an allgather of a few integers.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""`parallelize_module`: a plan says by name how each part of a model is made parallel."""
+"""`parallelize_module`: tensor parallelism by a plan that maps module names to styles."""
 
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -31,7 +31,7 @@ def parallelize_module(
     *,
     src_data_rank: int | None = 0,
 ) -> Module:
-    """Make a model tensor-parallel by a plan.
+    """Make a model tensor-parallel according to a plan.
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ def parallelize_module(
         Changed in place. Its parameters stay the same objects, and share their memory with the
         arrays of `module_state`.
     device_mesh : DeviceMesh, optional
-        One-dimensional: the default mesh, or a part like ``mesh["tp"]`` of a larger one. Ranks
-        outside of it keep the module as it is.
+        One-dimensional: the default mesh, or a submesh like ``mesh["tp"]`` of a larger one. Ranks
+        outside of it leave the module unchanged.
     parallelize_plan : ParallelStyle or mapping of str to ParallelStyle
-        A style for the module itself, or styles by the names of its parts, as `named_modules` has
-        them. ``*``, ``?`` and ``[...]`` match within a name between two dots: "layers.*.linear".
+        A style for the module itself, or styles by submodule name, as in `named_modules`. ``*``,
+        ``?`` and ``[...]`` match within a name between two dots: "layers.*.linear".
     src_data_rank : int or None
-        The rank of the mesh whose parameters count; None: they are equal already.
+        The rank of the mesh whose parameter values are used; None: they are equal already.
 
     Returns
     -------
@@ -55,16 +55,16 @@ def parallelize_module(
     Raises
     ------
     ValueError
-        If a name of the plan matches nothing, on all ranks; nothing is changed then.
+        If a name in the plan matches no submodule, on all ranks; nothing has been changed then.
     TypeError
         If a style does not fit its module.
     DivergenceError
-        If the ranks bring different modules or plans.
+        If the ranks pass different modules or plans.
 
     Notes
     -----
-    What the plan does not name keeps its forward pass; its parameters and buffers are replicated,
-    with the values of rank `src_data_rank`, and its dropout drops alike on all ranks.
+    A submodule that the plan does not name keeps its forward pass. Its parameters and buffers are
+    replicated, with the values of rank `src_data_rank`, and its dropout is alike on all ranks.
 
     Cost
     ----
@@ -109,7 +109,7 @@ def parallelize_module(
 
 
 def _matched(root: Module, mesh: DeviceMesh, plan: Plan | None) -> Matched:
-    """The modules and their styles; raises if a style does not fit."""
+    """Return the modules and their styles; raise if a style does not fit."""
     call = "parallelize_module"
     if not isinstance(root, torch.nn.Module):
         raise TypeError(f"{call} takes a Module, not {type(root).__name__}")
@@ -152,7 +152,7 @@ def _unmatched(root: Module, key: str) -> str:
 
 
 def _check_shares(root: Module, matched: Matched) -> None:
-    """Every module with a parameter that is cut has to know, and only one style may cut it."""
+    """Raise if two styles cut a module, or if a style cuts only some modules with a parameter."""
     cut: dict[int, str] = {}
     for name, part, style in matched:
         if style.shards:

@@ -1,4 +1,4 @@
-"""Styles that lay out a module's inputs and outputs, and cut no weights."""
+"""Styles that redistribute a module's inputs and outputs, and cut no weights."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from distarray.torch.tensor.between_modules import is_distributed
 
 __all__ = ["PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput"]
 
-#: A placement for each argument or result.
+#: A placement for each argument or result; a single Placement if there is only one.
 PerArgument = Sequence[Placement | None] | Placement | None
 
 
@@ -45,7 +45,7 @@ def _all_moved(
     layouts: tuple[Sequence[Placement | None], Sequence[Placement | None]],
     local: bool,
 ) -> tuple[Any, ...]:
-    """Values moved from the first layouts to the second; `said` is for the error of their count."""
+    """Redistribute values from the first layouts to the second; `said` is for an error message."""
     if len(values) != len(layouts[0]):
         count = said.format(len(values))
         raise ValueError(f"{type(module).__name__} {count} has layouts for {len(layouts[0])}")
@@ -54,23 +54,23 @@ def _all_moved(
 
 
 class PrepareModuleInput(ParallelStyle):
-    """Say how a module's inputs are laid out, and lay them out as it wants them.
+    """Style that declares placements of a module's inputs, and redistributes them as required.
 
     Parameters
     ----------
     input_layouts : Placement or sequence of (Placement or None)
-        One for each positional argument; None for those that stay as they are.
+        One for each positional argument; None for arguments that are left unchanged.
     desired_input_layouts : Placement or sequence of (Placement or None)
-        How the module wants them; as many.
+        The placements that the module requires; equally many.
     input_kwarg_layouts, desired_input_kwarg_layouts : mapping of str to Placement
-        The same for arguments by keyword.
+        The same for keyword arguments.
     use_local_output : bool
-        Hand plain tensors to the module, or `DistTensor` (default): then the gradients of several
-        layers that take the same input are summed before they are sent.
+        Pass plain tensors to the module, or `DistTensor` (default). With `DistTensor` the gradients
+        of several layers with the same input are summed before they are sent.
 
     Cost
     ----
-    One redistribution of each tensor whose two layouts differ, and one of its gradient.
+    One redistribution of each tensor whose two placements differ, and one of its gradient.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class PrepareModuleInput(ParallelStyle):
             )
 
     def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
-        """Attach a hook that lays the inputs out."""
+        """Attach a hook that redistributes the inputs."""
         module.register_forward_pre_hook(InputHook(_prepare, module, mesh, self), with_kwargs=True)
 
 
@@ -138,20 +138,20 @@ def _prepare(
 
 
 class PrepareModuleOutput(ParallelStyle):
-    """Say how a module's outputs are laid out, and lay them out as its callers want them.
+    """Style that declares placements of a module's outputs, and redistributes them as required.
 
     Parameters
     ----------
     output_layouts : Placement or sequence of (Placement or None)
-        One for each output; None for those that stay as they are.
+        One for each output; None for outputs that are left unchanged.
     desired_output_layouts : Placement or sequence of (Placement or None)
-        How they are wanted; as many.
+        The required placements; equally many.
     use_local_output : bool
-        Hand out plain tensors (default) or `DistTensor`.
+        Return plain tensors (default) or `DistTensor`.
 
     Cost
     ----
-    As `PrepareModuleInput`.
+    Equal to that of `PrepareModuleInput`.
 
     Examples
     --------
@@ -182,7 +182,7 @@ class PrepareModuleOutput(ParallelStyle):
             )
 
     def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
-        """Attach a hook that lays the outputs out."""
+        """Attach a hook that redistributes the outputs."""
         module.register_forward_hook(OutputHook(_finish, module, mesh, self))
 
 
@@ -197,9 +197,9 @@ def _finish(module: Module, mesh: DeviceMesh, style: PrepareModuleOutput, output
 
 
 class PrepareModuleInputOutput(ParallelStyle):
-    """`PrepareModuleInput` and `PrepareModuleOutput` in one, with the parameters of both.
+    """Combination of `PrepareModuleInput` and `PrepareModuleOutput`, with the parameters of both.
 
-    `use_local_input` and `use_local_output` are their `use_local_output`.
+    `use_local_input` is the `use_local_output` of `PrepareModuleInput`.
 
     Examples
     --------

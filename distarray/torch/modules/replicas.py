@@ -1,10 +1,10 @@
 """Data parallel: replicas of a module whose gradients are averaged while they are computed.
 
 Every rank along a mesh dimension runs the same module on its own part of the batch. During the
-backward pass the gradients are packed into buckets in the order in which they come, last layers
-first; a bucket that is full is averaged by an allreduce that goes on while the pass goes on. At
-the end of the pass every rank has the same gradients, bit for bit, and so every optimizer makes
-the same step.
+backward pass the gradients are packed into buckets in the order in which they are computed, last
+layers first. The allreduce that averages a full bucket overlaps with the rest of the pass. At the
+end of the pass every rank has the same gradients, bit for bit, and so every optimizer makes the
+same step.
 """
 
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ from distarray.torch.parameters.placed import AVERAGED
 __all__ = ["data_parallel", "no_sync"]
 
 
-#: The bucket that is full first is small, so that the first allreduce begins early.
+#: Bytes of the first bucket, which is small so that the first allreduce begins early.
 FIRST_BUCKET = 1 << 20
 
 
@@ -50,7 +50,7 @@ def data_parallel(
     src_data_rank: int | None = 0,
     broadcast_buffers: bool = True,
 ) -> Module:
-    """Average a module's gradients over a dimension of a mesh, from now on.
+    """Average a module's gradients over a dimension of a mesh in every later backward pass.
 
     Parameters
     ----------
@@ -59,20 +59,20 @@ def data_parallel(
     mesh : DeviceMesh, optional
         By default all ranks.
     mesh_dim : int or str, optional
-        The dimension along which the ranks have different parts of the batch; it can be left out
-        where the mesh has one dimension.
+        The dimension along which the ranks have different parts of the batch. It may be omitted if
+        the mesh has one dimension.
     fold : {"avg", "sum"}
-        The mean of the ranks' gradients, for losses that are means over equal parts of the batch;
-        or their sum, for losses that are divided by the size of the whole batch, as they should
-        be where the parts differ in size.
+        "avg": the mean of the ranks' gradients, for losses that are means over equal parts of the
+        batch. "sum": their sum, for losses divided by the size of the whole batch, as is necessary
+        if the parts differ in size.
     bucket_bytes : int
-        Bytes of gradients that are averaged at once.
+        Bytes of gradients that are averaged by one allreduce.
     src_data_rank : int or None
-        Coordinate along `mesh_dim` whose parameters and buffers the others take over. None says
-        that they are equal already; nothing is sent then.
+        Coordinate along `mesh_dim` whose parameters and buffers the other ranks copy. None: they
+        are equal already; nothing is sent.
     broadcast_buffers : bool
-        Take buffers (running statistics) over from coordinate 0 at the end of each backward pass
-        that follows a forward in training, and before the next forward where none did.
+        Broadcast buffers (running statistics) from coordinate 0 at the end of each backward pass
+        that follows a forward in training, and otherwise before the next forward.
 
     Returns
     -------
@@ -82,21 +82,22 @@ def data_parallel(
     Raises
     ------
     ValueError
-        If `fold` is another one, `bucket_bytes` is not positive, or the module is data-parallel
-        already, or cut over the same ranks; on every rank.
+        If `fold` is any other string, `bucket_bytes` is not positive, or the module is
+        data-parallel already, or cut over the same ranks; on every rank.
 
     Cost
     ----
-    One broadcast for each parameter and buffer now; then one allreduce a bucket and one broadcast
-    a buffer in each backward pass. Gradients are copied once, into their bucket, and are views of
-    it afterwards.
+    One broadcast for each parameter and buffer now. Then one allreduce per bucket and one broadcast
+    per buffer in each backward pass. Gradients are copied once, into their bucket, and are views of
+    the bucket afterwards.
 
     Notes
     -----
     All ranks must run the backward pass. A parameter that no rank used keeps its gradient (None,
-    in general); one that some ranks used gets the average, zero counting for the others.
-    ``torch.autograd.grad`` returns the rank's own gradients. A deep copy is a module of this rank
-    alone, as averages of a model over its steps are; to be trained, it is given to this again.
+    in general). A parameter that some ranks used gets the average, with zero for the other ranks.
+    ``torch.autograd.grad`` returns the rank's own gradients. A deep copy is an ordinary module of
+    this rank alone, as used for averages of a model over its steps; to train it in parallel, pass
+    it to this function, too.
 
     Examples
     --------
@@ -133,15 +134,15 @@ def data_parallel(
 
 @contextmanager
 def no_sync(module: Module) -> Iterator[None]:
-    """Backward passes inside the block accumulate this rank's own gradients.
+    """Accumulate this rank's own gradients in the backward passes inside the block.
 
-    The next pass outside averages what has accumulated, so that several small batches cost one
+    The next pass outside averages the accumulated gradients, so that several small batches cost one
     allreduce.
 
     Parameters
     ----------
     module : torch.nn.Module
-        One given to :func:`data_parallel`.
+        A module passed to :func:`data_parallel` before.
 
     Examples
     --------
@@ -195,13 +196,13 @@ class _Bucket:
         self.work: Work | None = None
 
     def add(self, parameter: Tensor) -> None:
-        """Take a parameter into the bucket."""
+        """Add a parameter to the bucket."""
         self.parameters.append(parameter)
         self.size += parameter.numel() * parameter.element_size()
         self.awaited.add(id(parameter))
 
     def begin(self, mesh: DeviceMesh) -> None:
-        """Pack the gradients and flags of which are there, and begin to sum them up."""
+        """Pack the gradients, with a flag for each that exists, and begin to sum them."""
         grads = [p.grad for p in self.parameters]
         first = self.parameters[0]
         have = first.new_tensor([grad is not None for grad in grads])
@@ -213,7 +214,7 @@ class _Bucket:
         self.work = all_reduce_(self.flat, mesh, async_op=True)
 
     def take(self, ranks: int) -> None:
-        """Wait for the sums; the gradients are views of their mean."""
+        """Wait for the sums, and set the gradients to views of their mean."""
         assert self.work is not None
         self.work.wait()
         count = len(self.parameters)
@@ -227,7 +228,7 @@ class _Bucket:
 
 
 class _Averager:
-    """The buckets, hooks and state of one data-parallel module."""
+    """Buckets, hooks and state of one data-parallel module."""
 
     def __init__(
         self,
@@ -247,15 +248,15 @@ class _Averager:
         self.bucket_of: dict[int, _Bucket] = {}
         self.paused = 0
         self.begun = 0
-        #: Of each parameter whose gradient has arrived, by its id, its version then.
+        #: Versions of parameters when their gradients arrived, by the parameter's id.
         self.versions: dict[int, int] = {}
         self.passing = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Averager":
-        return self  # its hooks do nothing in a copy of the module, which is no replica
+        return self  # the hooks ignore a copy of the module, which is no replica
 
     def find(self) -> None:
-        """Find the module's parameters, and the places where they stand."""
+        """Find the module's parameters, and the dictionaries that contain them."""
         module = self.module()
         assert module is not None
         self.parameters = list(module.parameters())
@@ -266,18 +267,18 @@ class _Averager:
         ]
 
     def attach(self, module: Module) -> None:
-        """Hang hooks on the module and on its parameters."""
+        """Attach hooks to the module and to its parameters."""
         self.watch()
         module.register_forward_pre_hook(self.before_forward)
         module.register_forward_hook(self.after_forward)
 
     def watch(self) -> None:
-        """Put hooks on parameters that have become trainable, and fill the buckets anew."""
+        """Attach hooks to parameters that have become trainable, and assign the buckets again."""
         with plainly():
             for parameter in self.parameters:
                 if parameter.requires_grad and id(parameter) not in self.watched:
                     self.watched[id(parameter)] = parameter
-                    if self.fold == "sum":  # the mean of these is the sum
+                    if self.fold == "sum":  # the mean of scaled gradients is the sum
                         parameter.register_hook(self._scaled)
                     parameter.register_post_accumulate_grad_hook(self.arrived)
             self._fill_buckets()
@@ -309,7 +310,7 @@ class _Averager:
             return  # a copy of the module, or a forward repeated within a backward pass
         if self.passing:
             self.versions.clear()
-            self.finish()  # a pass that ended in an error
+            self.finish()  # the previous pass ended in an error
         if self._are_replaced():
             self.find()
         if any(p.requires_grad and id(p) not in self.watched for p in self.parameters):
@@ -318,10 +319,10 @@ class _Averager:
             self.buffers.equalize()
 
     def _are_replaced(self) -> bool:
-        """Whether the module has other parameters now.
+        """Return True if the module has other parameters now.
 
-        What stands in their place for one call, as in ``torch.func.functional_call``, and has been
-        computed, passes its gradient on to what it was computed from.
+        A computed tensor that replaces a parameter for one call, as in
+        ``torch.func.functional_call``, does not count: its gradient flows on to its operands.
         """
         found = [where.get(name) for where, name, _ in self.places]
         others = [x for x, (_, _, p) in zip(found, self.places, strict=True) if x is not p]
@@ -329,7 +330,7 @@ class _Averager:
 
     @uncompiled
     def after_forward(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
-        """Hang hooks on the output, which learn of the backward pass before the first gradient."""
+        """Attach hooks to the output, which detect the backward pass before the first gradient."""
         if self.buffers is not None and _AVERAGERS.get(module) is self and not in_backward():
             self.buffers.forward_ends()
         if torch.is_grad_enabled() and _AVERAGERS.get(module) is self:
@@ -344,7 +345,7 @@ class _Averager:
             at_end_of_backward(self.finish)
 
     def arrived(self, parameter: Tensor) -> None:
-        """A parameter has its gradient: begin with the buckets that are full."""
+        """Record that a parameter has its gradient, and begin the allreduce of full buckets."""
         with plainly():
             self._arrived(parameter)
 
@@ -378,7 +379,7 @@ class _Averager:
         self.begun += 1
 
     def finish(self) -> None:
-        """The pass is over: begin what is left, wait for all."""
+        """End the pass: begin the remaining allreduces, and wait for all."""
         with plainly():
             while self.begun < len(self.buckets):
                 self._begin_next()
@@ -390,7 +391,7 @@ class _Averager:
             self.buffers.equalize()
 
     def _check_unchanged(self) -> None:
-        """Refuse steps within the pass, which are made with this rank's own gradients."""
+        """Refuse optimizer steps during the pass, which use gradients of this rank alone."""
         changed = [p for p in self.parameters if self.versions.get(id(p), p._version) != p._version]
         self.versions.clear()
         if changed:

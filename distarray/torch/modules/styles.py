@@ -1,4 +1,4 @@
-"""The parallel styles: how one module of a tensor-parallel model is cut, and its input laid out."""
+"""Parallel styles: the cut of one module of a tensor-parallel model, and its input's placement."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -38,7 +38,7 @@ __all__ = ["ColwiseParallel", "DropoutParallel", "RowwiseParallel", "SequencePar
 
 
 class _Weights(ParallelStyle):
-    """The common base of ColwiseParallel and RowwiseParallel."""
+    """Common base of ColwiseParallel and RowwiseParallel."""
 
     shards = True
 
@@ -55,9 +55,9 @@ class _Weights(ParallelStyle):
         self.input_layouts, self.output_layouts = input_layouts, output_layouts
         self.use_local_output, self.multiple_of = use_local_output, multiple_of
 
-    #: Dimension of the weight that is cut: of a Linear, of an Embedding or of GPT-2's Conv1D.
+    #: Dimension of the weight to cut: of a Linear; of an Embedding or of GPT-2's Conv1D.
     _dims: tuple[int, int]
-    #: Whether it is the outputs' dimension, which a bias has as well.
+    #: True if this is the dimension of the outputs, which a bias has as well.
     _cuts_outputs: bool
     _default_input: Placement
     _default_output: Placement
@@ -87,11 +87,11 @@ class _Weights(ParallelStyle):
             )
 
     def dim_of(self, module: Module) -> int:
-        """The dimension of a module's weight that is cut."""
+        """Return the dimension of a module's weight to cut."""
         return self._dims[rule_of(module) is not linear]
 
     def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
-        """Cut the weight (and a bias along the same dimension) and take over the forward."""
+        """Cut the weight (and a bias along the same dimension) and replace the forward."""
         dim = self.dim_of(module)
         for name in ("weight", "bias"):
             tensor = module._parameters.get(name)
@@ -115,7 +115,7 @@ class _Weights(ParallelStyle):
 
 
 def _columns(module: Module, rule: Rule, mesh: DeviceMesh) -> Cut | None:
-    """The cut of the last dimension of a layer's input, if that is cut."""
+    """Return the cut that the last dimension of a layer's input has if it is cut."""
     if rule is embedding:
         return None
     columns = placed_of(module)["weight"].layout.cuts[rule is linear]
@@ -139,24 +139,24 @@ def _weighted(
 
 
 class ColwiseParallel(_Weights):
-    """Cut a layer's output: the rows of a Linear's weight, the columns of an Embedding's.
+    """Style that cuts a layer's output: rows of a Linear's weight, columns of an Embedding's.
 
     Parameters
     ----------
     input_layouts : Placement, optional
-        How a plain input is laid out; ``Replicate()`` by default.
+        Placement of a plain input; ``Replicate()`` by default.
     output_layouts : Placement, optional
-        The placement of the output; by default ``Shard(-1)``, as it is computed.
+        Placement of the output; by default ``Shard(-1)``, as it is computed.
     use_local_output : bool
-        Hand out this rank's part as a plain tensor (default) or a `DistTensor`.
+        Return this rank's part as a plain tensor (default) or a `DistTensor`.
     multiple_of : int
-        Cut between multiples of so many features: the size of an attention head, so that ranks
-        have whole heads, also where their number is not a multiple of the ranks'.
+        Cut only between multiples of this number of features. With the size of an attention head,
+        ranks have whole heads, also if the ranks do not divide the number of heads.
 
     Cost
     ----
-    Forward none, backward one allreduce of the input's gradient, if it has one; what
-    redistributing the input and the output takes.
+    Forward none, backward one allreduce of the input's gradient, if it has one; plus the
+    redistribution of the input and the output.
 
     Examples
     --------
@@ -175,24 +175,24 @@ class ColwiseParallel(_Weights):
 
 
 class RowwiseParallel(_Weights):
-    """Cut a layer's input: the columns of a Linear's weight, the rows of an Embedding's.
+    """Style that cuts a layer's input: columns of a Linear's weight, rows of an Embedding's.
 
     Parameters
     ----------
     input_layouts : Placement, optional
-        How a plain input is laid out; ``Shard(-1)`` by default, of an Embedding ``Replicate()``.
+        Placement of a plain input; ``Shard(-1)`` by default, for an Embedding ``Replicate()``.
     output_layouts : Placement, optional
-        How the output is wanted; ``Replicate()`` by default. ``Shard(1)`` leaves each rank a part
+        Placement of the output; ``Replicate()`` by default. With ``Shard(1)`` each rank gets a part
         of the sequence.
     use_local_output : bool
-        Hand out this rank's part as a plain tensor (default) or a `DistTensor`.
+        Return this rank's part as a plain tensor (default) or a `DistTensor`.
     multiple_of : int
-        As for `ColwiseParallel`.
+        See `ColwiseParallel`.
 
     Cost
     ----
-    Forward one allreduce of the output (a reduce-scatter, if it is wanted cut), backward none (an
-    allgather); what redistributing the input takes.
+    Forward one allreduce of the output (a reduce-scatter, if the output is to be cut), backward
+    none (an allgather); plus the redistribution of the input.
 
     Examples
     --------
@@ -215,14 +215,14 @@ class RowwiseParallel(_Weights):
 
 
 class SequenceParallel(ParallelStyle):
-    """Run a norm, dropout or any module that works token by token on a part of the sequence.
+    """Style that runs a norm, dropout or other token-by-token module on a part of the sequence.
 
     Parameters
     ----------
     sequence_dim : int
-        The dimension of the activations that is cut; 1 by default.
+        The dimension of the activations to cut; 1 by default.
     use_local_output : bool
-        Hand out a plain tensor, or a `DistTensor` (default).
+        Return a plain tensor, or a `DistTensor` (default).
 
     Notes
     -----
@@ -230,7 +230,7 @@ class SequenceParallel(ParallelStyle):
 
     Cost
     ----
-    Forward none where the input is a `DistTensor`; backward one allreduce of each parameter's
+    Forward none if the input is a `DistTensor`; backward one allreduce of each parameter's
     gradient.
 
     Examples
@@ -247,7 +247,7 @@ class SequenceParallel(ParallelStyle):
         self.sequence_dim, self.use_local_output = sequence_dim, use_local_output
 
     def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
-        """Replicate the parameters and take over the forward."""
+        """Replicate the parameters and replace the forward."""
         for part in module.modules():
             for name, tensor in part._parameters.items():
                 if tensor is not None:
@@ -282,7 +282,7 @@ def _by_token(
 
 
 def _apart(module: Module, forward: Callable[..., Any], x: Activation, local: bool) -> Any:
-    """Any module on this rank's part; the gradients of its parameters are summed."""
+    """Run any module on this rank's part; the gradients of its parameters are summed."""
     end_before_unread(module)
     with ExitStack() as stack:
         for part in module.modules():
@@ -296,22 +296,22 @@ def _apart(module: Module, forward: Callable[..., Any], x: Activation, local: bo
 
 
 def _along(x: Activation, result: Tensor) -> Activation:
-    """A result of this rank's part, cut as the input is."""
+    """Return a result for this rank's part as a distributed tensor, cut like the input."""
     if tuple(result.shape) == tuple(x.local.shape):
         return x.like(result)
     return Activation.from_local(result, x.mesh, x.placements)
 
 
 class DropoutParallel(ParallelStyle):
-    """Dropout on activations that are laid out in some way, the same for every number of ranks.
+    """Style for dropout on activations of a given placement, with results independent of the ranks.
 
-    Which elements are dropped depends on their global index, not on who holds them. Dropout modules
-    that no plan names count as working on replicated activations.
+    The global index of an element decides whether it is dropped, not the rank that holds it.
+    Dropout modules that no plan names treat plain activations as replicated.
 
     Parameters
     ----------
     input_layouts : Placement
-        How a plain input is laid out; ``Shard(-1)`` between a `ColwiseParallel` and a
+        Placement of a plain input; ``Shard(-1)`` between a `ColwiseParallel` and a
         `RowwiseParallel` layer.
 
     Examples
@@ -335,7 +335,7 @@ class DropoutParallel(ParallelStyle):
             raise TypeError(f"DropoutParallel is for torch.nn.Dropout, not {type(module).__name__}")
 
     def apply(self, module: Module, mesh: DeviceMesh, src_data_rank: int | None) -> None:
-        """Take over the forward."""
+        """Replace the forward."""
         module.forward = Forward(_dropped, module, mesh, self.input_layouts)
 
 

@@ -1,4 +1,4 @@
-"""Replicas made alike: their parameters' shapes are compared, then their values copied."""
+"""Equal replicas: compare the shapes of their parameters, then copy one rank's values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,12 +19,12 @@ __all__ = ["agree_alike", "line_of", "take_over"]
 def line_of(
     call: str, mesh: DeviceMesh | None, mesh_dim: int | str | None
 ) -> tuple[DeviceMesh, int, DeviceMesh]:
-    """A mesh, one of its dimensions, and that dimension as a mesh of its own.
+    """Return a mesh, one of its dimensions, and the one-dimensional mesh along that dimension.
 
     Raises
     ------
     MeshError
-        If there are several dimensions and none is said, or they have no names.
+        If the mesh has several dimensions and `mesh_dim` is None, or they have no names.
     """
     mesh = default_mesh() if mesh is None else mesh
     if type(mesh) is not DeviceMesh:
@@ -47,7 +47,7 @@ def agree_alike(
     tensors: Sequence[Tensor],
     options: Sequence[Any],
 ) -> None:
-    """Raise on all ranks if one has an error, or if their parameters or options differ."""
+    """Raise on all ranks if one rank has an error, or if parameters or options differ."""
     agree(group, error)
     if group.size == 1:
         return
@@ -67,7 +67,7 @@ def agree_alike(
 
 
 def take_over(tensors: Sequence[Tensor], group: Group, root: int) -> None:
-    """Copy one rank's values to all.
+    """Copy the values of rank `root` to all ranks.
 
     Cost
     ----

@@ -1,9 +1,9 @@
 """Buffers that a forward in training changes, such as running statistics, equal on all ranks.
 
-Ranks that see different parts of a batch compute different statistics. As in torch's own data
-parallel modules those of the first rank count. The others take them over at the end of the
-backward pass, where all ranks are together, so that evaluation and checkpoints afterwards are the
-same everywhere; and before the next forward, if there was no backward pass.
+Ranks that process different parts of a batch compute different statistics. As in torch's own data
+parallel modules, the values of rank 0 count. The other ranks copy them at the end of the backward
+pass, where all ranks synchronize, so that later evaluations and checkpoints are equal on all ranks.
+Without a backward pass they copy them before the next forward.
 """
 
 from collections.abc import Iterator
@@ -25,17 +25,18 @@ _KEEPERS: "WeakKeyDictionary[Module, Buffers]" = WeakKeyDictionary()
 
 
 class Buffers:
-    """Keeps the buffers of a model equal on all ranks.
+    """Synchronizer that keeps the buffers of a model equal on all ranks.
 
     Parameters
     ----------
     module : torch.nn.Module
-        The model. Modules in it that belong to another `Buffers` are left to that one.
+        The model. Modules in it that belong to another `Buffers` are left out.
     group : Group
         The ranks.
     every : bool
-        Whether all of them count as changed by a forward in training. Otherwise only those of
-        torch's norms, and those that were replaced or written to by torch's functions.
+        True if a forward in training counts as a change of all buffers. Otherwise only buffers of
+        torch's batch norms count, and buffers that torch's functions wrote to or that were
+        replaced.
     """
 
     def __init__(self, module: Module, group: Group, every: bool) -> None:
@@ -52,11 +53,11 @@ class Buffers:
         raise TypeError("a module whose buffers ranks keep alike cannot be pickled")
 
     def forward_ends(self) -> None:
-        """Note that a forward may have changed them."""
+        """Note that a forward may have changed buffers."""
         self.changed = self.changed or any(part.training for part in self.owners)
 
     def equalize(self) -> None:
-        """Take over the first rank's buffers, if a forward may have changed them; collective."""
+        """Copy rank 0's buffers to all ranks if a forward may have changed them; collective."""
         if self.changed and self.group.size > 1:
             take_over(list(self._stale()), self.group, 0)
             self._known = self._states()
@@ -69,7 +70,8 @@ class Buffers:
                 if buffer is None:
                     continue
                 if norm:
-                    # Autograd keeps them without need, and would refuse a second backward pass.
+                    # Autograd saves these buffers without need, and a change of their version would
+                    # make it refuse a second backward pass; `.data` has a version of its own.
                     yield buffer.data
                 elif self.every or self._known.get((number, name)) != _state(buffer):
                     yield buffer
@@ -88,6 +90,6 @@ def _state(buffer: Tensor) -> tuple[int, int]:
 
 
 def equalize_buffers(module: Module) -> None:
-    """Take over the first rank's buffers where a forward has changed them; collective."""
+    """Copy rank 0's buffers to all ranks where a forward has changed them; collective."""
     for keeper in {id(k): k for part in module.modules() if (k := _KEEPERS.get(part))}.values():
         keeper.equalize()

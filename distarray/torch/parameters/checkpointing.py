@@ -1,8 +1,8 @@
 """Checkpoints of torch's modules, optimizers, schedulers, tensors and generators.
 
-Importing this registers them with :mod:`distarray.checkpoint`, which imports it when it first
-meets an object of torch's. Distributed parameters are saved as distributed arrays, and so is an
-optimizer's state of them: a checkpoint is loaded on any number of ranks, parallel in any way.
+The import of this module registers them with :mod:`distarray.checkpoint`, which imports it for the
+first object of torch's. Distributed parameters and their optimizer states are saved as distributed
+arrays. So a checkpoint can be loaded on any number of ranks, with any kind of parallelism.
 """
 
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ State = dict[Any, Any]
 
 
 def _array_of(tensor: Tensor, placed: Placed | None, name: str = "tensor") -> Any:
-    """The array over a tensor's memory: distributed, if the tensor is laid out."""
+    """Return the array over a tensor's memory; distributed if the tensor has a layout."""
     if isinstance(tensor, DistTensor) and placed is None:
         return tensor.detach().to_array()
     if placed is None:
@@ -44,7 +44,7 @@ def _array_of(tensor: Tensor, placed: Placed | None, name: str = "tensor") -> An
     array = Placed(around.mesh, around.layout, around.viewed).array(name, tensor)
     if around.viewed is None:
         return array
-    # Packed matrices are saved in the shape that they have for torch, which is cut otherwise.
+    # Packed matrices are saved in their shape for torch, which has another layout.
     rows = [Shard(0) if m in around.cutting else Replicate() for m in range(array.mesh.ndim)]
     layout = Layout.chunked(around.whole, array.mesh.shape, rows)
     whole = empty(layout, array.dtype, array.mesh)
@@ -61,7 +61,7 @@ def _block_of(array: DistArray | Array) -> Array:
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def _put_back(tensor: Tensor, array: DistArray | Array, placed: Placed | None) -> None:
-    """Give a tensor the values of its array; nothing is copied where they share memory."""
+    """Copy the values of an array to its tensor, unless the two share memory."""
     if placed is not None and placed.viewed is not None:
         around = placed.around
         packed = Placed(around.mesh, around.layout, around.viewed).array("tensor", tensor)
@@ -78,7 +78,7 @@ def _put_back(tensor: Tensor, array: DistArray | Array, placed: Placed | None) -
 
 
 def _fill(tensor: DistTensor, array: DistArray | Array) -> None:
-    """Give a distributed tensor the values of an array, which has its memory on the CPU."""
+    """Copy an array's values to a distributed tensor; on the CPU the two share memory."""
     if tensor.device.type == "cpu" and isinstance(array, DistArray):
         written([tensor])
     else:
@@ -86,7 +86,7 @@ def _fill(tensor: DistTensor, array: DistArray | Array) -> None:
 
 
 def _like(array: DistArray | Array, tensor: DistTensor) -> Tensor:
-    """A distributed tensor of an array's values, laid out as another one; collective."""
+    """Return a distributed tensor of an array's values, in a tensor's layout; collective."""
     target = empty(tensor.dist_layout.settled(), array.dtype, tensor.mesh)
     _assign(target, array)
     found: Tensor = target.to_tensor()
@@ -97,7 +97,7 @@ def _like(array: DistArray | Array, tensor: DistTensor) -> Tensor:
 
 
 def _tensors(module: Module) -> Iterator[tuple[str, Tensor]]:
-    """Parameters and persistent buffers, by the names that ``state_dict`` has."""
+    """Yield parameters and persistent buffers with their names in ``state_dict``."""
     for path, part in module.named_modules():
         for kind in (part._parameters, part._buffers):
             for name, tensor in kind.items():
@@ -129,7 +129,7 @@ def _parameters(optimizer: Optimizer) -> list[Tensor]:
 
 
 def _alike(value: Tensor, parameter: Tensor) -> Placed | None:
-    """The layout of a tensor that belongs to a parameter: the parameter's, if shapes agree."""
+    """Return the parameter's layout for a state tensor of equal shape; None for other shapes."""
     placed = placed_as(parameter)
     alike = placed is not None and value.ndim and tuple(value.shape) == placed.local_shape()
     return placed if alike else None
@@ -162,7 +162,7 @@ def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
         group.update({name: value for name, value in saved.items() if name != "params"})
     for number, parameter in enumerate(_parameters(optimizer)):
         values = state["state"].get(number)
-        if values is None:  # it had none yet when it was saved
+        if values is None:  # the parameter had no state when it was saved
             optimizer.state.pop(parameter, None)
             continue
         mine = optimizer.state[parameter]
@@ -181,7 +181,7 @@ def _restore_optimizer(optimizer: Optimizer, state: State) -> None:
 
 
 def _made(value: DistArray | Array, parameter: Tensor) -> Tensor:
-    """A tensor for a saved array of a parameter's state; collective."""
+    """Return a tensor for a saved array of a parameter's state; collective."""
     placed = placed_as(parameter)
     if isinstance(parameter, DistTensor) and placed is None and value.shape == parameter.shape:
         return _like(value, parameter)
@@ -194,10 +194,10 @@ def _made(value: DistArray | Array, parameter: Tensor) -> Tensor:
         block = value.full() if isinstance(value, DistArray) else value
         shape = block.shape
     tensor = tensor_view(block).view(shape)
-    return tensor.to(parameter.device) if tensor.ndim else tensor  # numbers stay on the host
+    return tensor.to(parameter.device) if tensor.ndim else tensor  # scalars stay on the host
 
 
-# -- the rest ---------------------------------------------------------------------------------
+# -- other objects ----------------------------------------------------------------------------
 
 
 def _restore_tensor(tensor: Tensor, state: State) -> None:

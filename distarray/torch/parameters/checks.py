@@ -1,4 +1,4 @@
-"""Checks of a module before it is distributed: on each rank, and between the ranks."""
+"""Checks of a module before its distribution: on each rank, and between ranks."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ __all__ = ["agree_on_parameters", "check_apart", "check_parameters", "check_repl
 
 
 def owners(root: Module) -> dict[int, list[tuple[str, Module, str]]]:
-    """The places of each parameter, by its id: (module's name, module, parameter's name)."""
+    """Return the owners of each parameter by id: (module's name, module, parameter's name)."""
     found: dict[int, list[tuple[str, Module, str]]] = {}
     for path, module in root.named_modules():
         for name, tensor in module._parameters.items():
@@ -26,7 +26,7 @@ def owners(root: Module) -> dict[int, list[tuple[str, Module, str]]]:
 
 
 def check_parameters(root: Module, call: str) -> None:
-    """Refuse parameters that cannot be distributed."""
+    """Raise an error for parameters that cannot be distributed."""
     with plainly():
         _check_each(root, call)
         _refuse_overlap(root, call)
@@ -53,7 +53,7 @@ def _check_each(root: Module, call: str) -> None:
 
 
 def check_replicas(root: Module, call: str) -> None:
-    """Refuse modules that would normalize over this rank's part of the batch alone."""
+    """Raise TypeError for modules that would normalize over this rank's samples alone."""
     there = torch.distributed
     connected = there.is_available() and there.is_initialized()
     for name, part in root.named_modules():
@@ -66,18 +66,18 @@ def check_replicas(root: Module, call: str) -> None:
 
 
 def check_apart(root: Module, call: str, ranks: set[int], averaging: bool) -> None:
-    """Refuse to mix different parts of a parameter.
+    """Raise ValueError if a mean of gradients would mix different parts of a parameter.
 
     Parameters
     ----------
     root : torch.nn.Module
-        Whose parameters are to be averaged or divided.
+        The module; the gradients of its parameters are to be averaged, or the parameters cut.
     call : str
-        By which function, for the message.
+        Name of the calling function, for the error message.
     ranks : set of int
-        The ranks of the world that would average, or hold the parts.
+        World ranks that would average the gradients, or hold the parts.
     averaging : bool
-        Whether they would average.
+        True if these ranks would average; False if they would hold parts.
     """
     for name, tensor in root.named_parameters():
         placed = placed_as(tensor)
@@ -98,7 +98,10 @@ def check_apart(root: Module, call: str, ranks: set[int], averaging: bool) -> No
 
 
 def _refuse_overlap(root: Module, call: str) -> None:
-    """Refuse parameters that share elements; cuDNN's LSTM has them side by side in one memory."""
+    """Raise ValueError for parameters that share elements.
+
+    One storage for several parameters is no error: cuDNN's LSTM places them side by side.
+    """
     seen: dict[int, list[tuple[int, int, str]]] = {}
     for name, tensor in root.named_parameters():
         where = tensor.untyped_storage().data_ptr() if tensor.numel() else 0
@@ -119,7 +122,7 @@ def _refuse_overlap(root: Module, call: str) -> None:
 def agree_on_parameters(
     root: Module, mesh: DeviceMesh, error: Exception | None, extra: Any
 ) -> None:
-    """Raise on all ranks if one has an error, or if they bring different models or plans."""
+    """Raise on all ranks if one rank has an error, or if models or plans differ."""
     agree(mesh.group, error)
     mine = [(n, _whole(p), str(p.dtype), p.requires_grad) for n, p in root.named_parameters()]
     mine += [(n, _whole(b), str(b.dtype), False) for n, b in root.named_buffers()]
@@ -135,6 +138,6 @@ def agree_on_parameters(
 
 
 def _whole(tensor: Tensor) -> tuple[int, ...]:
-    """The global shape: of what is distributed already the ranks have parts of any lengths."""
+    """Return the global shape, also of a tensor that is distributed already."""
     placed = placed_as(tensor)
     return tuple(tensor.shape) if placed is None else placed.whole

@@ -1,4 +1,4 @@
-"""Parameters of which each rank holds a part, and the distributed arrays over their memory."""
+"""Distribution of parameters: each rank keeps its part, in the same Parameter object."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -55,31 +55,32 @@ def distribute_parameter(
 ) -> None:
     """Keep only this rank's part of a module's parameter (or buffer); collective.
 
-    The Parameter stays the same object, so that optimizers made before and modules that share it
-    go on. It is a `DistTensor` from now on, whose memory is this rank's part. A `partition_fn`
-    calls this.
+    The Parameter stays the same object, so existing optimizers, and modules that share the
+    parameter, continue to work. It is a `DistTensor` from now on, and its memory contains this
+    rank's part. A `partition_fn` calls this function.
 
     Parameters
     ----------
     module : torch.nn.Module
-        Whose own parameter it is.
+        The module that owns the parameter.
     name : str
-        Its name in the module, without a dot.
+        Name of the parameter in the module, without a dot.
     mesh : DeviceMesh
         The ranks.
     placements : sequence of Placement
-        One a mesh dimension: Shard or Replicate.
+        Shard or Replicate for each mesh dimension.
     src_data_rank : int or None
-        The rank of the mesh whose values count. None: all ranks have the same already.
+        The rank of the mesh whose values are distributed. None if the values are already equal on
+        all ranks.
 
     Raises
     ------
     LayoutError
-        If the placements do not fit, or the parameter is distributed already in another way.
+        If the placements do not fit, or the parameter is already distributed differently.
 
     Cost
     ----
-    One exchange, in which each rank gets its part; nothing if `src_data_rank` is None.
+    One exchange, in which each rank receives its part; none if `src_data_rank` is None.
 
     Examples
     --------
@@ -102,14 +103,14 @@ def distribute_parameter(
 
 
 def whole_shape(module: Module, name: str) -> tuple[int, ...]:
-    """The global shape of a module's parameter, whether it is distributed already or not."""
+    """Return the global shape of a module's parameter, distributed or not."""
     tensor = owned(module, name)
     known = placed_of(module).get(name) or placed_as(tensor)
     return tuple(tensor.shape) if known is None else known.whole
 
 
 def owned(module: Module, name: str) -> Tensor:
-    """A module's own parameter or buffer."""
+    """Return a module's own parameter or buffer."""
     for kind in (module._parameters, module._buffers):
         if kind.get(name) is not None:
             return kind[name]
@@ -124,7 +125,7 @@ def place(
     src: int | None = 0,
     viewed: tuple[int, ...] | None = None,
 ) -> None:
-    """Give a module's parameter this rank's part of a layout; see `distribute_parameter`."""
+    """Replace a module's parameter by this rank's part of a layout; see `distribute_parameter`."""
     if mesh.coords is None:
         return
     if layout.partials:
@@ -147,7 +148,7 @@ def place(
 
 
 def _check_free(name: str, tensor: Tensor, known: Placed | None, placed: Placed) -> None:
-    """Refuse a parameter that is placed otherwise, or averaged by the same ranks."""
+    """Raise LayoutError if the parameter has another layout, or the same ranks average it."""
     if known is not None and (not known.layout.is_replicated or known.viewed is not None):
         raise LayoutError(
             f"{name} is distributed already, as {known.layout} on {known.mesh!r}; it cannot become "
@@ -163,11 +164,11 @@ def _check_free(name: str, tensor: Tensor, known: Placed | None, placed: Placed)
 
 
 def become(tensor: Tensor, part: Tensor) -> None:
-    """Give a parameter other memory, of another shape.
+    """Replace the memory of a parameter by a tensor of another shape.
 
-    A graph that was made before, such as that of ``torch.nn.utils.weight_norm``, keeps the node
-    that accumulates the parameter's gradient, which would still expect the old shape. torch makes a
-    new node where the data type changes.
+    An existing autograd graph, such as that of ``torch.nn.utils.weight_norm``, keeps the node that
+    accumulates the parameter's gradient. That node would still expect the old shape. torch creates
+    a new node when the data type changes, so this function changes it in between.
     """
     with plainly():
         if tensor.requires_grad:
@@ -177,7 +178,7 @@ def become(tensor: Tensor, part: Tensor) -> None:
 
 
 def remember(module: Module, name: str, tensor: Tensor, placed: Placed) -> None:
-    """Record how a module's parameter is laid out, on the module and on the parameter."""
+    """Record the layout of a module's parameter on the module and on the parameter."""
     module.__dict__.setdefault(KEY, {})[name] = placed
     placed.called = f"{type(module).__name__}.{name}"
     placed.note_on(tensor)
@@ -194,7 +195,7 @@ def _part(
     src: int | None,
     viewed: tuple[int, ...] | None,
 ) -> Tensor | None:
-    """This rank's part in memory of its own; None where the tensor itself is the part."""
+    """Return this rank's part in memory of its own; None if the tensor itself is the part."""
     if viewed is not None:
         tensor = tensor.reshape(viewed)
     if layout.is_replicated:
@@ -211,10 +212,10 @@ def _part(
 
 
 def adopt(root: Module) -> None:
-    """Take distributed tensors that a program has registered as parameters, or buffers, for such.
+    """Convert distributed tensors that a program registered as parameters or buffers.
 
-    The parameter becomes this rank's part, as `distribute_parameter` leaves it; modules that share
-    one share it afterwards.
+    Each becomes this rank's part, as after `distribute_parameter`. Modules that share a distributed
+    tensor share the part afterwards.
     """
     known: dict[int, Tensor] = {}
     for module in root.modules():
@@ -227,7 +228,7 @@ def adopt(root: Module) -> None:
 
 
 def _adopted(tensor: DistTensor) -> Tensor:
-    """A tensor of this rank's part; a parameter if the distributed one is."""
+    """Return this rank's part as a tensor; a Parameter if the distributed tensor is one."""
     local = autograd.left(autograd.redistributed(tensor.detach(), tensor.dist_layout.settled()))
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(local, tensor.requires_grad)
@@ -235,7 +236,7 @@ def _adopted(tensor: DistTensor) -> Tensor:
 
 
 def place_rest(root: Module, mesh: DeviceMesh, src: int | None) -> None:
-    """Replicate all parameters and buffers that are not placed yet, with rank `src`'s values."""
+    """Replicate all parameters and buffers without a layout, with the values of rank `src`."""
     for module in root.modules():
         for name in names_of(module):
             if name not in placed_of(module):
@@ -248,7 +249,7 @@ def place_rest(root: Module, mesh: DeviceMesh, src: int | None) -> None:
 
 
 def names_of(module: Module) -> Iterator[str]:
-    """The names of a module's own parameters and buffers."""
+    """Yield the names of a module's own parameters and buffers."""
     for kind in (module._parameters, module._buffers):
         for name, tensor in kind.items():
             if tensor is not None:
@@ -256,29 +257,30 @@ def names_of(module: Module) -> Iterator[str]:
 
 
 def surround(root: Module, mesh: DeviceMesh) -> None:
-    """Record for a module's parameters and buffers a mesh of which theirs are a part."""
+    """Record a larger mesh, which contains the meshes of a module's parameters and buffers."""
     for module in root.modules():
         for placed in placed_of(module).values():
             placed.surround(mesh)
 
 
-# -- using ------------------------------------------------------------------------------------
+# -- use in forward passes --------------------------------------------------------------------
 
 
 def used(module: Module, name: str, alike: Sequence[int], layout: Layout | None = None) -> Tensor:
-    """A parameter as a forward pass needs it; None if the module has it as None.
+    """Return a parameter as a forward pass needs it; None if it is None in the module.
 
     Parameters
     ----------
     module : torch.nn.Module
-        The module that has it.
+        The module that owns the parameter.
     name : str
-        Its name there.
+        Name of the parameter in the module.
     alike : sequence of int
-        Mesh dimensions along which the ranks compute the same with it, so that each finds the
-        whole gradient; along the others each finds a contribution, and these are summed.
+        Mesh dimensions along which all ranks do the same computation with the parameter, so that
+        each computes the whole gradient. Along the other dimensions each rank computes a
+        contribution, and the contributions are summed.
     layout : Layout, optional
-        The layout that is needed; the parameter's own by default.
+        The required layout; the parameter's own by default.
     """
     if name not in module._parameters and name not in vars(module):
         tensor = _computed(module, name)
@@ -296,18 +298,18 @@ def used(module: Module, name: str, alike: Sequence[int], layout: Layout | None 
 
 
 def _computed(module: Module, name: str) -> Tensor:
-    """A weight that a parametrization computes, of the whole."""
+    """Return a weight that a parametrization computes from whole tensors."""
     with torch._C._EnableTorchFunction():
         return getattr(module, name)
 
 
 def _part_of_other(tensor: Tensor, placed: Placed) -> Tensor:
-    """This rank's part of a tensor that stands in the place of a parameter.
+    """Return this rank's part of a tensor that has replaced a parameter.
 
     Raises
     ------
     RuntimeError
-        If it is plain: a part of it would get a part of its gradient, and the rest none.
+        If the tensor is plain: only this rank's part of the tensor would get a gradient.
     """
     if type(tensor) is DistTensor:
         return own_part(tensor, placed)
@@ -321,6 +323,6 @@ def _part_of_other(tensor: Tensor, placed: Placed) -> Tensor:
 
 @lru_cache(maxsize=1024)
 def _route(here: Layout, wanted: Layout, alike: tuple[int, ...]) -> Route:
-    """The way there, and of the gradient back: summed along mesh dimensions not in `alike`."""
+    """Return the route of a parameter; its gradient is summed along dimensions not in `alike`."""
     pending = tuple([m for m in range(len(here.mesh_shape)) if m not in alike])
     return Route(here, wanted, gradient_layout(here), gradient_layout(wanted, pending))

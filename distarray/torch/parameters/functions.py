@@ -1,8 +1,8 @@
-"""What torch's functions do with parts of parameters.
+"""Implementations of torch's functions for parts of parameters.
 
-A part's class is the only thing by which torch knows it: ``__torch_function__`` is asked before a
-function sees it. Functions compute with the distributed tensor that it is part of. Some are about
-the object itself (its data type, its hooks), some about the whole's shape, and a few copy the part.
+torch recognizes a part only by its class: it calls ``__torch_function__`` in place of the function.
+Most functions then compute with the distributed tensor of all parts. Some are about the object
+itself (its data type, its hooks), some about the global shape, and a few copy the part.
 """
 
 import weakref
@@ -33,24 +33,24 @@ __all__ = ["Act", "Args", "Func", "Kwargs", "act_for"]
 Func = Callable[..., Any]
 Args = Sequence[Any]
 Kwargs = dict[str, Any]
-#: A replacement for a function of torch's that is given parts: takes it and its arguments.
+#: Implementation of a torch function for parts; called with the function and its arguments.
 Act = Callable[[Func, Args, Kwargs], Any]
 
-#: Functions and attributes that ask for the shape of the whole.
+#: Functions and attributes whose results depend on the global shape.
 _OF_SHAPE = frozenset(
     {"__len__", "dim", "dim_order", "is_contiguous", "nbytes", "ndim", "ndimension", "nelement"}
     | {"numel", "shape", "size", "storage_offset", "stride"}
 )
-#: Functions about the object itself, whatever its values are.
+#: Functions about the object itself, independent of its values.
 _OF_ITSELF = frozenset(
     {"__dir__", "_has_compatible_shallow_copy_type", "_is_view", "backward", "data_ptr"}
     | {"element_size", "get_device", "is_complex", "is_conj", "is_floating_point", "is_inference"}
     | {"is_neg", "is_pinned", "is_shared", "is_signed"}
     | {"register_post_accumulate_grad_hook", "requires_grad_", "result_type", "retain_grad"}
 )
-#: Attributes that are made of the elements.
+#: Attributes that are computed from the elements.
 _OF_VALUES = frozenset({"H", "T", "__cuda_array_interface__", "imag", "mH", "mT", "real"})
-#: Functions whose result is a part that lies as the operand does.
+#: Functions whose result is a part in the layout of the operand.
 _KEPT = frozenset(
     {"bfloat16", "clone", "contiguous", "cpu", "cuda", "detach", "double", "empty_like", "float"}
     | {"full_like", "half", "hpu", "ones_like", "pin_memory", "share_memory_", "to", "type"}
@@ -59,7 +59,7 @@ _KEPT = frozenset(
 
 
 def act_for(func: Func) -> Act:
-    """The replacement for a function of torch's that is given parts of parameters."""
+    """Return the implementation of a torch function for parts of parameters."""
     name = getattr(func, "__name__", "")
     if name in ("__get__", "__set__", "__delete__"):
         return _act_for_attribute(_attribute_of(func), name)
@@ -90,7 +90,7 @@ def _of_itself(func: Func, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _of_shape(func: Func, args: Args, kwargs: Kwargs) -> Any:
-    """Asked of a tensor of the whole's shape that has no memory."""
+    """Call the function on a meta tensor of the global shape."""
     part = args[0] if args else kwargs.pop("input")
     stand_in = torch.empty(placed_on(part).whole, dtype=part.dtype, device="meta")
     return func(stand_in, *args[1:], **kwargs)
@@ -108,7 +108,7 @@ def _kept(func: Func, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _of_whole(func: Func, args: Args, kwargs: Kwargs, into: Any = distributed) -> Any:
-    """A function of the distributed tensors; what it gives back of its operands are the parts."""
+    """Call a function on the distributed tensors; operands that it returns become parts again."""
     operands = tensors_in(args, kwargs)
     there = {id(x): into(x) for x in operands if is_part(x)}
     _check_indices(func, operands)
@@ -116,7 +116,7 @@ def _of_whole(func: Func, args: Args, kwargs: Kwargs, into: Any = distributed) -
     try:
         found = func(*new, **named)
     except RuntimeError as error:
-        if "Output 0 of Distributed" in str(error):  # as torch says of leaves
+        if "Output 0 of Distributed" in str(error):  # like torch's error for leaves
             raise RuntimeError(
                 f"{func.__name__}: a parameter that requires grad is written to where autograd "
                 "records it: do it under torch.no_grad()"
@@ -125,14 +125,14 @@ def _of_whole(func: Func, args: Args, kwargs: Kwargs, into: Any = distributed) -
     back = {id(there[id(x)]): x for x in operands if id(x) in there}
     results = tensors_in([found], {})
     if not any(id(x) in back for x in results):
-        return found  # with the names of several results
+        return found  # unchanged, so that a named tuple stays one
     return replaced([found], {}, [back.get(id(x), x) for x in results])[0][0]
 
 
 def _check_indices(func: Func, operands: Sequence[Any]) -> None:
-    """Raise an error on all ranks if they bring plain indices that differ.
+    """Raise an error on all ranks if plain index tensors differ between ranks.
 
-    In a program of data parallelism each rank has its own.
+    In a data-parallel program each rank has indices of its own.
     """
     plain = [x for x in operands if _is_plain_index(x)]
     part = next((x for x in operands if is_part(x)), None)
@@ -153,9 +153,10 @@ def _is_plain_index(x: Any) -> bool:
 
 
 def _each(func: Func, args: Args, kwargs: Kwargs) -> Any:
-    """A function of lists, which works row by row and element by element.
+    """Call a ``_foreach_`` function, which works row by row and element by element.
 
-    Rows of parts are computed here, of this rank's parts; rows without any go to torch.
+    Rows of parts are computed from this rank's parts. Rows without distributed tensors are passed
+    to torch.
     """
     if transforming():
         return _of_whole(func, args, kwargs)
@@ -186,7 +187,7 @@ def _picked(x: Any, places: Sequence[int]) -> Any:
 
 
 def _of_parts(func: Func, args: Args, kwargs: Kwargs) -> Any:
-    """Of this rank's parts, laid out as those in the first list are."""
+    """Compute from this rank's parts, in the layouts of the parts in the first list."""
     first = args[0]
 
     def here(x: Any) -> Any:
@@ -204,7 +205,7 @@ def _of_parts(func: Func, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _norm(func: Func, args: Args, kwargs: Kwargs) -> Any:
-    """The norm of the whole; a plain number, for it stands beside those of plain tensors."""
+    """Compute the global norm; a scalar result is plain, like the norms of plain tensors."""
     named = dict(zip(("part", "ord", "dim"), args)) | kwargs
     flat = named.get("dim") is None and named.get("p") != "nuc" and named.get("ord") != "nuc"
     found = _of_whole(func, args, kwargs, spread if flat else distributed)
@@ -224,7 +225,7 @@ def _greatest(func: Func, args: Args, kwargs: Kwargs) -> list[Any]:
 
 
 def _differentiate(func: Func, args: Args, kwargs: Kwargs) -> Any:
-    """Gradients with respect to parts, which are parts of gradients."""
+    """Compute gradients with respect to parts; they are returned as parts."""
     inputs = args[1] if len(args) > 1 else kwargs["inputs"]
     inputs = [inputs] if isinstance(inputs, torch.Tensor) else inputs
     args, kwargs = _with_grads_as_outputs(list(args), kwargs)
@@ -239,7 +240,7 @@ def _differentiate(func: Func, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _with_grads_as_outputs(args: list[Any], kwargs: Kwargs) -> tuple[list[Any], Kwargs]:
-    """The arguments of ``grad``, of whose ``grad_outputs`` parts belong to parts alone."""
+    """Replace parts in ``grad_outputs`` by distributed tensors if their outputs are no parts."""
     outputs = args[0] if args else kwargs["outputs"]
     grads = args[2] if len(args) > 2 else kwargs.get("grad_outputs")
     if grads is None:
@@ -256,13 +257,13 @@ def _with_grads_as_outputs(args: list[Any], kwargs: Kwargs) -> tuple[list[Any], 
 
 
 def _alias(grad: Tensor) -> Tensor:
-    """A gradient as another object, for autograd may hand the same one to others."""
+    """Return a new object for a gradient, since autograd may pass the old one to other code."""
     with plainly():
         return grad.as_subclass(torch.Tensor)
 
 
 def _register_hook(func: Func, args: Args, kwargs: Kwargs) -> Any:
-    """A hook on a part is called with the gradient as a distributed tensor."""
+    """Register a hook on a part; it receives the gradient as a distributed tensor."""
     part, hook = (*args, *kwargs.values())
     kind, owner = type(part), weakref.ref(part)
 
@@ -275,11 +276,11 @@ def _register_hook(func: Func, args: Args, kwargs: Kwargs) -> Any:
         return func(part, told)
 
 
-# -- what is set and what is refused -----------------------------------------------------------
+# -- assignment to data, and refusals ----------------------------------------------------------
 
 
 def _set_data(func: Func, args: Args, kwargs: Kwargs) -> None:
-    part, value = args  # torch asks nobody where a plain tensor's data is set to a part
+    part, value = args  # torch does not call this for a plain tensor's data
     with torch.no_grad():
         value = own_part(value, placed_on(part))
     with plainly():

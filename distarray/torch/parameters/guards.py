@@ -1,4 +1,4 @@
-"""Guards that keep torch's optimizers and `load_state_dict` from taking a part for the whole."""
+"""Guards that keep torch's optimizers and `load_state_dict` from treating a part as the whole."""
 
 from typing import Any
 
@@ -16,18 +16,18 @@ from distarray.torch.tensor.between_modules import is_distributed
 __all__ = ["prepare_again", "prepare_optimizer", "take_whole_states", "watch_optimizers"]
 
 
-#: How many parameters have been distributed in this process; None before optimizers are watched.
+#: Number of parameters distributed in this process; None before optimizers are watched.
 _distributed: int | None = None
 
 
-#: Optimizers that need whole parameters, for norms, factors or line searches.
+#: Optimizers that need whole parameters for norms, factors or line searches.
 _OF_WHOLES = tuple(
     [getattr(torch.optim, n) for n in ("Adafactor", "LBFGS", "Muon") if hasattr(torch.optim, n)]
 )
 
 
 def watch_optimizers() -> None:
-    """Count a distributed parameter; optimizers are prepared anew before their next step."""
+    """Count a distributed parameter; optimizers are prepared again before their next step."""
     global _distributed
     if _distributed is None:
         register_optimizer_step_pre_hook(_before_step)
@@ -38,23 +38,23 @@ def watch_optimizers() -> None:
 
 
 class _Watched:
-    """An optimizer as it was when it was prepared last.
+    """Record of an optimizer from its last preparation.
 
     Attributes
     ----------
     seen : tuple
-        How many parameters had been distributed, and how many groups it had.
+        Numbers of distributed parameters and of the optimizer's parameter groups.
     state : dict
-        Its state: a state that is loaded is another object.
+        The optimizer's state. A loaded state is another object.
     parts : list of Part
-        Those of its parameters of which each rank has a part.
+        The optimizer's parameters that are cut.
     elementwise : bool
-        Whether its step is torch's own, which treats every element by itself, so that it may see
-        plain tensors. A step that someone else wrote may take a norm or a mean.
+        True if the step is torch's own. It treats every element by itself, so it may work on plain
+        tensors. A step from another library may compute a norm or a mean.
     opened : list of Part
-        Parameters, and gradients that the program has read: plain tensors within a step.
+        Parameters, and gradients that the program has read, which are plain tensors within a step.
     steps : int
-        How many steps it has begun since then.
+        Number of steps begun since the preparation.
     """
 
     __slots__ = ("elementwise", "opened", "parts", "seen", "state", "steps")
@@ -69,7 +69,7 @@ class _Watched:
         self.steps = 0
 
     def open(self) -> None:
-        """Make the parameters and their gradients plain tensors."""
+        """Turn the parameters and their gradients into plain tensors."""
         self.cover()
         with plainly():
             grads = [part.grad for part in self.parts]
@@ -78,7 +78,7 @@ class _Watched:
             unguard(part)
 
     def cover(self) -> None:
-        """Make them parts again, also gradients that the program alone still holds."""
+        """Turn opened tensors into parts again, also gradients that only the program holds."""
         for part in self.opened:
             guard(part, placed_on(part))
         self.opened = []
@@ -89,12 +89,12 @@ def _seen(optimizer: Optimizer) -> tuple[Any, int]:
 
 
 def prepare_optimizer(optimizer: Optimizer) -> _Watched:
-    """Cut an optimizer's state to this rank's parts; refuse one that cannot work with parts.
+    """Cut an optimizer's state to this rank's parts; raise an error if it needs whole parameters.
 
     Raises
     ------
     RuntimeError
-        If it would take parts for wholes, or has loaded the state of another part.
+        If it would treat parts as wholes, or has loaded the state of another part.
     """
     known: _Watched | None = vars(optimizer).get(KEY)
     if known is not None and known.state is optimizer.state and known.seen == _seen(optimizer):
@@ -120,16 +120,16 @@ def prepare_optimizer(optimizer: Optimizer) -> _Watched:
 
 
 def prepare_again(optimizer: Optimizer) -> None:
-    """Have an optimizer prepared anew before its next step, for its state has been changed."""
+    """Request a new preparation before an optimizer's next step, since its state has changed."""
     if KEY in vars(optimizer):
         vars(optimizer)[KEY].seen = None
 
 
 def _before_step(optimizer: Optimizer, *_: Any) -> None:
-    """Have the optimizer's parameters laid open for its step, and for none of the program's hooks.
+    """Open the optimizer's parameters for its step only, not for the program's hooks.
 
-    Those would take this rank's part of a gradient for the whole, and its norm for that. torch
-    calls the hooks of all optimizers first, of which this is one, and then those of the optimizer.
+    A hook of the program would treat this rank's part of a gradient as the whole, for example for
+    its norm. torch calls global hooks, of which this function is one, before the optimizer's own.
     """
     watched = prepare_optimizer(optimizer)
     if not (watched.parts and watched.elementwise):
@@ -140,15 +140,15 @@ def _before_step(optimizer: Optimizer, *_: Any) -> None:
 
 
 def _place(hooks: Any, hook: Any, register: Any, last: bool) -> None:
-    """Put a hook at an end of an optimizer's; register it if it is not there yet."""
+    """Move a hook to the end (`last`) or the beginning of the hooks; register it if necessary."""
     key = next((key for key, known in hooks.items() if known is hook), None)
     hooks.move_to_end(register(hook).id if key is None else key, last)
 
 
 class _Step(dict[str, Any]):
-    """The named arguments of a step, which torch drops with it; then nothing stays laid open.
+    """Keyword arguments of a step; when torch releases them, all parameters are parts again.
 
-    After an error torch calls no hooks.
+    After an error torch calls no hooks, so the end of the step shows only in this release.
     """
 
     def __init__(self, kwargs: dict[str, Any], watched: _Watched) -> None:
@@ -157,12 +157,12 @@ class _Step(dict[str, Any]):
         self.watched, self.number = watched, watched.steps
 
     def __del__(self) -> None:
-        if self.number == self.watched.steps:  # an error that is kept may keep it into another
+        if self.number == self.watched.steps:  # a stored exception may delay this into another step
             self.watched.cover()
 
 
 def _open(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Let an optimizer see its parameters and their gradients as plain tensors."""
+    """Make parameters and gradients plain tensors for the step, and parts within its closure."""
     watched: _Watched = vars(optimizer)[KEY]
     named = _Step(kwargs, watched)
     closure: Any = args[1] if len(args) > 1 else kwargs.get("closure")
@@ -170,7 +170,7 @@ def _open(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     def covered() -> Any:
         watched.cover()
         found = closure()
-        watched.open()  # not after an error, which ends the step
+        watched.open()  # not after an exception, which ends the step
         return found
 
     if len(args) > 1 and closure is not None:
@@ -189,7 +189,7 @@ def _close(optimizer: Optimizer, *_: Any) -> None:
 
 
 def _mark_state(optimizer: Optimizer, state_dict: dict[str, Any]) -> Any:
-    """Mark the parts in an optimizer's ``state_dict`` as parts."""
+    """Turn the parts in an optimizer's ``state_dict`` into objects of class `Part`."""
     prepare_optimizer(optimizer)
     parameters: list[Any] = [p for group in optimizer.param_groups for p in group["params"]]
     state = dict(state_dict["state"])
@@ -206,7 +206,7 @@ def _mark_state(optimizer: Optimizer, state_dict: dict[str, Any]) -> Any:
 
 
 def take_whole_states(module: Module) -> None:
-    """Make ``load_state_dict`` take whole parameters, too, and keep this rank's part of them."""
+    """Make ``load_state_dict`` also accept whole parameters, and keep this rank's part of them."""
     if not any(hook is _cut_state for hook in _loaders(module)):
         module.register_load_state_dict_pre_hook(_cut_state)
 
@@ -227,9 +227,9 @@ def _cut_state(module: Module, state: dict[str, Any], prefix: str, *rest: Any) -
 
 
 def _own_state(value: Any, parameter: Tensor, spread: bool) -> Any:
-    """What an optimizer keeps of a parameter, as this rank has it; a part if `spread`.
+    """Return this rank's part of an optimizer's state value; of class `Part` if `spread`.
 
-    Of another shape than the parameter's it stays as it is, and what is distributed of a plain
+    A value of another shape than the parameter's stays unchanged. A distributed value of a plain
     parameter becomes whole.
     """
     if not isinstance(value, torch.Tensor) or hasattr(parameter, "_spec"):

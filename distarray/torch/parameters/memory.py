@@ -1,7 +1,8 @@
-"""Plain tensors that would be given the memory of a part: ``x.data = p`` and ``x.set_(p)``.
+"""Refusal to give a plain tensor the memory of a part: ``x.data = p`` and ``x.set_(p)``.
 
-torch asks no class then, and the tensor would be this rank's part from now on, without knowing of
-the others. What torch does before, for tensors on all devices, is looked at.
+torch does not call ``__torch_function__`` for these, and the plain tensor would become this rank's
+part without any record of the other parts. Therefore the operators that torch calls first, for
+tensors on all devices, are replaced by operators that check their arguments.
 """
 
 import threading
@@ -19,16 +20,17 @@ __all__ = ["watch_memory"]
 _aten = torch.ops.aten
 _SELECT = torch._C.DispatchKeySet(torch._C._parse_dispatch_key("BackendSelect"))
 _COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
-#: The layers of torch in which a tensor's data type and memory are looked at first.
+#: Dispatch keys under which torch first checks a tensor's data type and memory.
 _BEFORE = ("AutogradCPU", "AutogradCUDA", "AutogradHPU")
 _asks = torch._C._is_torch_function_enabled
 _watching: list[torch.library.Library] = []
-#: Ranks that are threads place their first parameters at once, and torch takes one function alone.
+#: Lock for ranks that are threads and place their first parameters at the same time: torch accepts
+#: only one implementation for a key.
 _lock = threading.Lock()
 
 
 def watch_memory() -> None:
-    """Refuse to give plain tensors the memory of parts; again, nothing."""
+    """Install the checks; later calls have no effect."""
     with _lock:
         if _watching:
             return
@@ -40,7 +42,7 @@ def watch_memory() -> None:
 
 
 def _fits(x: Tensor, other: Tensor) -> Any:
-    """What torch asks before ``x.data = other``."""
+    """Check the types of two tensors before ``x.data = other``."""
     _refuse(x, other, "x.data = p")
     return _aten._has_compatible_shallow_copy_type.default._op_dk(_COMPOSITE, x, other)
 

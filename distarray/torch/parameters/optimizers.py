@@ -1,7 +1,7 @@
 """Optimizers of distributed parameters: their state as arrays, and norms over all ranks.
 
-An optimizer keeps for each parameter tensors of its shape. Where a rank has a part of the
-parameter it has the same part of these.
+For each parameter an optimizer stores tensors of the parameter's shape. A rank that has a part of
+the parameter has the same part of these tensors.
 """
 
 import math
@@ -24,9 +24,9 @@ __all__ = ["clip_grad_norm_", "optimizer_state", "state_tensors"]
 
 
 def state_tensors(optimizer: Optimizer) -> Iterator[tuple[int, str, Tensor, Placed | None]]:
-    """An optimizer's state: the parameter's number, the name, the tensor, and its layout.
+    """Yield an optimizer's state: number of the parameter, name, tensor, and layout.
 
-    The layout is None for numbers, and for parameters that are not distributed.
+    The layout is None for scalars, and for parameters that are not distributed.
     """
     prepare_optimizer(optimizer)
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -40,21 +40,22 @@ def state_tensors(optimizer: Optimizer) -> Iterator[tuple[int, str, Tensor, Plac
 
 
 def optimizer_state(optimizer: Optimizer, module: Module) -> dict[str, DistArray]:
-    """An optimizer's state as distributed arrays over its memory.
+    """Return an optimizer's state as distributed arrays over its memory.
 
     Parameters
     ----------
     optimizer : torch.optim.Optimizer
-        Of parameters of `module`, after at least one step.
+        An optimizer of parameters of `module`, after at least one step.
     module : torch.nn.Module
-        Distributed by `parallelize_module`, `distribute_module`, `data_parallel` or `fully_shard`.
+        A module that `parallelize_module`, `distribute_module`, `data_parallel` or `fully_shard`
+        has distributed.
 
     Returns
     -------
     dict of str to DistArray
-        By the names of the parameter and of the state, such as "head.weight.exp_avg"; laid out as
-        the parameter. Numbers, such as the count of steps, are left out. On the CPU nothing is
-        copied.
+        Arrays in the layout of the parameter. Keys are the names of the parameter and of the state,
+        such as "head.weight.exp_avg". Scalars, such as the count of steps, are left out. On the CPU
+        nothing is copied.
 
     Cost
     ----
@@ -88,33 +89,34 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scale gradients so that their norm over all parameters of all ranks is at most `max_norm`.
 
-    ``torch.nn.utils.clip_grad_norm_`` gives the same, with an allreduce for each parameter that is
-    cut.
+    ``torch.nn.utils.clip_grad_norm_`` has the same result, with an allreduce for each parameter
+    that is cut.
 
     Parameters
     ----------
     parameters : torch.nn.Module, torch.nn.Parameter or iterable of these
-        Those without a gradient are left out.
+        The parameters. Parameters without a gradient are left out.
     max_norm : float
-        The largest norm that is left as it is.
+        The largest norm that is left unchanged.
     norm_type : float
-        Of which norm; ``inf`` for the largest element.
+        The order of the norm; ``inf`` for the largest absolute value.
     error_if_nonfinite : bool
-        Raise if the norm is infinite or NaN. Otherwise gradients become NaN then, as in torch.
+        Raise an error if the norm is infinite or NaN. Otherwise gradients become NaN in this case,
+        as in torch.
 
     Returns
     -------
     torch.Tensor
-        The norm before, a number, the same bits on every rank.
+        The norm before scaling, a scalar with the same bits on every rank.
 
     Raises
     ------
     RuntimeError
-        With `error_if_nonfinite`, on all ranks.
+        If the norm is not finite and `error_if_nonfinite` is set; on all ranks.
 
     Cost
     ----
-    One allreduce of a number for each set of mesh dimensions that cuts parameters; mostly one or
+    One allreduce of a scalar for each set of mesh dimensions that cuts parameters; usually one or
     two.
 
     Examples
@@ -140,7 +142,7 @@ def clip_grad_norm_(
         )
 
 
-#: Norms of this rank's parts, by the mesh and those of its dimensions that cut the parameter.
+#: Norms of this rank's parts, by mesh and mesh dimensions that cut the parameter.
 _Shares = dict[tuple[DeviceMesh, tuple[int, ...]] | None, list[Tensor]]
 
 
@@ -163,20 +165,20 @@ def _clipped(
             "are not clipped"
         )
     factor = max_norm / (total + 1e-6)
-    if grads and not factor >= 1:  # NaN, too, spreads to all gradients
+    if grads and not factor >= 1:  # True for NaN, so that NaN spreads to all gradients
         torch._foreach_mul_(grads, factor)
     like = grads[0] if grads else torch.zeros(())
     return like.new_tensor(total)
 
 
 def _cutting(placed: Placed) -> tuple[DeviceMesh, tuple[int, ...]] | None:
-    """The mesh and those of its dimensions that cut a parameter."""
+    """Return the mesh and its dimensions that cut a parameter; None if none does."""
     dims = tuple(sorted({m for cut in placed.layout.cuts for m in cut.mesh_dims}))
     return (placed.mesh, dims) if dims else None
 
 
 def _folded(shares: _Shares, norm_type: float) -> float:
-    """The norm of all gradients, from the norms of this rank's parts."""
+    """Compute the norm of all gradients from the norms of this rank's parts."""
     extreme = np.isinf(norm_type)
     totals = []
     for where, norms in shares.items():

@@ -1,13 +1,13 @@
-"""Parameters of which each rank has a part, as objects: a class of their own.
+"""Class of the parameters of which each rank has a part.
 
-A parameter that is cut stays the same object, with this rank's part in its memory: autograd,
-optimizers and the forward of its module work on that. To everything else it is a distributed
-tensor, by its class: :class:`Part` hands torch's functions over to
-:mod:`distarray.torch.parameters.functions`. Gradients of parts, and what ``state_dict`` has, are
-parts as well.
+A parameter that is cut stays the same object, with this rank's part in its memory. Autograd,
+optimizers and the forward of its module work on this memory. For all other code its class makes it
+a distributed tensor: :class:`Part` passes calls of torch's functions to
+:mod:`distarray.torch.parameters.functions`. Gradients of parts, and the values of ``state_dict``,
+are parts as well.
 
-Within ``with plainly():``, which this package uses, torch ignores the class. Optimizers make their
-steps so, too (:mod:`distarray.torch.parameters.guards`).
+Within ``with plainly():``, which this package uses, torch ignores the class. In the steps of
+optimizers, parts are plain tensors (:mod:`distarray.torch.parameters.guards`).
 """
 
 from collections.abc import Callable, Sequence
@@ -41,10 +41,10 @@ __all__ = ["Part", "guard", "unguard"]
 
 _GRAD: Any = torch.Tensor.grad
 _OPERATORS = "add and floordiv lshift matmul mod mul or pow rshift sub truediv xor"
-#: Methods that write, and whose names have no underscore at the end alone.
+#: Methods that write to an operand although their names do not end with a single underscore.
 _WRITERS = {"__set__", "__delete__", "__setitem__"} | {f"__i{op}__" for op in _OPERATORS.split()}
 _asks = torch._C._is_torch_function_enabled
-#: What is done for each function that has been called with a part.
+#: Implementation of each function that has been called with a part.
 _ACTS: dict[Any, Act] = {}
 
 
@@ -65,7 +65,7 @@ def _set_grad(part: Tensor, value: Tensor | None) -> None:
 
 
 def _by_whole(name: str) -> Any:
-    """A method that is the distributed tensor's; within `plainly` that of plain tensors."""
+    """Return a method that calls the distributed tensor's; within `plainly`, the plain tensor's."""
     plain = getattr(torch.Tensor, name, None)
 
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -79,8 +79,8 @@ def _by_whole(name: str) -> Any:
 
 @uncompiled
 def _asked(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Call a function of torch's that was given parts."""
-    if compilation() is not None:  # torch makes up a tensor that is like a part
+    """Call a torch function on parts."""
+    if compilation() is not None:  # the compiler creates a fake tensor like a part
         with plainly():
             return func(*args, **kwargs)
     act = _ACTS.get(func)
@@ -90,13 +90,13 @@ def _asked(func: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 
 
 def _writes(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
-    """Whether a function writes to a tensor that it is given."""
+    """Return True if a function writes to one of its arguments."""
     name = func.__name__
     return name in _WRITERS or (name[-1] == "_" and name[-2] != "_") or "out" in kwargs
 
 
 def _in_graph(x: Any) -> Any:
-    """A value that a graph has in the place of another one: for a part the distributed tensor."""
+    """Replace parts in an argument by distributed tensors in the compiler's graph."""
     if type(x) is Part:
         return entered_in_graph(getattr(x, KEY).name, x.in_graphs)
     if isinstance(x, (list, tuple)):
@@ -107,10 +107,10 @@ def _in_graph(x: Any) -> Any:
 
 
 class _AsPlain:
-    """This rank's part as a plain tensor, which the compiler asks for at each run.
+    """Descriptor of this rank's part as a plain tensor, which the compiler reads at each run.
 
-    It is the same one until the part has other memory: the compiler tells tensors apart by what
-    they are.
+    It returns the same object until the part gets other memory, since the compiler identifies
+    tensors by object.
     """
 
     @run_as_it_is
@@ -129,21 +129,21 @@ def _plain_of(part: Tensor) -> Tensor:
 
 
 def _told(x: Tensor) -> tuple[Any, ...]:
-    """By what it is seen that a parameter has other memory, or is trained now, or no more."""
+    """Return properties that change with a parameter's memory and with ``requires_grad``."""
     return x.data_ptr(), x.shape, x.stride(), x.dtype, x.requires_grad
 
 
 class Part(torch.Tensor):  # type: ignore[misc]
-    """This rank's part of a parameter, which programs meet as a :class:`DistTensor`."""
+    """This rank's part of a parameter; a program sees it as a :class:`DistTensor`."""
 
-    #: By which it is told from other tensors; the class that it has for torch's own code.
+    #: Attribute that marks parts: the class of the tensor for torch's own code.
     plain_class = torch.Tensor
     _is_dist_tensor = True
 
     in_graphs = _AsPlain()
 
-    #: The gradient, a part as well. Training loops read it in each step, so it avoids
-    #: ``__torch_function__``.
+    #: The gradient, a part as well. It bypasses ``__torch_function__``, since training loops
+    #: read it in each step.
     grad = property(_grad, _set_grad, partial(_set_grad, value=None))
 
     @classmethod
@@ -158,18 +158,18 @@ class Part(torch.Tensor):  # type: ignore[misc]
             return func(*[_in_graph(x) for x in args], **_in_graph(kwargs or {}))
         return _asked(func, args, kwargs or {})
 
-    # -- what a DistTensor has ---------------------------------------------------------------
+    # -- interface of a DistTensor ------------------------------------------------------------
 
     @property
     def mesh(self) -> DeviceMesh:
-        """The ranks that hold it."""
+        """The ranks that hold the parameter."""
         return placed_on(self).mesh
 
     device_mesh = mesh
 
     @property
     def dist_layout(self) -> Layout:
-        """Where every element is."""
+        """The layout of the parameter."""
         return layout_of(self)
 
     @property
@@ -178,18 +178,18 @@ class Part(torch.Tensor):  # type: ignore[misc]
         return layout_of(self).placements
 
     def to_local(self, *, grad_placements: Placements | None = None) -> Tensor:
-        """This rank's part as a plain tensor over the same memory; gradients flow."""
+        """Return this rank's part as a plain tensor over the same memory; differentiable."""
         if grad_placements is None:
             return local_of(self)
         return distributed(self).to_local(grad_placements=grad_placements)
 
     def full_tensor(self, *, grad_placements: Placements | None = None) -> Tensor:
-        """The whole on every rank; collective, and gradients flow."""
+        """Return the whole on every rank; collective and differentiable."""
         whole = spread(self).full_tensor(grad_placements=grad_placements)
         return whole.reshape(placed_on(self).whole)
 
     def to_dist_tensor(self) -> DistTensor:
-        """The distributed tensor over the same memory, in the same graph."""
+        """Return the distributed tensor over the same memory, in the same autograd graph."""
         return distributed(self)
 
     redistribute = _by_whole("redistribute")
@@ -215,7 +215,7 @@ class Part(torch.Tensor):  # type: ignore[misc]
         return memo[id(self)]
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """Files hold the whole, as a plain tensor; collective."""
+        """Pickle the whole, as a plain tensor; collective."""
         with torch.no_grad():
             whole = self.full_tensor()
         whole = torch.nn.Parameter(whole) if isinstance(self, torch.nn.Parameter) else whole
@@ -232,7 +232,7 @@ class Part(torch.Tensor):  # type: ignore[misc]
 
 
 def guard(tensor: Tensor, placed: Any) -> Tensor:
-    """Make a tensor with this rank's part of a parameter a `Part`; the same object."""
+    """Turn a tensor that holds this rank's part of a parameter into a `Part`; the same object."""
     if type(tensor) is not Part:
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
             raise TypeError(
@@ -245,7 +245,7 @@ def guard(tensor: Tensor, placed: Any) -> Tensor:
 
 
 def unguard(tensor: Tensor) -> None:
-    """Make a part a plain tensor again; the same object."""
+    """Turn a part into a plain tensor again; the same object."""
     if type(tensor) is Part:
         kept = isinstance(tensor, torch.nn.Parameter)
         tensor.__class__ = torch.nn.Parameter if kept else torch.Tensor

@@ -1,4 +1,4 @@
-"""The layouts of parameters, as modules and parameters carry them."""
+"""Layouts of parameters, recorded on modules and parameters."""
 
 import weakref
 from collections.abc import Callable
@@ -22,33 +22,33 @@ from distarray.torch.parameters.spreading import KEY, distributed
 __all__ = ["AVERAGED", "Placed", "averaged_by", "placed_as", "placed_of"]
 
 
-#: The attribute of a parameter that says which ranks average its gradient.
+#: Attribute of a parameter: the world ranks that average its gradient.
 AVERAGED = "_distarray_averaged"
 
 
-#: Methods of parts, which other parameters of distributed modules get as well.
+#: Methods of parts that replicated parameters of distributed modules get as well.
 _SAID = ("to_local", "full_tensor", "redistribute", "to_array", "to_dist_tensor")
 
 
 class Placed:
-    """How one parameter (or buffer) of a module is laid out.
+    """Layout of one parameter (or buffer) of a module, with its mesh.
 
     Attributes
     ----------
     mesh : DeviceMesh
-        The ranks that hold it.
+        The ranks that hold the parameter.
     layout : Layout
-        Of the global parameter, or of what `viewed` says.
+        Layout of the global parameter, viewed in the shape `viewed` if there is one.
     viewed : tuple of int or None
-        The global shape of the layout where it is not the parameter's own: that of the packed
-        weight (3 * n, m) of queries, keys and values is (3, n, m).
+        The global shape of the layout if it differs from the parameter's own: (3, n, m) for the
+        packed weight (3 * n, m) of queries, keys and values.
     around : Placed
-        The same on a larger mesh, if one is known, whose other ranks are replicas: how all ranks
-        together hold the parameter. Otherwise this.
+        Layout on a larger mesh, if one is recorded, along whose other dimensions the parameter is
+        replicated. Otherwise this object.
     called : str
-        The parameter, as errors name it.
+        Name of the parameter in error messages.
     cutting : tuple of int
-        The mesh dimensions that cut it; the same on all ranks.
+        The mesh dimensions that cut the parameter; the same on all ranks.
     """
 
     __slots__ = (
@@ -77,10 +77,10 @@ class Placed:
         self.name = name_of(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Placed":
-        copy = Placed(self.mesh, self.layout, self.viewed)  # the copy's arrays are others
+        copy = Placed(self.mesh, self.layout, self.viewed)  # without arrays of the original
         copy._around = self._around and self._around.__deepcopy__(memo)
         copy.called = self.called
-        # A module's parameters are copied before this, without the attributes noted on them.
+        # A module's parameters are copied before this object, without their recorded attributes.
         tensor = memo.get(id(self._owner()))
         if tensor is not None:
             copy.note_on(tensor)
@@ -94,20 +94,20 @@ class Placed:
         )
 
     def note_on(self, tensor: Tensor) -> None:
-        """Note this on its parameter."""
+        """Record this layout on its parameter."""
         self._owner = weakref.ref(tensor)
         if self.cutting:
             for name in _SAID:
-                vars(tensor).pop(name, None)  # of when it was whole
+                vars(tensor).pop(name, None)  # set while it was whole
             guard(tensor, self)
         else:
             self._speak_for(tensor)
 
     def _speak_for(self, tensor: Tensor) -> None:
-        """Give a parameter that this rank has whole what parts have.
+        """Give a parameter that is whole on this rank the attributes and methods of parts.
 
-        Programs are the same on any number of ranks. Where more ranks would cut it, it counts as a
-        `DistTensor`.
+        So the same program runs on any number of ranks. If more ranks would cut the parameter, it
+        counts as a `DistTensor`.
         """
         setattr(tensor, KEY, self)
         tensor._is_dist_tensor = any(cut.mesh_dims for cut in self.layout.cuts)
@@ -125,34 +125,34 @@ class Placed:
 
     @property
     def around(self) -> "Placed":
-        """How all ranks together hold the parameter."""
+        """The layout of the parameter over all ranks together."""
         return self if self._around is None else self._around
 
     def surround(self, mesh: DeviceMesh) -> "Placed":
-        """Note a mesh of which this one is a part; along its other dimensions are replicas."""
+        """Record a larger mesh that contains this one; its other dimensions replicate."""
         if mesh is not self.mesh:
             self._around = Placed(mesh, self.lifted(mesh), self.viewed)
         return self.around
 
     @property
     def holders(self) -> set[int]:
-        """The ranks of the world that together hold one copy of the parameter, with this one."""
+        """World ranks that together hold one copy of the parameter, this rank among them."""
         at = self.mesh.coords or (0,) * self.mesh.ndim
         where = tuple([slice(None) if m in self.cutting else c for m, c in enumerate(at)])
         return set(np.reshape(self.mesh.group.world_ranks, self.mesh.shape)[where].ravel().tolist())
 
     @property
     def spans(self) -> tuple[tuple[int, int], ...]:
-        """From where to where this rank's part reaches, along each dimension of the layout."""
+        """Start and stop index of this rank's part, along each dimension of the layout."""
         return self.layout.section(self.mesh.coords)
 
     def dims_in(self, mesh: DeviceMesh) -> tuple[int, ...]:
-        """The dimensions of a larger mesh that are those of the parameter's mesh.
+        """Return the dimensions of a larger mesh that correspond to the parameter's mesh.
 
         Raises
         ------
         MeshError
-            If the parameter's mesh is no part of that mesh.
+            If the larger mesh does not contain the parameter's mesh.
         """
         own = self.mesh
         if own is mesh:
@@ -167,7 +167,7 @@ class Placed:
         return tuple([mesh.mesh_dim(name) for name in names])
 
     def lifted(self, mesh: DeviceMesh) -> Layout:
-        """The layout on a mesh of which this one is a part, replicated along its other dims."""
+        """Return the layout on a larger mesh, replicated along its other dimensions."""
         dims = self.dims_in(mesh)
         cuts = [
             cut._replace(mesh_dims=tuple([dims[m] for m in cut.mesh_dims]))
@@ -182,18 +182,18 @@ class Placed:
         return shape if self.viewed is None else (shape[0] * shape[1], *shape[2:])
 
     def local_shape(self) -> tuple[int, ...]:
-        """Shape of this rank's part of the parameter."""
+        """Return the shape of this rank's part of the parameter."""
         shape = self.layout.local_shape(self.mesh.coords)
         return shape if self.viewed is None else (shape[0] * shape[1], *shape[2:])
 
     def array(self, name: str, tensor: Tensor) -> DistArray:
-        """The distributed array over the parameter's memory."""
+        """Return the distributed array over the parameter's memory."""
         tensor = local_of(tensor).detach()
         self._check(name, tensor)
         if self.viewed is not None:
             tensor = tensor.view(self.layout.local_shape(self.mesh.coords))
         array = wrap(_block_of(tensor, self.mesh), self.layout, self.mesh)
-        # The array of a device's tensor is a copy, which does not follow the parameter.
+        # The array of a tensor on a device is a copy and does not follow the parameter.
         self._arrays = [known for known in self._arrays if known() is not None]
         if tensor.device.type == self.mesh.device_type == "cpu":
             self._arrays.append(weakref.ref(array))
@@ -216,26 +216,26 @@ class Placed:
 
 
 def _is_elsewhere(array: DistArray | None, tensor: Tensor) -> bool:
-    """Whether an array is still in use and not over the tensor's memory."""
+    """Return True if an array is still in use and does not share the tensor's memory."""
     if array is None or not array.block.size:
         return False
     return bool(array.block.ctypes.data != tensor.data_ptr())
 
 
 def placed_of(module: Module) -> dict[str, Placed]:
-    """How a module's own parameters and buffers are laid out, by name; empty if they are not."""
+    """Return the layouts of a module's own parameters and buffers, by name."""
     found: dict[str, Placed] = vars(module).get(KEY, {})
     return found
 
 
 def placed_as(tensor: Tensor) -> Placed | None:
-    """How a parameter is laid out; None if it is not distributed."""
+    """Return the layout of a parameter; None if it is not distributed."""
     found: Placed | None = vars(tensor).get(KEY)
     return found
 
 
 def averaged_by(tensor: Tensor) -> set[int]:
-    """The ranks of the world among which `data_parallel` averages a parameter's gradient."""
+    """Return the world ranks among which `data_parallel` averages a parameter's gradient."""
     found: set[int] = vars(tensor).get(AVERAGED, set())
     return found
 

@@ -1,8 +1,9 @@
-"""Parts of parameters as the distributed tensors that they are parts of, and the way back.
+"""Conversion of parts of parameters to distributed tensors, and back.
 
-A parameter that is cut stays the object that it was, with this rank's part in its memory. Autograd,
-optimizers and this package work on that memory. To programs it is the distributed tensor of all
-ranks' parts: `distributed` gives that, over the same memory and in the same graph.
+A parameter that is cut stays the same object, with this rank's part in its memory. Autograd,
+optimizers and this package work on this memory. For programs the parameter is the distributed
+tensor of all ranks' parts. `distributed` returns this tensor, over the same memory and in the same
+autograd graph.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -36,25 +37,25 @@ __all__ = [
 ]
 
 
-#: The attribute of modules, of parameters and of parts with their layout.
+#: Attribute of modules, parameters and parts that contains their layout.
 KEY = "_distarray_placed"
 
 
 def placed_on(part: Tensor) -> "Placed":
-    """How the parameter is laid out that a tensor is a part of."""
+    """Return the layout of the parameter that a tensor is a part of."""
     found: Placed = vars(part)[KEY]
     return found
 
 
 def as_part(tensor: Tensor, placed: "Placed", kind: type) -> Tensor:
-    """Give a tensor the layout, and the class, of parts; the same object."""
+    """Give a tensor the layout and the class of parts; return the same object."""
     setattr(tensor, KEY, placed)
     tensor.__class__ = kind
     return tensor
 
 
 def like_part(tensor: Tensor, part: Tensor) -> Tensor:
-    """Make a plain tensor a part that lies as another does; the same object."""
+    """Turn a plain tensor into a part with the layout of another part; return the same object."""
     return as_part(tensor, placed_on(part), type(part))
 
 
@@ -62,11 +63,12 @@ def like_part(tensor: Tensor, part: Tensor) -> Tensor:
 
 
 def spread(part: Tensor) -> DistTensor:
-    """The distributed tensor of all ranks' parts, over this part's memory, in its layout's shape.
+    """Return the distributed tensor of all ranks' parts, in the shape of their layout.
 
-    Its gradient comes back to the part. Where nothing is recorded, writes go to the part's memory.
+    It shares the part's memory, and its gradient flows back to the part. Where autograd records
+    nothing, writes go to the part's memory.
     """
-    if transforming():  # which have wrapped no part
+    if transforming():  # no transform has wrapped a part
         with outside():
             return _spread(part)
     return _spread(part)
@@ -78,7 +80,7 @@ def _spread(part: Tensor) -> DistTensor:
 
 @graphed
 def entered_in_graph(name: str, local: Tensor) -> DistTensor:
-    """As `distributed`, in a graph, which has the part as a plain tensor and its layout by name."""
+    """Convert a part within a compiled graph, given as a plain tensor and the layout's name."""
     placed = named(name)
     return _in_shape(_entered_as(placed, local), placed)
 
@@ -93,19 +95,19 @@ def _entered_as(placed: "Placed", local: Tensor) -> DistTensor:
 
 
 def distributed(part: Tensor) -> DistTensor:
-    """As `spread`, in the shape of the parameter; collective where matrices are packed in it."""
+    """Return `spread` in the parameter's shape; collective if it packs several matrices."""
     return _in_shape(spread(part), placed_on(part))
 
 
 def _in_shape(x: DistTensor, placed: "Placed") -> DistTensor:
-    """A distributed tensor in the shape of the parameter."""
+    """Return a distributed tensor in the shape of the parameter."""
     return x if placed.viewed is None else x.view(placed.whole)
 
 
 def _enter_forward(ctx: FunctionCtx, local: Tensor, mesh: DeviceMesh, layout: Layout) -> Any:
     ctx.mesh, ctx.layout = mesh, layout
     found = of_part(local.detach(), mesh, layout)
-    return found.view_as(found)  # torch refuses to record writes to such a view, as to a leaf
+    return found.view_as(found)  # torch refuses to record writes to this view, as for a leaf
 
 
 def _enter_backward(ctx: FunctionCtx, grad: Any) -> Any:
@@ -121,12 +123,12 @@ _enter: Any = _entered.apply
 
 
 def layout_of(part: Tensor) -> Layout:
-    """The layout of a parameter; an error for one that packs several matrices.
+    """Return the layout of a parameter; raise an error if it packs several matrices.
 
     Raises
     ------
     RuntimeError
-        If each of the packed matrices is cut: no layout of the parameter's own shape says so.
+        If each packed matrix is cut: no layout of the parameter's own shape describes this.
     """
     placed = placed_on(part)
     if placed.viewed is not None:
@@ -138,19 +140,19 @@ def layout_of(part: Tensor) -> Layout:
     return placed.layout
 
 
-# -- and back ---------------------------------------------------------------------------------
+# -- from the distributed tensor --------------------------------------------------------------
 
 
 def own_part(value: Tensor, placed: "Placed") -> Tensor:
-    """This rank's part, for a parameter, of a tensor that has the shape of the whole.
+    """Return this rank's part of a tensor of a parameter's global shape.
 
-    Of a distributed one gradients flow, and it moves to the layout that is needed. A plain one
-    counts as the same on all ranks.
+    A distributed tensor is redistributed to the parameter's layout, and gradients flow. A plain
+    tensor is assumed to be equal on all ranks.
 
     Raises
     ------
     RuntimeError
-        If it has another shape.
+        If the tensor has another shape.
     """
     if tuple(value.shape) != placed.whole:
         raise RuntimeError(
@@ -182,10 +184,11 @@ def _moved(value: DistTensor, placed: "Placed") -> Tensor:
 
 
 def _of_other_mesh(value: DistTensor, placed: "Placed") -> Tensor:
-    """The part of a tensor on another mesh.
+    """Return this rank's part of a tensor on another mesh.
 
-    Each group of ranks may have a mesh of its own, as replicas of a tensor-parallel model have. No
-    exchange goes to several meshes at once: the tensor becomes whole on its own one then.
+    Each group of ranks may have a mesh of its own, like the replicas of a tensor-parallel model. An
+    exchange cannot have several target meshes. In this case the tensor is made whole on its own
+    mesh first.
     """
     ours, theirs = placed.mesh.group.world_ranks, value.mesh.group.world_ranks
     if value.mesh.coords is None or sorted(ours) == sorted(theirs):
@@ -195,7 +198,7 @@ def _of_other_mesh(value: DistTensor, placed: "Placed") -> Tensor:
 
 
 def _section(whole: Tensor, placed: "Placed") -> Tensor:
-    """This rank's part of what it has whole, in memory of its own."""
+    """Return a copy of this rank's part of a whole tensor."""
     section = tuple([slice(a, b) for a, b in placed.spans])
     part = whole.reshape(placed.layout.shape)[section].reshape(placed.local_shape())
     return part.clone(memory_format=torch.contiguous_format)

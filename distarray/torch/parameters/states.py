@@ -18,35 +18,35 @@ __all__ = ["module_state"]
 
 
 def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, DistArray]:
-    """A module's parameters and persistent buffers as distributed arrays over their memory.
+    """Return a module's parameters and persistent buffers as distributed arrays over their memory.
 
     Parameters
     ----------
     module : torch.nn.Module
-        After `distribute_module` or `parallelize_module`.
+        A module that `distribute_module` or `parallelize_module` has distributed.
     mesh : DeviceMesh, optional
-        A mesh with named dimensions of which the parameters' own are a part, as for a model that
-        is parallel on ``mesh["tp"]``: the arrays are then on this one, replicated along the rest.
+        A larger mesh with named dimensions, which contains the parameters' meshes; for example, the
+        mesh of a model that is parallel on ``mesh["tp"]``. The arrays are then on this mesh,
+        replicated along its other dimensions.
 
     Returns
     -------
     dict of str to DistArray
-        By the names of ``module.state_dict()``. On the CPU nothing is copied: a change of the
-        parameter is seen in the array, and the other way round. From a device each call copies
-        once.
+        The keys are those of ``module.state_dict()``. On the CPU nothing is copied: a change of the
+        parameter also changes the array, and vice versa. From a device each call copies once.
 
     Raises
     ------
     ValueError
         If the module is not distributed.
     RuntimeError
-        If an array given before is still in use and its parameter has other memory by now
+        If an array from an earlier call is still in use and its parameter has other memory by now
         (``p.data = ...``); on all ranks.
 
     Cost
     ----
-    One allreduce of an integer, to agree that nothing is wrong; one broadcast of each buffer that a
-    forward in training has changed since the last backward pass.
+    One allreduce of an integer, to agree that no rank has an error; one broadcast of each buffer
+    that a forward in training has changed since the last backward pass.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def module_state(module: Module, mesh: DeviceMesh | None = None) -> dict[str, Di
 
 
 def _placed_tensors(module: Module) -> Iterator[tuple[str, Tensor, Placed]]:
-    """The names in ``state_dict``, tensors and layouts of what is distributed of a module."""
+    """Yield name in ``state_dict``, tensor and layout of each distributed parameter and buffer."""
     for path, part in module.named_modules():
         for name in names_of(part):
             placed = placed_of(part).get(name)

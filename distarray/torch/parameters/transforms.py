@@ -1,8 +1,8 @@
 """torch.func's transforms of functions of distributed parameters.
 
-A transform wraps the tensors that it is given, and asks nobody: a parameter's class is hidden, and
-this rank's part would be taken for the whole. Therefore what wraps is given the distributed tensor
-of a part instead, for which it is right.
+A transform wraps its tensors without a call of ``__torch_function__``. The wrapper hides the class
+of a parameter, so torch would treat this rank's part as the whole. Therefore the wrapping functions
+receive the distributed tensor in place of a part; for a distributed tensor they are correct.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,12 @@ from distarray.torch.parameters.spreading import distributed
 
 __all__ = ["watch_transforms"]
 
-#: What wraps a tensor in a transform: the module in which torch looks for it, and its name.
+#: Functions that wrap a tensor in a transform: the module in which torch looks them up, and name.
 _WRAPPING = ((eager_transforms, "_wrap_for_grad"), (vmap, "_add_batch_dim"))
 
 
 def watch_transforms() -> None:
-    """Have transforms see distributed tensors where they are given parts; again, nothing."""
+    """Make transforms wrap distributed tensors in place of parts; later calls have no effect."""
     for module, name in _WRAPPING:
         wrap = getattr(module, name)
         if not hasattr(wrap, "_distarray"):

@@ -1,1 +1,1 @@
-"""Sharded data parallel: a module whose parameters are gathered while it computes."""
+"""Sharded data parallel: modules whose parameters are gathered only while they are used."""

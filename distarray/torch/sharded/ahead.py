@@ -1,9 +1,9 @@
-"""Communication that goes on while a sharded model computes.
+"""Communication that overlaps with the computation of a sharded model.
 
-Units are mostly used in the same order in every pass. While one computes, the parameters of the
-one that followed it last time are gathered already, and gradients travel to the ranks that own
-them while the next unit computes its own. MPI makes progress only when it is called: the hooks on
-the tensors that autograd saves call `poke`.
+Units are mostly used in the same order in every pass. While a unit computes, this module gathers
+the parameters of the unit that came next in the last pass, and sends gradients to the ranks that
+own them. MPI progresses only inside its calls, so the hooks on the tensors that autograd saves call
+`poke`.
 """
 
 import threading
@@ -26,7 +26,7 @@ _talking = threading.local()
 
 
 def under_way(coming: Coming) -> Coming:
-    """Note a transfer that has been begun, so that `poke` lets it go on."""
+    """Register a transfer that has begun, so that `poke` progresses it, and return it."""
     if not hasattr(_talking, "list"):
         _talking.list = []
     _talking.list.append(coming)
@@ -34,14 +34,14 @@ def under_way(coming: Coming) -> Coming:
 
 
 def poke() -> None:
-    """Let the transfers of this thread go on, without waiting."""
+    """Let the transfers of this thread progress, without waiting."""
     talking = getattr(_talking, "list", None)
     if talking:
         _talking.list = [coming for coming in talking if not coming.poke()]
 
 
 class Order:
-    """The order in which units are gathered in a pass, expected to be that of the last pass."""
+    """Order in which units are gathered in a pass; expected to be that of the last pass."""
 
     __slots__ = ("expected", "seen")
 
@@ -50,21 +50,21 @@ class Order:
         self.seen: list[Unit] = []
 
     def step(self, unit: "Unit") -> None:
-        """A unit was gathered: begin with the one that comes next."""
+        """Record that a unit was gathered, and begin to gather the unit expected next."""
         count = len(self.seen)
         self.seen.append(unit)
         if count + 1 < len(self.expected) and self.expected[count] is unit:
             self.expected[count + 1].begin()
 
     def finish(self) -> None:
-        """The pass is over."""
+        """End the pass: its order is expected for the next pass."""
         for unit in self.expected:
-            unit.forgo()  # what was begun and not used: the parameters will have changed
+            unit.forgo()  # gathered ahead but not used: the optimizer will change the parameters
         self.expected, self.seen = self.seen, []
 
 
 class Landing:
-    """The gradients of a unit's parts, from the end of its backward until they are asked for."""
+    """Gradients of a unit's parts, from the end of its backward until autograd takes them."""
 
     __slots__ = ("_finish", "_parts")
 
@@ -73,42 +73,42 @@ class Landing:
         self._parts: list[Tensor | None] = []
 
     def begin(self, finish: Callable[[], list[Tensor | None]]) -> None:
-        """Note that the gradients are on their way; `finish` waits for them."""
+        """Record that the gradients are being received; `finish` waits for them."""
         self._finish = finish
 
     def settle(self) -> None:
-        """Wait for them, if they were begun."""
+        """Wait for the gradients, if a transfer has begun."""
         if self._finish is not None:
             self._parts, self._finish = self._finish(), None
 
     def take(self) -> list[Tensor | None]:
-        """The gradients, once they are there; empty if none were begun."""
+        """Wait for the gradients and return them; an empty list if no transfer has begun."""
         self.settle()
         parts, self._parts = self._parts, []
         return parts
 
 
 class _Landed(Differentiable):
-    """The parts themselves; their gradients are taken from a landing.
+    """Identity on the parts whose gradients are taken from a `Landing`.
 
-    Autograd goes backward through the newest nodes first. This node is made before all others of a
-    pass and comes last: the gradients have until then to arrive.
+    Autograd runs backward through the newest nodes first. This node is made before all others of a
+    pass and therefore runs last, which leaves the gradients the most time to arrive.
     """
 
     @staticmethod
     def forward(ctx: FunctionCtx, landing: Landing, *parts: Tensor) -> tuple[Tensor, ...]:
-        """The parts."""
+        """Return the parts, detached."""
         ctx.landing = landing
         ctx.set_materialize_grads(False)
         return tuple([part.detach() for part in parts])  # no views: values may be assigned
 
     @staticmethod
     def backward(ctx: FunctionCtx, *grads: Tensor | None) -> tuple[Any, ...]:
-        """The gradients of the landing, waited for; else those that autograd brings."""
+        """Wait for the gradients of the landing and return them; if none, return autograd's."""
         return None, *(ctx.landing.take() or grads)
 
 
 def landed(landing: Landing, parts: list[Tensor]) -> tuple[Tensor, ...]:
-    """Parts whose gradients will be taken from a landing."""
+    """Return parts whose gradients will be taken from a landing."""
     found: tuple[Tensor, ...] = _Landed.apply(landing, *parts)
     return found

@@ -1,4 +1,4 @@
-"""One parameter of a unit: its rows, divided among the ranks, and what each rank sends."""
+"""One parameter of a unit: its rows, divided among the ranks, and each rank's contribution."""
 
 import copy
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ __all__ = ["ENTRY", "Entry", "packed"]
 
 #: The attribute of a parameter with its entry in a unit.
 ENTRY = "_distarray_entry"
-#: Parameters of fewer bytes travel together.
+#: Size in bytes below which parameters are sent together.
 ALONE_FROM = 1 << 18
 
 
@@ -33,22 +33,22 @@ class Entry:
     Parameters
     ----------
     owners : list of (Module, str)
-        The places where it stands; several if modules share it.
+        The modules and attribute names of the parameter; several if modules share it.
     parameter : torch.nn.Parameter
         Still whole.
     size : int
         Number of ranks.
     within : Placed or None
-        How it is laid out over other mesh dimensions, for which the whole here is a part.
+        Its layout over other mesh dimensions, in which the whole tensor here is one part.
 
     Attributes
     ----------
     shape : tuple of int
-        Shape of the whole, all ranks' rows together.
+        Shape of the whole tensor, with the rows of all ranks.
     rows : tuple of int
-        Rows of each rank; empty for a parameter without dimensions, which every rank has.
+        Number of rows on each rank; empty for a 0-d parameter, which every rank has.
     counts : tuple of int
-        Elements that each rank contributes when it is gathered.
+        Number of elements that each rank contributes to a gather.
     """
 
     __slots__ = ("around", "counts", "owners", "parameter", "rows", "shape", "within")
@@ -66,7 +66,7 @@ class Entry:
         self.rows: tuple[int, ...] = ()
         self.counts = (1,) + (0,) * (size - 1)
         if self.shape:
-            # A packed weight is cut between the matrices that it packs.
+            # A packed weight is cut between its matrices.
             packed = 1 if within is None or within.viewed is None else within.viewed[0]
             extent, each = (packed, self.shape[0] // packed) if packed > 1 else (self.shape[0], 1)
             self.rows = tuple([n * each for n in talk.chunk_sizes(extent, size)])
@@ -74,7 +74,7 @@ class Entry:
             self.counts = tuple([rows * inner for rows in self.rows])
 
     def copied(self, memo: dict[int, Any]) -> "Entry":
-        """The entry of a copy of the modules, of which `memo` knows what is copied already."""
+        """Return the entry for a copy of the modules; `memo` is that of :func:`copy.deepcopy`."""
         found = copy.copy(self)
         found.parameter = copy.deepcopy(self.parameter, memo)
         found.owners = [(copy.deepcopy(module, memo), name) for module, name in self.owners]
@@ -83,7 +83,7 @@ class Entry:
         return found
 
     def divide(self, rank: int, around: Placed) -> None:
-        """Keep this rank's rows; `around` is the layout of all ranks' rows."""
+        """Keep only this rank's rows; `around` is the layout of the rows of all ranks."""
         self.around = around
         if self.rows:
             start = sum(self.rows[:rank])
@@ -94,12 +94,12 @@ class Entry:
             _refresh(module, name)
 
     def check_owners(self) -> None:
-        """Take over another such parameter that a program has put in its place.
+        """Adopt a parameter that the program has assigned in place of this one, if it fits.
 
         Raises
         ------
         RuntimeError
-            If it is no part that lies alike; on all ranks, for all see the same.
+            If the new one is no part of the same layout; on all ranks, because all see the same.
         """
         for module, name in self.owners:
             found = module._parameters.get(name)
@@ -123,7 +123,7 @@ class Entry:
 
     @property
     def is_small(self) -> bool:
-        """Whether it travels together with others."""
+        """True if the parameter is sent together with others."""
         return sum(self.counts) * int(self.parameter.element_size()) < ALONE_FROM
 
     @property
@@ -133,11 +133,11 @@ class Entry:
             return tuple(self.parameter.shape)
 
     def zeros(self) -> Tensor:
-        """The gradient of a rank that has none."""
+        """Return the gradient for a rank that has none: zeros."""
         return local_of(self.parameter).new_zeros(self.shape)
 
     def contribution(self, rank: int) -> Tensor:
-        """This rank's contribution when the parameter is gathered, flat."""
+        """Return this rank's contribution to a gather, as a flat tensor."""
         part = self.parameter.detach().reshape(-1)
         if not self.rows:
             return part if rank == 0 else part[:0]
@@ -150,7 +150,7 @@ class Entry:
         return part
 
     def show(self, whole: Tensor) -> None:
-        """Let the modules see the gathered parameter, and how it is laid out otherwise."""
+        """Set the gathered parameter on the modules, with its layout over other mesh dimensions."""
         for module, name in self.owners:
             if self.within is not None and self.within.cutting:
                 guard(whole, self.within)
@@ -160,14 +160,14 @@ class Entry:
             _refresh(module, name)
 
     def hide(self, repeated: bool) -> None:
-        """Let the modules see the part; `repeated`: a forward may be repeated meanwhile."""
+        """Let the modules use the part again; `repeated`: a forward may be repeated meanwhile."""
         for module, name in self.owners:
             module.__dict__.pop(name, None)
             _refresh(module, name)
         self.lay_out(repeated)
 
     def lay_out(self, gathered: bool) -> None:
-        """Record for the modules how the parameter is laid out: gathered, or as a part."""
+        """Record the parameter's current layout for the modules: gathered, or a part."""
         placed = self.within if gathered and self.within is not None else self.around
         for module, name in self.owners:
             if placed is not None:
@@ -175,14 +175,14 @@ class Entry:
 
 
 def _refresh(module: Module, name: str) -> None:
-    """Recurrent modules keep a list of their parameters beside them."""
+    """Update the list of parameters that a recurrent module keeps besides its attributes."""
     if isinstance(module, torch.nn.RNNBase) and name in module._flat_weights_names:
         place = module._flat_weights_names.index(name)
         module._flat_weights[place] = getattr(module, name)
 
 
 def packed(entries: Sequence[Entry]) -> list[list[int]]:
-    """Which entries travel together: large ones alone, small ones by dtype and device."""
+    """Group entries that are sent together: large ones alone, small ones by dtype and device."""
     packs: list[list[int]] = []
     small: dict[Any, list[int]] = {}
     for place, entry in enumerate(entries):

@@ -1,8 +1,8 @@
-"""Notes that autograd keeps instead of gathered parameters.
+"""Notes that autograd saves in place of gathered parameters.
 
-Between forward and backward the gathered parameters of a unit do not exist. A tensor that autograd
-saves of them is replaced by a note (``torch.autograd.graph.saved_tensors_hooks``), and gathered
-again when it is needed.
+Between forward and backward the gathered parameters of a unit do not exist. If autograd saves a
+tensor that shares their memory, a note is saved instead
+(``torch.autograd.graph.saved_tensors_hooks``), and the parameter is gathered again when needed.
 """
 
 from typing import Any, NamedTuple
@@ -16,13 +16,13 @@ from distarray.torch.sharded.ahead import poke
 __all__ = ["Notes", "in_use"]
 
 
-#: Gathered parameters that a forward is using, by the address of their memory: their `Use`, and
-#: their place in it.
+#: Gathered parameters that a forward is using: by the address of their memory, their `Use` and
+#: their index in it.
 in_use: dict[int, tuple[Any, int]] = {}
 
 
 class _Note(NamedTuple):
-    """A view of a gathered parameter that autograd will ask for."""
+    """Description of a view of a gathered parameter that autograd has saved."""
 
     use: Any
     place: int
@@ -30,9 +30,9 @@ class _Note(NamedTuple):
 
 
 class Notes:
-    """Hooks that keep notes instead of gathered parameters.
+    """Hooks that save notes instead of gathered parameters.
 
-    All other tensors go to the hooks around these, such as a checkpoint's.
+    Any other tensor is passed to the surrounding hooks, such as those of a checkpoint.
     """
 
     __slots__ = ("outer",)
@@ -41,7 +41,7 @@ class Notes:
         self.outer = outer
 
     def pack(self, tensor: Tensor) -> Any:
-        """The object that is kept for a tensor that autograd saves."""
+        """Return the object to save in place of a tensor."""
         poke()
         plain = local_of(tensor)
         own = not hasattr(plain, "_spec")  # a distributed tensor has no memory of its own
@@ -52,7 +52,7 @@ class Notes:
         return tensor if self.outer is None else self.outer[0](tensor)
 
     def unpack(self, kept: Any) -> Tensor:
-        """The tensor for which `kept` was kept."""
+        """Return the tensor in place of which `kept` was saved."""
         poke()
         if type(kept) is _Note:
             return local_of(kept.use.again(kept.place)).as_strided(*kept.strides)

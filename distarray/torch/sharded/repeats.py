@@ -1,9 +1,10 @@
-"""Repeated forwards: code that is run again in the backward pass, as activation checkpoints do.
+"""Repeated forwards: functions that run again in the backward pass, as activation checkpoints do.
 
-``torch.utils.checkpoint`` runs a function again when a gradient needs tensors that it did not keep.
-By then the parameters of a unit are parts again. But once the unit's output has its gradient, a
-parameter that is read from its module is whole. A reentrant checkpoint runs a backward pass of its
-own through the tensors that it made, and leaves gradients on the parameters that it found.
+``torch.utils.checkpoint`` runs a function again when a gradient needs tensors that were not saved.
+By that time only the parts of a unit's parameters are stored. But once the unit's output has its
+gradient, reading a parameter from its module returns the whole. A reentrant checkpoint runs a
+backward pass of its own through the tensors of the repeated forward. It stores gradients on the
+parameters that this forward has read.
 """
 
 import copy
@@ -26,14 +27,14 @@ __all__ = ["Repeats"]
 
 
 class Repeats:
-    """The whole parameters of a unit for forwards that are repeated in a backward pass.
+    """Whole parameters of a unit for forwards that are repeated in a backward pass.
 
     Attributes
     ----------
     uses : list of Use
-        The forwards whose backward has begun and is not over.
+        The forwards whose backward has begun but not ended.
     leaves : dict
-        The parameters that were read, by their places; they may have gradients.
+        The whole parameters that were read, by their index; they may have gradients.
     """
 
     __slots__ = ("leaves", "unit", "uses")
@@ -44,7 +45,7 @@ class Repeats:
         self.leaves: dict[int, Tensor] = {}
 
     def watch(self) -> None:
-        """Make the unit's modules find their parameters by `find`."""
+        """Make the unit's modules look up their parameters by `find`."""
         for place, entry in enumerate(self.unit.entries):
             for module, name in entry.owners:
                 if type(module._parameters) is not _Parameters:
@@ -52,12 +53,12 @@ class Repeats:
                 module._parameters.finders[name] = partial(self.find, place)
 
     def forget(self) -> None:
-        """A forward begins: drop what a failed backward pass has left."""
+        """Drop the data of a failed backward pass, at the start of a forward."""
         self.uses.clear()
         self.leaves.clear()
 
     def begin(self, use: "Use", *_: Any) -> None:
-        """The backward pass of a forward begins: its output has a gradient."""
+        """Begin the backward pass of a forward, whose output has a gradient now."""
         if use not in self.uses:
             self.uses.append(use)
             at_end_of_backward(partial(self._end, use))
@@ -65,7 +66,7 @@ class Repeats:
                 entry.lay_out(True)
 
     def _end(self, use: "Use") -> None:
-        """A backward pass is over: send gradients that nothing has taken to their owners."""
+        """End a backward pass: send gradients that autograd has not taken to their owners."""
         if use in self.uses:
             self.uses.remove(use)
         if self.uses:
@@ -84,7 +85,7 @@ class Repeats:
                     self.unit.entries[place].parameter.backward(part)
 
     def find(self, place: int) -> Tensor | None:
-        """A whole parameter for a repeated forward; None outside of a backward pass."""
+        """Return a whole parameter for a repeated forward; None outside of a backward pass."""
         if not self.uses or not in_backward():
             return None
         if place not in self.leaves:
@@ -97,7 +98,7 @@ class Repeats:
         return self.leaves[place]
 
     def taken(self, places: Sequence[int], grads: Sequence[Tensor | None]) -> list[Tensor | None]:
-        """Gradients plus those of repeated forwards, which are then dropped."""
+        """Add the gradients of repeated forwards to `grads`, and drop the former."""
         with plainly(), torch.no_grad():
             found = []
             for place, grad in zip(places, grads):
@@ -108,7 +109,7 @@ class Repeats:
 
 
 class _Parameters(dict[str, Tensor]):
-    """The parameters of a module, which are found whole where a forward is repeated."""
+    """Dictionary of a module's parameters, which returns them whole in a repeated forward."""
 
     __slots__ = ("finders",)
 
@@ -117,7 +118,7 @@ class _Parameters(dict[str, Tensor]):
         self.finders: dict[str, Callable[[], Tensor | None]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Parameters":
-        """Those of a copy, for which its own unit will find them."""
+        """Copy the parameters without finders: the unit of the copied module sets its own."""
         return _Parameters({name: copy.deepcopy(p, memo) for name, p in self.items()})
 
     def __getitem__(self, name: str) -> Tensor:

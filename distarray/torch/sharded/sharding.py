@@ -1,9 +1,9 @@
 """Sharded data parallel: each rank keeps a part of every parameter, gradient and optimizer state.
 
-What :func:`~distarray.torch.data_parallel` replicates is divided here (ZeRO-3, FSDP): a rank along
-the mesh dimension holds some rows of each parameter, and so does its optimizer. The parameters of
-a unit are gathered for its forward, given up, gathered again for its backward, and their gradients
-go to the ranks that own the rows.
+The parameters that :func:`~distarray.torch.data_parallel` replicates are divided here (ZeRO-3,
+FSDP): each rank along the mesh dimension stores some rows of each parameter, and its optimizer
+works on these rows. The parameters of a unit are gathered for its forward, freed, and gathered
+again for its backward. Their gradients are sent to the ranks that own the rows.
 """
 
 import torch
@@ -41,9 +41,9 @@ def fully_shard(
 ) -> Module:
     """Divide a module's parameters over a dimension of a mesh; gather them when they are needed.
 
-    Call it on the parts of a model first (its blocks), then on the model: each call makes a unit
-    of the parameters that are not in a unit yet. One unit is gathered at a time, while the next
-    one is on its way.
+    Call it first on the submodules of a model (its blocks), then on the model: each call makes a
+    unit of the parameters that are in no unit yet. One unit is in use at a time, while the next is
+    being gathered.
 
     Parameters
     ----------
@@ -51,21 +51,21 @@ def fully_shard(
         Changed in place: its parameters are replaced by this rank's rows. It may be
         tensor-parallel already, along another dimension of the mesh.
     mesh : DeviceMesh, optional
-        By default all ranks. Of a tensor-parallel module the mesh that has both dimensions.
+        By default all ranks. For a tensor-parallel module, the mesh that has both dimensions.
     mesh_dim : int or str, optional
-        The dimension along which the ranks have different parts of the batch; it can be left out
-        where the mesh has one dimension.
+        The dimension along which the ranks have different parts of the batch. It may be omitted if
+        the mesh has one dimension.
     fold : {"avg", "sum"}
         The mean of the ranks' gradients, or their sum; see :func:`data_parallel`.
     reshard_after_forward : bool, optional
-        Whether the gathered parameters are given up between forward and backward. By default
-        they are, save those of the outermost unit, whose backward follows at once.
+        True: free the gathered parameters between forward and backward. By default all units do
+        so, except the outermost, whose backward follows at once.
     src_data_rank : int or None
-        Coordinate along `mesh_dim` whose values the others take over; None: they are equal.
+        Coordinate along `mesh_dim` whose values the other ranks copy; None: they are equal.
     ahead : bool
-        Gather what is used next while this unit computes, in the order of the pass before, and
-        send gradients while the backward pass goes on. False waits for each, and needs the memory
-        of one unit less.
+        True: while a unit computes, gather the next one, in the order of the previous pass, and
+        send gradients during the backward pass. False: wait for each transfer, which saves the
+        memory of one unit.
 
     Returns
     -------
@@ -75,29 +75,29 @@ def fully_shard(
     Raises
     ------
     ValueError
-        If the module is sharded already, has parameters in common with another unit, is averaged
-        by `data_parallel` over the same ranks, or does something to its parameters in forward that
+        If the module is sharded already, shares parameters with another unit, is averaged by
+        `data_parallel` over the same ranks, or changes its parameters in forward in a way that
         would be lost; on every rank.
 
     Cost
     ----
     An allgather of the parameters in forward and another in backward, and a reduce-scatter of the
-    gradients: half as much again as an allreduce of the gradients. A rank holds 1/n of parameters,
-    gradients and optimizer state, and the parameters of one unit besides, or of two with `ahead`.
+    gradients: 1.5 times an allreduce of the gradients. A rank stores 1/n of parameters, gradients
+    and optimizer state, plus the parameters of one unit, or of two with `ahead`.
 
     Notes
     -----
-    Running statistics of norms, and buffers that a forward in training has written to, are taken
-    over from coordinate 0 at the end of its backward pass, one broadcast each.
+    Running statistics of norms, and buffers that a forward in training has written to, are
+    broadcast from coordinate 0 at the end of the unit's backward pass, one broadcast each.
 
-    Make the optimizer afterwards, of ``module.parameters()``. Optimizers that treat every element
-    by itself (SGD, Adam, AdamW, RMSprop, Adagrad, ...) take the same steps as in one process;
-    such as need norms or factors of whole parameters are refused. ``module_state`` gives the
-    parameters as distributed arrays.
+    Make the optimizer afterwards, from ``module.parameters()``. Elementwise optimizers (SGD, Adam,
+    AdamW, RMSprop, Adagrad, ...) take the same steps as in one process. Optimizers that need norms
+    or factors of whole parameters are refused. ``module_state`` returns the parameters as
+    distributed arrays.
 
     Outside of the unit's forward a parameter is a `DistTensor` over the memory of this rank's part:
-    torch's functions compute with the whole, and gradients come back. ``p.full_tensor()`` is the
-    whole, ``p.to_local()`` the part.
+    torch's functions compute with the whole, and gradients flow back. ``p.full_tensor()`` is the
+    whole tensor, ``p.to_local()`` the part.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def _check(module: Module, fold: str) -> None:
 
 
 def _entries(module: Module, mesh: DeviceMesh, dim: int) -> list[Entry]:
-    """The parameters that are in no unit yet, each with all its places."""
+    """Return an entry for each parameter that is in no unit yet, with all its owners."""
     places: dict[int, tuple[list[tuple[Module, str]], Tensor]] = {}
     for path, part in module.named_modules():
         for name, parameter in part._parameters.items():
@@ -193,7 +193,7 @@ def _entries(module: Module, mesh: DeviceMesh, dim: int) -> list[Entry]:
 
 
 def _within(module: Module, name: str, mesh: DeviceMesh, dim: int) -> Placed | None:
-    """How a parameter is laid out over the other dimensions of the mesh."""
+    """Return a parameter's layout over the other dimensions of the mesh; None if it has none."""
     placed = placed_of(module).get(name)
     if placed is None:
         return None
@@ -207,7 +207,7 @@ def _within(module: Module, name: str, mesh: DeviceMesh, dim: int) -> Placed | N
 
 
 def _around(entry: Entry, mesh: DeviceMesh, dim: int) -> Placed:
-    """The layout of a parameter's rows over the mesh: cut by others first, then along `dim`."""
+    """Return the layout of a parameter's rows over the mesh: cut by `dim` after the others."""
     placed = entry.within
     if placed is None:
         layout, viewed = Layout.replicated(entry.shape, mesh.shape), None
@@ -219,7 +219,7 @@ def _around(entry: Entry, mesh: DeviceMesh, dim: int) -> Placed:
 
 
 def _cut_again(cut: Cut, dim: int, size: int) -> Cut:
-    """A cut each of whose blocks is divided into chunks by one more mesh dimension."""
+    """Divide each block of a cut into chunks along one more mesh dimension."""
     lengths = [stop - start for start, stop in map(cut.interval, range(cut.parts))]
     counts = [n for length in lengths for n in chunk_sizes(length, size)]
     return Cut.ragged(counts, (*cut.mesh_dims, dim), (*cut.radix, size))

@@ -1,10 +1,10 @@
-"""Units: parameters of which each rank holds a part, gathered together when they are needed.
+"""Units: sets of parameters that are divided among the ranks and gathered together.
 
 A *unit* is a module whose parameters are gathered together: before its forward, and again before
-its backward, which then leaves to each rank the gradient of its own part. In between, the gathered
-parameters do not exist: tensors that autograd saves of them are replaced by notes
-(:mod:`distarray.torch.sharded.notes`), and gathered again when they are needed. One forward and its
-backward are in :mod:`distarray.torch.sharded.uses`.
+its backward, which leaves each rank the gradient of its own part. In between, the gathered
+parameters do not exist. Notes replace the tensors that autograd would save of them
+(:mod:`distarray.torch.sharded.notes`), and the parameters are gathered again when needed. One
+forward and its backward are in :mod:`distarray.torch.sharded.uses`.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ __all__ = ["Unit"]
 
 
 class Unit:
-    """A module's parameters that are gathered and given up together.
+    """A module's parameters that are gathered and freed together.
 
     Parameters
     ----------
@@ -42,19 +42,19 @@ class Unit:
     group : Group
         The ranks that hold the parts.
     name : str
-        For messages.
+        Name of the module, for messages.
     mean : bool
-        Whether gradients are averaged rather than summed.
+        True if gradients are averaged, False if they are summed.
     keep : bool or None
-        Whether gathered parameters stay from forward to backward; None: if no other unit's
-        forward is under way.
+        True if gathered parameters are kept from forward to backward. None: only if no other
+        unit's forward is in progress.
     ahead : bool
-        Whether it is gathered ahead of time, and its gradients travel while the pass goes on.
+        True if the unit is gathered ahead of time, and its gradients are sent during the pass.
 
     Attributes
     ----------
     root : Unit
-        The outermost unit of the forward that this one took part in last.
+        The outermost unit of the last forward that included this one.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Unit:
         self.open: list[Use] = []
         self.whole: list[Tensor] | None = None
         self.root: Unit = self
-        # Of a root: how its units are gathered, and the gradients that were sent last.
+        # Of a root: the order in which its units are gathered, and the gradients sent last.
         self.forwards, self.backwards = Order(), Order()
         self.sent: Landing | None = None
         self.landings: list[Place] = []
@@ -85,7 +85,7 @@ class Unit:
         self.watched = False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Unit":
-        """The unit of a copy of the module, which is not complete yet."""
+        """Return the unit for a copy of the module, which is still incomplete."""
         if self.open:
             raise RuntimeError(f"fully_shard: {self.name} cannot be copied within its forward")
         entries = [entry.copied(memo) for entry in self.entries]
@@ -97,10 +97,10 @@ class Unit:
             "model.state_dict(), or take distarray.torch.module_state(module)"
         )
 
-    # -- moving -------------------------------------------------------------------------------
+    # -- transfers ----------------------------------------------------------------------------
 
     def gather(self) -> list[Tensor]:
-        """All parameters whole, in the entries' order; collective."""
+        """Gather all parameters, in the entries' order; collective."""
         whole: list[Tensor] = [None] * len(self.entries)
         with torch.no_grad(), plainly():
             coming = self._begun()
@@ -128,7 +128,7 @@ class Unit:
                 self._coming.append(under_way(talk.begin_gather(flat, self.group, counts)))
 
     def _begun(self) -> list[talk.Coming]:
-        """The gathering that has been begun and is still right; empty if there is none."""
+        """Return the gather that has begun if it is still valid, else an empty list."""
         if self._coming and self._versions != [e.parameter._version for e in self.entries]:
             self.forgo()
         while self._useless:
@@ -137,7 +137,7 @@ class Unit:
         return coming
 
     def forgo(self) -> None:
-        """Drop the gathering that has been begun."""
+        """Discard the gather that has begun."""
         self._useless += self._coming
         self._coming = []
 
@@ -146,14 +146,14 @@ class Unit:
             verify_among(self.group, f"fully_shard: {what} of {self.name}")
 
     def _contribution(self, pack: Sequence[int]) -> tuple[Tensor, tuple[int, ...]]:
-        """This rank's parts of some entries, flat, and the number of elements of every rank."""
+        """Return this rank's parts of some entries, flat, and the number of elements per rank."""
         entries = [self.entries[place] for place in pack]
         mine = [entry.contribution(self.group.rank) for entry in entries]
         counts = [sum([entry.counts[r] for entry in entries]) for r in range(self.group.size)]
         return mine[0] if len(mine) == 1 else torch.cat(mine), tuple(counts)
 
     def _parted(self, pack: Sequence[int], whole: Tensor) -> list[Tensor]:
-        """The gathered parts of some entries, entry by entry."""
+        """Split the gathered parts by entry."""
         entries = [self.entries[place] for place in pack]
         if len(entries) == 1:
             return [whole]
@@ -162,7 +162,7 @@ class Unit:
         return [torch.cat(parts[i :: len(entries)]) for i in range(len(entries))]
 
     def again(self) -> list[Tensor]:
-        """All parameters whole, until their gradients are there; collective the first time."""
+        """Return all parameters whole, kept until their gradients exist; first call collective."""
         if self.whole is None:
             whole = self.gather()
             if not in_backward():
@@ -176,16 +176,16 @@ class Unit:
         return self.whole
 
     def release(self) -> None:
-        """Give up what was gathered for the backward pass."""
+        """Free the parameters that were gathered for the backward pass."""
         self.whole = None
 
     def scatter(
         self, places: Sequence[int], grads: Sequence[Tensor | None]
     ) -> Callable[[], list[Tensor | None]]:
-        """Begin to make of each parameter's gradients, one a rank, the mean or sum of its rows.
+        """Begin to reduce gradients of whole parameters to the mean or sum of this rank's rows.
 
-        Collective, and so is what it returns: a function that waits for them. None stands for
-        those of which no rank has a gradient; the small parameters' pack tells which those are.
+        Collective, as is the returned function, which waits for the results. A result is None if
+        no rank has a gradient. The flags for this are sent with the pack of small parameters.
         """
         self._compare("gradients")
         have = [grad is not None for grad in grads]
@@ -205,7 +205,7 @@ class Unit:
             for pack in packs
             if pack
         ]
-        # Numbers: every rank must find the same bits.
+        # 0-d parameters: every rank must get the same bits.
         numbers = {
             place: talk.folded(whole[place], self.group, Fold.SUM)
             for place in places
@@ -226,7 +226,7 @@ class Unit:
         return finish
 
     def gathered(self, places: Sequence[int], parts: Sequence[Tensor | None]) -> list[Tensor]:
-        """Tensors of which each rank has the rows that it has of some parameters; collective."""
+        """Gather tensors whose rows are divided as those of some parameters; collective."""
         found = []
         for place, part in zip(places, parts, strict=True):
             entry = self.entries[place]
@@ -246,7 +246,7 @@ class Unit:
     def _scatter(
         self, pack: Sequence[int], whole: dict[int, Tensor], flags: Sequence[bool] = ()
     ) -> talk.Coming:
-        """Begin to sum a pack's gradients, each rank its part; and flags, which every rank gets."""
+        """Begin to sum a pack's gradients, each rank its rows, and `flags`, which all ranks get."""
         size = self.group.size
         counts = [self.entries[place].counts for place in pack]
         flat = [whole[place].reshape(-1) for place in pack]
@@ -265,27 +265,27 @@ class Unit:
         return under_way(talk.begin_scatter(joined, self.group, sizes, Fold.SUM))
 
     def _split(self, pack: Sequence[int], total: Tensor, flags: int) -> list[Tensor]:
-        """This rank's part of a pack, entry by entry, and the flags."""
+        """Split this rank's result for a pack by entry, with the flags last."""
         rank = self.group.rank
         return list(total.split([*[self.entries[p].counts[rank] for p in pack], flags]))
 
     # -- passes -------------------------------------------------------------------------------
 
     def pass_begins(self) -> None:
-        """The forward of a root begins: make places for the gradients of its units to land."""
-        self.backwards.seen = []  # of a pass that ended in an error
+        """Make landings for the gradients of a root's units, at the start of its forward."""
+        self.backwards.seen = []  # from a pass that ended in an error
         if torch.is_grad_enabled():
             for unit in self.forwards.expected:
                 unit.landings.append(unit.landing())
 
     def pass_ends(self) -> None:
-        """The forward of a root is over."""
+        """Drop unused landings and update the order, at the end of a root's forward."""
         for unit in self.forwards.expected:
             unit.landings.clear()
         self.forwards.finish()
 
     def landing(self) -> "Place":
-        """The trainable parts, and a place where their gradients land."""
+        """Return the trainable parts, with a landing for their gradients."""
         trained = [i for i, entry in enumerate(self.entries) if entry.parameter.requires_grad]
         parts = [self.entries[i].parameter for i in trained]
         if not self.ahead or not trained:
@@ -296,7 +296,7 @@ class Unit:
     # -- hooks on the module ------------------------------------------------------------------
 
     def before_forward(self, module: Module, args: tuple[Any, ...]) -> None:
-        """Gather the parameters and put them where the module looks for them."""
+        """Gather the parameters and set them where the module looks for them."""
         if compiled():
             raise RuntimeError(
                 f"fully_shard: {self.name} cannot be compiled, for its parameters come and go: "
@@ -313,7 +313,7 @@ class Unit:
         use.enter()
 
     def _watch(self, module: Module) -> None:
-        """Watch the module's parameters and buffers; at its first forward, when it is complete."""
+        """Watch parameters and buffers, from the first forward on, when the module is complete."""
         self.watched = True
         if self.group.size > 1:
             self.repeats.watch()
@@ -321,7 +321,7 @@ class Unit:
             self.buffers = Buffers(module, self.group, every=False)
 
     def after_forward(self, module: Module, args: tuple[Any, ...], output: Any) -> None:
-        """Give the gathered parameters up; also after an error."""
+        """Free the gathered parameters; also after an error."""
         if not self.open:
             return
         use = self.open.pop()

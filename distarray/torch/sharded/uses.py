@@ -1,7 +1,7 @@
 """One forward of a unit of a sharded model, and the backward pass that follows.
 
-In forward the unit's modules find the gathered parameters. In backward autograd finds them by the
-notes that it kept (:mod:`distarray.torch.sharded.notes`), and repeated forwards find them, too
+In forward the unit's modules use the gathered parameters. In backward autograd gets them through
+the notes that it saved (:mod:`distarray.torch.sharded.notes`), and so do repeated forwards
 (:mod:`distarray.torch.sharded.repeats`).
 """
 
@@ -41,7 +41,7 @@ class Use:
         self.parameters = [entry.parameter for entry in unit.entries]
 
     def enter(self) -> None:
-        """Show the unit's module its whole parameters."""
+        """Set the whole parameters on the unit's modules."""
         with plainly():
             self._enter()
 
@@ -51,7 +51,7 @@ class Use:
         unit = self.unit
         if unit.group.size == 1:
             seen: list[Tensor] = [entry.parameter for entry in unit.entries]
-        elif in_backward():  # a checkpoint computes the forward again
+        elif in_backward():  # a checkpoint repeats the forward
             self.whole = seen = unit.again()
         else:
             unit.repeats.forget()
@@ -71,11 +71,11 @@ class Use:
             entry.show(tensor)
 
     def _attached(self, whole: Sequence[Tensor]) -> list[Tensor]:
-        """The gathered parameters as autograd is to see them: made of the trainable parts."""
+        """Return the gathered parameters; autograd sees them as computed from the parts."""
         seen, unit = list(whole), self.unit
         place = unit.landings.pop(0) if unit.landings else unit.landing()
         if place.places != [i for i, e in enumerate(unit.entries) if e.parameter.requires_grad]:
-            place = unit.landing()  # some were frozen or thawed since
+            place = unit.landing()  # requires_grad of some parameters has changed since
         if place.places:
             found = _Gathered.apply(self, place.landing, place.places, *place.parts)
             for i, tensor in zip(place.places, found):
@@ -86,7 +86,7 @@ class Use:
         return seen
 
     def leave(self) -> None:
-        """Take them away again, unless the backward pass is to find them."""
+        """Remove the whole parameters; keep their memory only if the backward pass will use it."""
         depth = _forwards.depth = getattr(_forwards, "depth", 1) - 1
         if depth == 0 and not in_backward():
             self.unit.pass_ends()
@@ -106,7 +106,7 @@ class Use:
             self.whole = None
 
     def again(self, place: int) -> Tensor:
-        """A gathered parameter, for the backward pass."""
+        """Return a gathered parameter, for the backward pass."""
         if in_backward():
             self.unit.repeats.begin(self)
         if self.whole is None and any(
@@ -121,7 +121,7 @@ class Use:
 
 
 class Place(NamedTuple):
-    """The trainable entries of a unit, their parts in the graph, and where gradients land."""
+    """Trainable entries of a unit, their parts in the graph, and the landing of their gradients."""
 
     landing: Landing | None
     places: list[int]
@@ -129,13 +129,13 @@ class Place(NamedTuple):
 
 
 class _Gathered(Differentiable):
-    """From the parts to the gathered parameters; the gradients go the other way."""
+    """Map from the parts to the gathered parameters; in backward, gradients in reverse."""
 
     @staticmethod
     def forward(
         ctx: FunctionCtx, use: Use, landing: Landing | None, places: Sequence[int], *parts: Tensor
     ) -> tuple[Tensor, ...]:
-        """The gathered parameters at some places."""
+        """Return the gathered parameters at some indices."""
         ctx.use, ctx.landing, ctx.places = use, landing, places
         ctx.set_materialize_grads(False)
         assert use.whole is not None
@@ -143,16 +143,16 @@ class _Gathered(Differentiable):
 
     @staticmethod
     def backward(ctx: FunctionCtx, *grads: Tensor | None) -> tuple[Any, ...]:
-        """The gradients of the parts; None for those that are on their way."""
+        """Return the gradients of the parts; None for those still being received."""
         landing, root = ctx.landing, ctx.use.unit.root
-        if torch.is_grad_enabled():  # second derivatives need them at once
+        if torch.is_grad_enabled():  # second derivatives need the gradients at once
             return None, None, None, *_Scattered.apply(ctx.use, ctx.places, *grads)
         sent = _sent(ctx.use, ctx.places, grads)
         if landing is None:
             return None, None, None, *sent()
         landing.begin(sent)
         if root.sent is not None:
-            root.sent.settle()  # no more than two are on their way
+            root.sent.settle()  # at most two transfers are in progress
         root.sent = landing
         return None, None, None, *(None,) * len(grads)
 
@@ -160,7 +160,7 @@ class _Gathered(Differentiable):
 def _sent(
     use: Use, places: Sequence[int], grads: Sequence[Tensor | None]
 ) -> Callable[[], list[Tensor | None]]:
-    """Begin to send gradients to the ranks that own them; a function that waits for this rank's."""
+    """Begin to send gradients to their owners; return a function that waits for this rank's."""
     unit = use.unit
     grads = unit.repeats.taken(places, grads)
     use.whole = None
@@ -169,24 +169,24 @@ def _sent(
 
 
 class _Scattered(Differentiable):
-    """From the gradients of the gathered parameters to those of the parts, with a gradient.
+    """Map from gradients of the gathered parameters to gradients of the parts; differentiable once.
 
-    The backward pass of the forward that the gradients come from, which follows, sums or averages
-    over the ranks what they find there; so each gets what belongs to the sum or mean, as it is.
+    The backward pass of the forward that produced the gradients follows, and sums or averages over
+    the ranks. So here each rank gets the derivative with respect to the sum or mean, unchanged.
     """
 
     @staticmethod
     def forward(
         ctx: FunctionCtx, use: Use, places: Sequence[int], *grads: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        """This rank's gradients; None where no rank has one."""
+        """Return this rank's gradients; None where no rank has one."""
         ctx.use, ctx.places = use, places
         ctx.have = [grad is not None for grad in grads]
         return tuple(_sent(use, places, grads)())
 
     @staticmethod
     def backward(ctx: FunctionCtx, *parts: Tensor) -> tuple[Any, ...]:
-        """The gradients with respect to the gathered ones; collective."""
+        """Return the gradients with respect to those of the gathered parameters; collective."""
         if torch.is_grad_enabled():
             raise RuntimeError(
                 f"fully_shard: {ctx.use.unit.name} has no third derivatives, which create_graph="

@@ -1,5 +1,5 @@
-"""The distributed tensor: its type, the ladder of dispatch, and rules by families of operators.
+"""The distributed tensor: its type, the dispatcher, and rules for families of operators.
 
-:mod:`distarray.torch.tensor.dist_tensor` has the type, :mod:`distarray.torch.tensor.ladder` the
-way of an operator, :mod:`distarray.torch.tensor.table` what rules are and how to add one.
+:mod:`distarray.torch.tensor.dist_tensor` defines the type, :mod:`distarray.torch.tensor.ladder` the
+dispatch of an operator, and :mod:`distarray.torch.tensor.table` rules and how to add a rule.
 """

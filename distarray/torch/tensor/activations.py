@@ -1,4 +1,4 @@
-"""A tensor of which each rank holds a part, between the modules of a distributed model."""
+"""Activations: tensors distributed over the ranks, between the modules of a distributed model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,18 +18,18 @@ __all__ = ["Activation", "laid_out"]
 
 
 class Activation:
-    """One global tensor in the forward pass of a model: this rank's part, a layout and a mesh.
+    """Global tensor in the forward pass of a model: this rank's part, a layout and a mesh.
 
-    It is what distributed modules compute with inside. The part takes part in autograd itself, and
-    its gradient has a layout of its own. What modules hand out is a `DistTensor`
+    Distributed modules compute with it inside. The part itself is recorded by autograd, and its
+    gradient has a layout of its own. Modules return a `DistTensor` to the caller
     (:mod:`distarray.torch.tensor.between_modules`).
 
     Attributes
     ----------
     mesh : DeviceMesh
-        The ranks that hold it.
+        The ranks that hold the tensor.
     layout : Layout
-        Where every element is.
+        The rank and position of every element.
     """
 
     __slots__ = ("_grads", "_local", "layout", "mesh")
@@ -43,7 +43,7 @@ class Activation:
     def from_local(
         local: Tensor, mesh: DeviceMesh, placements: Placements, shape: Sequence[int] | None = None
     ) -> "Activation":
-        """A distributed tensor of the parts that the ranks hold; not copied.
+        """Make an activation of the ranks' parts; these are not copied.
 
         Parameters
         ----------
@@ -52,11 +52,11 @@ class Activation:
         mesh : DeviceMesh
             The ranks.
         placements : sequence of Placement
-            One a mesh dimension: Shard, Replicate or Partial("sum"). Replicated parts must be
-            equal on the ranks; they are compared under ``config.check``.
+            A placement for each mesh dimension: Shard, Replicate or Partial("sum"). Replicated
+            parts must be equal on the ranks; they are compared under ``config.check``.
         shape : tuple of int, optional
-            The global shape, if the parts are cut as ``torch.chunk`` cuts it. Without it the ranks
-            exchange the lengths of their parts, which may be any.
+            The global shape, if the parts are cut as ``torch.chunk`` cuts it. Without it the parts
+            may have any lengths, and the ranks exchange these.
 
         Raises
         ------
@@ -79,7 +79,7 @@ class Activation:
 
     @property
     def device_mesh(self) -> DeviceMesh:
-        """The mesh, under DTensor's name."""
+        """The mesh, by DTensor's name."""
         return self.mesh
 
     @property
@@ -99,24 +99,24 @@ class Activation:
 
     @property
     def device(self) -> Any:
-        """Where this rank's part is."""
+        """Device of this rank's part."""
         return self._local.device
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients flow through it."""
+        """True if gradients flow through the tensor."""
         return bool(self._local.requires_grad)
 
     def size(self, dim: int | None = None) -> Any:
-        """The global shape, or its extent along one dimension."""
+        """Return the global shape, or its extent along one dimension."""
         return self.shape if dim is None else self.shape[dim]
 
     def dim(self) -> int:
-        """Number of dimensions."""
+        """Return the number of dimensions."""
         return self.layout.ndim
 
     def numel(self) -> int:
-        """Number of elements of the global tensor."""
+        """Return the number of elements of the global tensor."""
         return self.layout.size
 
     def __len__(self) -> int:
@@ -125,7 +125,9 @@ class Activation:
     # -- moving --------------------------------------------------------------------------------
 
     def to_local(self) -> Tensor:
-        """This rank's part as a plain tensor; where it is replicated, gradients count as alike.
+        """Return this rank's part as a plain tensor.
+
+        The gradients of a replicated part count as equal on the ranks.
 
         Cost
         ----
@@ -136,14 +138,14 @@ class Activation:
     def redistribute(
         self, mesh: "DeviceMesh | Placements | None" = None, placements: "Placements | None" = None
     ) -> "Activation":
-        """The same tensor laid out otherwise; collective, and so is its gradient.
+        """Return the same tensor in another layout; collective, as is the backward pass.
 
         Parameters
         ----------
         mesh : DeviceMesh, optional
             The tensor's own; it can be left out, as for :meth:`DistArray.redistribute`.
         placements : sequence of Placement, optional
-            One a mesh dimension; all `Replicate()` by default.
+            A placement for each mesh dimension; all `Replicate()` by default.
 
         Returns
         -------
@@ -152,12 +154,12 @@ class Activation:
         Raises
         ------
         MeshError
-            If it is another mesh.
+            If `mesh` is another mesh.
 
         Cost
         ----
-        One exchange; an allreduce or a reduce-scatter first along the mesh dimensions of a pending
-        sum. The gradient goes the same way back.
+        One exchange; before it an allreduce or a reduce-scatter along the mesh dimensions of a
+        pending sum. The gradient takes the reverse exchange.
         """
         if isinstance(mesh, DeviceMesh):
             if mesh != self.mesh:
@@ -174,11 +176,11 @@ class Activation:
         return self.placed(Layout.chunked(self.layout.shape, self.mesh.shape, placed))
 
     def full_tensor(self) -> Tensor:
-        """The global tensor as a plain one on every rank; collective.
+        """Return the global tensor as a plain tensor on every rank; collective.
 
         Cost
         ----
-        As `redistribute`; the gradient sends nothing.
+        As `redistribute`; the gradient needs no communication.
         """
         whole = Layout.replicated(self.layout.shape, self.mesh.shape)
         return self._carried(whole, whole)
@@ -186,7 +188,7 @@ class Activation:
     # -- within the package: layouts instead of placements -------------------------------------
 
     def placed(self, layout: Layout) -> "Activation":
-        """The tensor in a layout; where that newly replicates it, gradients are pending."""
+        """Return the tensor in a layout; newly replicated mesh dimensions get pending gradients."""
         if layout is self.layout:
             return self
         news = [
@@ -199,9 +201,9 @@ class Activation:
         return _made(self._carried(layout, grads), layout, grads, self.mesh)
 
     def pended(self, mesh_dims: Sequence[int]) -> "Activation":
-        """The tensor for uses that differ along these mesh dimensions, if it is replicated there.
+        """Return the tensor for uses that differ along replicating mesh dimensions.
 
-        Its gradient is the sum of the ranks' gradients.
+        The gradient of the tensor is the sum of the ranks' gradients.
         """
         grads = gradient_layout(self.layout, tuple(sorted({*self.pending, *mesh_dims})))
         if grads is self._grads:
@@ -211,28 +213,28 @@ class Activation:
 
     @property
     def pending(self) -> tuple[int, ...]:
-        """Mesh dimensions along which it is replicated and each rank's gradient a contribution."""
+        """The replicating mesh dimensions along which each rank's gradient is a contribution."""
         grads: Layout = self._grads
         return grads.partials
 
     @property
     def grads(self) -> Layout:
-        """How the gradient of this rank's part is laid out."""
+        """The layout of the gradient of this rank's part."""
         return self._grads
 
     @property
     def local(self) -> Tensor:
-        """This rank's part, with gradients laid out as `pending` says."""
+        """This rank's part; its gradient is a contribution along the mesh dimensions `pending`."""
         return self._local
 
     def like(self, local: Tensor, layout: Layout | None = None) -> "Activation":
-        """A tensor that the ranks computed from their parts, in the same layout or another."""
+        """Wrap a tensor that the ranks computed from their parts, in the same layout or another."""
         if layout is None or layout is self.layout:
             return _made(local, self.layout, self._grads, self.mesh)
         return _made(local, layout, gradient_layout(layout, self.pending), self.mesh)
 
     def to_plain(self, layout: Layout) -> Tensor:
-        """This rank's part in a layout, as a plain tensor."""
+        """Return this rank's part in a layout, as a plain tensor."""
         return self._carried(layout, gradient_layout(layout))
 
     def _carried(self, layout: Layout, grads: Layout) -> Tensor:
@@ -252,5 +254,5 @@ def _made(local: Tensor, layout: Layout, grads: Layout, mesh: DeviceMesh) -> Act
 
 
 def laid_out(local: Tensor, mesh: DeviceMesh, layout: Layout) -> Activation:
-    """A plain tensor that is known to be this rank's part in a layout; checks nothing."""
+    """Wrap a plain tensor that is known to be this rank's part in a layout; checks nothing."""
     return _made(local, layout, gradient_layout(layout), mesh)

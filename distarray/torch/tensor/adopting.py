@@ -1,11 +1,12 @@
-"""Plain tensors beside distributed ones that torch's own Python functions make inside themselves.
+"""Plain tensors that torch's own Python functions make and combine with distributed tensors.
 
 `torch.svd_lowrank` draws a matrix, ``torch.nn.functional.embedding_bag`` counts offsets, an LSTM
-begins with zeros. Programs never see such tensors, so they cannot say how they are laid out. They
-are taken as replicated if the call comes directly from one of those functions: with rank 0's
-values, or, where the program has handed plain tensors to the function, so that what it made may
-depend on them, if all ranks are found to have the same ones. Empty plain tensors for ``out=``,
-which torch's compiled functions make as well, get the whole result, if they are empty on all ranks.
+begins with zeros. Programs never see such tensors, so programs cannot declare their layout. This
+module takes them as replicated if the call comes directly from one of those functions. All ranks
+then use rank 0's values. An exception is a function to which the program passed plain tensors: the
+new tensors may depend on these. Then each rank keeps its values, and they must be equal on all
+ranks. Empty plain tensors for ``out=``, which torch's compiled functions also make, receive the
+global result if they are empty on all ranks.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +34,7 @@ from distarray.torch.tensor.table import Row
 
 __all__ = ["adopting", "same_everywhere"]
 
-#: Modules whose functions make tensors beside those that they are given.
+#: Modules whose functions make tensors besides their arguments.
 _FUNCTIONS = frozenset(
     {"torch.functional", "torch.nn.functional", "torch._lowrank", "torch._linalg_utils"}
     | {"torch.masked._ops", "torch._jit_internal"}
@@ -50,18 +51,18 @@ def adopting(
     kwargs: dict[str, Any],
     error: RuntimeError,
 ) -> Any:
-    """Call an operator with distributed tensors for plain ones that torch has made; collective.
+    """Call an operator with distributed tensors in place of plain ones that torch made; collective.
 
     Parameters
     ----------
     call : callable
-        Calls the operator with the arguments that are left.
+        Calls the operator with the replaced arguments.
     make : callable
         Makes a distributed tensor of a part and a spec.
     cls, row, args, kwargs
         The type of distributed tensors, the operator and its arguments.
     error : RuntimeError
-        What is raised on all ranks if others than torch may have made a plain tensor.
+        Raised on all ranks if the program may have made a plain tensor.
     """
     _need_values(row, tensors_in(args, kwargs))
     if has_rows(row.name):
@@ -88,7 +89,7 @@ def adopting(
 
 
 def _need_values(row: Row, operands: Sequence[Any]) -> None:
-    """Have ``torch.compile`` end its graph, whose tensors have no values to compare."""
+    """Make ``torch.compile`` end its graph, whose tensors have no values to compare."""
     if any(is_traced(getattr(x, "_part", x)) for x in operands):
         leave_out(row.op)
 
@@ -96,7 +97,7 @@ def _need_values(row: Row, operands: Sequence[Any]) -> None:
 def _written(
     cls: Any, row: Row, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[list[Tensor], bool]:
-    """The plain tensors for ``out=``, and whether another plain one is written to."""
+    """Return the plain tensors for ``out=``, and True if another plain tensor is written to."""
     given = bound(row.op, args, kwargs)
     outs = [given[name] for name, is_out in row.written.items() if is_out]
     changed = [given[name] for name, is_out in row.written.items() if not is_out]
@@ -109,7 +110,7 @@ def _spec_of(x: Tensor, mesh: DeviceMesh) -> Spec:
 
 
 def _differ(here: Any, wanted: Any, mesh: DeviceMesh) -> bool:
-    """Whether any rank has another one."""
+    """Return True if `here` differs from `wanted` on any rank."""
     if mesh.coords is None or mesh.size() == 1:
         return bool(here != wanted)
     return any(one != wanted for one in mesh.group.allgather_object(here, "plain tensors: shapes"))
@@ -120,7 +121,7 @@ def _is_plain(cls: Any, x: Any) -> bool:
 
 
 def _as_replicated(x: Tensor, mesh: DeviceMesh, made_here: bool, error: RuntimeError) -> Tensor:
-    """Rank 0's values where torch made them, else the own ones if all ranks have the same."""
+    """Return rank 0's tensor if torch made it; else check that all ranks have the same tensor."""
     if mesh.coords is None or mesh.size() == 1:
         return x
     if made_here:
@@ -131,7 +132,7 @@ def _as_replicated(x: Tensor, mesh: DeviceMesh, made_here: bool, error: RuntimeE
 
 
 def same_everywhere(tensors: Sequence[Tensor], mesh: DeviceMesh) -> bool:
-    """Whether all ranks of a mesh have the same plain tensors; one allgather of their digests."""
+    """Return True if all ranks of a mesh have the same plain tensors; one allgather of digests."""
     if mesh.coords is None or mesh.size() == 1:
         return True
     bits = [movable(x.detach().contiguous()).tobytes() for x in tensors]
@@ -140,11 +141,11 @@ def same_everywhere(tensors: Sequence[Tensor], mesh: DeviceMesh) -> bool:
     return all(one == told[0] for one in told)
 
 
-# -- who calls ------------------------------------------------------------------------------------
+# -- the caller -----------------------------------------------------------------------------------
 
 
 def _entry() -> FrameType | None:
-    """The outermost of torch's functions, if operators are called by one of them."""
+    """Return the frame of the outermost torch function, if such a function called the operator."""
     frame: FrameType | None = _getframe(1)
     while frame is not None and _module(frame).startswith("distarray.torch.tensor."):
         frame = frame.f_back
@@ -163,7 +164,7 @@ def _module(frame: FrameType) -> str:
 
 
 def _given(frame: FrameType) -> Iterator[Any]:
-    """What a function was given, and what is in lists; a tensor for what may hold some."""
+    """Yield a function's arguments, with containers expanded; `_UNKNOWN` for other objects."""
     code = frame.f_code
     count = code.co_argcount + code.co_kwonlyargcount
     count += bool(code.co_flags & 0x04) + bool(code.co_flags & 0x08)
@@ -188,5 +189,5 @@ _KNOWN = (
     *(torch.Tensor, bool, int, float, complex, str, type(None), torch.Generator),
     *(torch.dtype, torch.device, torch.layout, torch.memory_format),
 )
-#: Stands for an object that may hold tensors.
+#: Placeholder for an object that may contain tensors.
 _UNKNOWN = torch.empty(2)

@@ -1,7 +1,7 @@
-"""Operands brought together so that what an operator needs whole is whole.
+"""Alignment of operands: layouts in which the dimensions that an operator needs whole are whole.
 
-A cut along a dimension that is needed whole is moved to another one: every element travels once,
-and no rank gets everything.
+A cut along such a dimension is moved to another dimension. Every element is sent at most once, and
+no rank receives the global tensor.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,12 +19,12 @@ __all__ = ["batched", "elsewhere", "guarded", "is_spread", "pending", "with_lead
 
 
 def is_spread(cut: Cut) -> bool:
-    """Whether ranks have different indices of the dimension."""
+    """Return True if ranks have different indices of the dimension."""
     return cut.parts > 1
 
 
 def elsewhere(layout: Layout, dims: Sequence[int]) -> Layout:
-    """The layout with `dims` whole, and what cut them cutting another dimension if one is left.
+    """Return the layout with `dims` whole; their cuts move to another dimension if there is one.
 
     Examples
     --------
@@ -49,13 +49,13 @@ def elsewhere(layout: Layout, dims: Sequence[int]) -> Layout:
 
 
 def pending(layout: Layout, mesh_dims: Sequence[int]) -> Layout:
-    """The layout with a pending sum along the mesh dimensions that have several ranks."""
+    """Return the layout with a pending sum along the mesh dimensions that have several ranks."""
     others = {m: Partial() for m in mesh_dims if layout.mesh_shape[m] > 1}
     return Layout.from_cuts(layout.cuts, layout.mesh_shape, others)
 
 
 def with_lead(lead: Sequence[Cut], shape: Sequence[int], mesh_shape: tuple[int, ...]) -> Layout:
-    """The layout of a shape whose first dimensions have these cuts, and the others are whole."""
+    """Return the layout of a shape with these cuts of its first dimensions, the others whole."""
     cuts = [*lead, *[Cut.whole(extent) for extent in shape[len(lead) :]]]
     return Layout.from_cuts(cuts, mesh_shape)
 
@@ -65,16 +65,16 @@ def batched(
     trailing: Sequence[int],
     changed: Callable[[Layout, Coords | None], dict[str, Any]] | None = None,
 ) -> Decision | None:
-    """The decision for an operator that does the same with each element of a batch.
+    """Return the decision for an operator that treats each element of a batch alike.
 
     Parameters
     ----------
     call : Call
-        Whose results have the batch's dimensions first.
+        A call whose results have the batch's dimensions first.
     trailing : sequence of int
-        For each operand, how many of its last dimensions are not the batch's.
+        For each operand, the number of its last dimensions that are not the batch's.
     changed : callable, optional
-        From the layout of the first result and a rank's coordinates to changed arguments.
+        Function from the layout of the first result and a rank's coordinates to changed arguments.
 
     Returns
     -------
@@ -100,7 +100,7 @@ def batched(
 
 
 def _lead(operands: Sequence[Operand], count: int) -> tuple[Cut, ...] | None:
-    """How the first dimensions are cut: as in an operand that lies so, else the largest."""
+    """Return the cuts of the batch: those of an operand that need not move, else of the largest."""
     best: tuple[int, tuple[Cut, ...]] | None = None
     for x in operands:
         layout = x.layout.settled()
@@ -121,9 +121,9 @@ def guarded(
     results: Sequence[Layout],
     mask: Sequence[bool] | None = None,
 ) -> Decision:
-    """The decision to call the operator with parts that are not empty; it may refuse others.
+    """Return the decision to call the operator only with nonempty parts; it may refuse empty ones.
 
-    `mask` says which of its results an operator is asked for; `results` has all of them.
+    `mask` selects the results that the call asks for; `results` lists the layouts of all results.
     """
     assert call.results is not None
     mask = [True] * len(results) if mask is None else mask
@@ -138,7 +138,7 @@ def guarded(
 
 
 def _parts(layouts: Sequence[Layout], mesh: DeviceMesh) -> Iterator[tuple[Layout, tuple[int, ...]]]:
-    """Layouts with the shapes of this rank's parts."""
+    """Yield layouts with the shapes of this rank's parts."""
     return ((layout, layout.local_shape(mesh.coords)) for layout in layouts)
 
 
@@ -150,7 +150,7 @@ def _or_nothing(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Call the operator; of a part that is empty where the whole is not the results are zero."""
+    """Call the operator; return zeros if a part is empty where the global tensor is not."""
     if not any(0 in here and here != x.shape for x, here in _parts(wanted, mesh)):
         return op(*args, **kwargs)
     like: Tensor = tensors_in(args, kwargs)[0]

@@ -1,7 +1,7 @@
-"""Ways between plain and distributed tensors, and between layouts, that gradients take back.
+"""Differentiable conversions between plain and distributed tensors, and between layouts.
 
-A distributed gradient has global meaning: it is the gradient of the whole, laid out in any way. So
-moving passes it on, and lays it out as the tensor is that it belongs to.
+A distributed gradient has global meaning: it is the gradient of the global tensor, in any layout.
+So the backward pass of a conversion passes it on, in the layout of its tensor.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ def _function(name: str, forward: Any, backward: Any) -> Any:
 
 
 def redistributed(x: Any, layout: Layout) -> Any:
-    """The tensor in another layout; its gradient comes laid out as `x` is."""
+    """Return the tensor in another layout; its gradient gets the layout of `x`."""
     if layout is x._spec.layout:
         return x
     return _redistribute(x, layout)
@@ -53,9 +53,9 @@ def _back_to_layout(ctx: FunctionCtx, grad: Any) -> Any:
 
 
 def returned(grad: Any, cls: Any, mesh: DeviceMesh, layout: Layout) -> Any:
-    """A gradient that comes back, laid out as it is needed.
+    """Return a gradient of the backward pass in the layout that is needed.
 
-    A plain one is of what was written to a plain tensor, which every rank has whole.
+    A plain gradient is that of values written to a plain tensor, which is whole on every rank.
     """
     if type(grad) is not cls:
         refuse_wrapped([grad])
@@ -73,8 +73,8 @@ _redistribute = _function("Redistribute", _to_layout, _back_to_layout)
 def entered(
     cls: Any, local: Tensor, mesh: DeviceMesh, layout: Layout, grads: Placements | None = None
 ) -> Any:
-    """The distributed tensor of this rank's part; a gradient comes back as its part."""
-    # Ranks cannot tell one another's order in memory.
+    """Return the distributed tensor of this rank's part, which gets its part of the gradient."""
+    # The order in memory may differ between ranks, and no rank knows the others' order.
     local = local.resolve_conj().resolve_neg().contiguous()
     strides = contiguous_strides(layout.shape)
     spec = Spec(mesh, layout, strides, local.dtype, local.device)
@@ -82,7 +82,7 @@ def entered(
 
 
 def entered_as(cls: Any, local: Tensor, spec: Spec, grads: Layout) -> Any:
-    """As `entered`, for a part that is known to fit; `grads` is the layout of its gradient."""
+    """Do as `entered` for a part that is known to fit; `grads` is the layout of its gradient."""
     if not (local.requires_grad and torch.is_grad_enabled()):
         return made(cls, local.detach() if local.requires_grad else local, spec)
     return _enter(local, cls, spec, grads)
@@ -101,7 +101,7 @@ _enter = _function("FromLocal", _enter_forward, _enter_backward)
 
 
 def left(x: Any, grads: Placements | None = None) -> Tensor:
-    """This rank's part as a plain tensor; what comes back to it is a part of the gradient."""
+    """Return this rank's part as a plain tensor; the part's gradient is a part of `x`'s."""
     part = current(x)
     if not (x.requires_grad and torch.is_grad_enabled()):
         return part
@@ -121,7 +121,7 @@ _leave = _function("ToLocal", _leave_forward, _leave_backward)
 
 
 def _grad_layout(spec: Spec, grads: Placements | None) -> Layout:
-    """The layout of gradients: as said, else that of the tensor with nothing pending."""
+    """Return the layout of gradients: `grads`, else the tensor's with nothing pending."""
     if grads is None:
         return gradient_layout(spec.layout)
     placed = normalize_placements(listed(grads), len(spec.shape), spec.mesh.shape)
@@ -138,23 +138,23 @@ def _grad_layout(spec: Spec, grads: Placements | None) -> Layout:
 
 
 def watch(x: Any) -> None:
-    """Have the gradients of a leaf laid out as it is."""
+    """Add a hook that gives the gradients of a leaf the layout of the leaf."""
     if x.requires_grad and x.is_leaf and not getattr(x, "_watched", None):
         x._watched = _LaysOut(type(x), x._spec)
         x.register_hook(x._watched)
 
 
 class _LaysOut:
-    """A hook on a leaf, which lays its gradient out."""
+    """Hook on a leaf that moves its gradient to the layout of the leaf."""
 
     __slots__ = ("kind", "spec")
 
     def __init__(self, kind: Any, spec: Spec) -> None:
-        self.kind, self.spec = kind, spec  # not the tensor, which has this
+        self.kind, self.spec = kind, spec  # no reference to the tensor, which owns this hook
 
     def __call__(self, grad: Any) -> Any:
-        if grad is None or grad.layout is not torch.strided:  # there is none; sparse
+        if grad is None or grad.layout is not torch.strided:  # no gradient, or a sparse one
             return grad
-        if is_wrapped(grad):  # of many gradients at once, which no leaf keeps
+        if is_wrapped(grad):  # a batch of gradients, which no leaf keeps
             return grad
         return returned(grad, self.kind, self.spec.mesh, gradient_layout(self.spec.layout))

@@ -1,9 +1,8 @@
-"""Distributed tensors that modules hand to one another, and how modules compute with them.
+"""Distributed tensors between modules, and the activations with which modules compute.
 
-Inside of its forward a distributed module works on an `Activation`: its local tensor takes part in
-autograd itself, which is faster than a tensor that dispatches. What leaves the module is a
-`DistTensor`. It remembers the activation that it was made of, so that the next module goes on with
-that.
+In its forward pass a distributed module computes with an `Activation`: autograd records its local
+tensor itself, which is faster than a tensor with dispatch. The module returns a `DistTensor`. That
+keeps a reference to its activation, with which the next module continues.
 """
 
 from typing import Any
@@ -21,12 +20,12 @@ __all__ = ["given", "is_distributed", "taken"]
 
 
 def is_distributed(x: Any) -> bool:
-    """Whether an object is a distributed tensor, or this rank's part of a parameter."""
+    """Return True for a distributed tensor, or this rank's part of a parameter."""
     return type(x) is DistTensor or is_part(x)
 
 
 def given(x: Any) -> Any:
-    """What a module hands out: a `DistTensor` for an activation, others as they are."""
+    """Convert a module's result: an activation to a `DistTensor`; other objects are unchanged."""
     if type(x) is not Activation:
         return x
     part, layout = x.local, x.layout
@@ -37,7 +36,7 @@ def given(x: Any) -> Any:
 
 
 def taken(x: Any) -> Any:
-    """What a module computes with: an `Activation` for a distributed tensor, others as they are."""
+    """Convert a module's input: a distributed tensor to an `Activation`; others are unchanged."""
     if type(x) is not DistTensor:
         return taken(x.to_dist_tensor()) if is_part(x) else x
     light = getattr(x, "_light", None)
@@ -52,7 +51,7 @@ def taken(x: Any) -> Any:
 
 
 def _stands_for(light: Activation, x: DistTensor) -> bool:
-    """Whether gradients may go the short way: nobody waits for them at the tensor itself."""
+    """Return True if the activation can replace the tensor, whose own gradient nobody waits for."""
     wanted = x.requires_grad and torch.is_grad_enabled()
     if wanted and (x._backward_hooks or x.retains_grad or not light.requires_grad):
         return False
@@ -60,6 +59,6 @@ def _stands_for(light: Activation, x: DistTensor) -> bool:
 
 
 def _plain(layout: Layout) -> Layout:
-    """The layout with nothing but pending sums left to do."""
+    """Return the layout if pending sums are all it has pending, else the settled layout."""
     sums = all(layout.placements[m].op is Fold.SUM for m in layout.partials)  # type: ignore[attr-defined]
     return layout if sums and not layout.ats else layout.settled()

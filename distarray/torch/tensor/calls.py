@@ -1,4 +1,4 @@
-"""Calls of operators: arguments by name, the tensors among them, and what torch says of results."""
+"""Calls of operators: arguments by name, their tensors, and the results that torch infers."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,15 +22,15 @@ __all__ = [
 
 
 class Operand(NamedTuple):
-    """A tensor among the arguments of an operator, as rules see it.
+    """Tensor among the arguments of an operator, as rules see it.
 
     Attributes
     ----------
     layout : Layout
-        Where its elements are. Pending folds that the operator's row does not take, and lone
-        coordinates, are already replaced by replication.
+        Its layout. Pending folds that the operator's row does not take, and lone coordinates, are
+        already replaced by replication.
     dtype : torch.dtype
-        Of its elements.
+        Data type of its elements.
     strides : tuple of int
         Its global strides.
     """
@@ -51,7 +51,7 @@ class Operand(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of an operator in one process, as torch's meta tensors tell it."""
+    """Metadata of one result of an operator in one process, inferred by torch's meta tensors."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -59,18 +59,19 @@ class Outcome(NamedTuple):
 
 
 class Call:
-    """One call of an operator, as rules see it: layouts and arguments, no values and no ranks.
+    """Call of an operator, as rules see it: layouts and arguments, no values and no ranks.
 
     Attributes
     ----------
     op : torch._ops.OpOverload
         The operator.
     name : str
-        Its name without overload, ``"aten.sum"``; of an in-place one without the underscore.
+        Its name without overload, ``"aten.sum"``; for in-place operators without the underscore.
     operands : list of Operand
-        Its tensors in order, those in lists one by one; without those of ``out=``.
+        Its tensors in order, with lists expanded; without the tensors of ``out=``.
     results : list of Outcome or None
-        What one process would get, tensor by tensor; None if torch cannot say it without values.
+        The results in one process, tensor by tensor; None if torch cannot infer them without
+        values.
     written : tuple of int
         The operands that it writes to.
     mesh_shape : tuple of int
@@ -93,11 +94,11 @@ class Call:
         self.results, self.written, self.mesh_shape = results, written, mesh_shape
 
     def __getitem__(self, name: str) -> Any:
-        """An argument by its name in the operator's schema; tensors are operands."""
+        """Return an argument by its name in the operator's schema; tensors are operands."""
         return self.values[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An argument, or the default if the operator has none of this name."""
+        """Return an argument, or the default if the operator has no argument of this name."""
         return self.values.get(name, default)
 
     @property
@@ -112,12 +113,12 @@ class Call:
         return self.results[0].shape
 
     def dim(self, name: str = "dim", ndim: int | None = None) -> int:
-        """An argument that is a dimension, counted from the front; of the first tensor."""
+        """Return a dimension argument, counted from the front; by default of the first tensor."""
         count = self.operands[0].layout.ndim if ndim is None else ndim
         return int(self.values[name]) % max(count, 1)
 
     def dims(self, name: str = "dim") -> tuple[int, ...]:
-        """An argument of one or several dimensions of the first tensor; all by default."""
+        """Return an argument of one or several dimensions of the first tensor; all by default."""
         count = self.operands[0].layout.ndim
         given = self.values.get(name)
         if given is None or (isinstance(given, (list, tuple)) and not given):
@@ -130,7 +131,7 @@ class Call:
 
 
 def arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    """All arguments in order, and those in lists one by one."""
+    """Yield all arguments in order, with lists expanded."""
     for value in (*args, *kwargs.values()):
         if isinstance(value, (list, tuple)):
             yield from value
@@ -139,14 +140,14 @@ def arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def tensors_in(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
-    """The tensors among the arguments, in order."""
+    """Return the tensors among the arguments, in order."""
     return [x for x in arguments(args, kwargs) if isinstance(x, torch.Tensor)]
 
 
 def replaced(
     args: Sequence[Any], kwargs: Mapping[str, Any], tensors: Sequence[Any]
 ) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments with other objects in the place of their tensors, in order."""
+    """Return the arguments with other objects in the place of their tensors, in order."""
     position = iter(tensors)
 
     def one(value: Any) -> Any:
@@ -160,7 +161,7 @@ def replaced(
 
 
 def bound(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by the names of the operator's schema, with its defaults."""
+    """Return the arguments by their names in the operator's schema, with its defaults."""
     values = {}
     for position, argument in enumerate(op._schema.arguments):
         if position < len(args) and not argument.kwarg_only:
@@ -173,7 +174,7 @@ def bound(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, 
 
 
 def gives_one(op: Any) -> bool:
-    """Whether an operator returns one tensor, rather than several or a list of them."""
+    """Return True if an operator returns one tensor, not several or a list."""
     returns = op._schema.returns
     return len(returns) == 1 and isinstance(returns[0].type, torch.TensorType)
 
@@ -185,10 +186,10 @@ def outcome_of(
     operands: Sequence[Operand],
     outs: Collection[int] = (),
 ) -> list[Outcome] | None:
-    """What an operator would give, or None where torch cannot say it; raises torch's errors.
+    """Infer an operator's results; None if torch needs values for that. Raises torch's errors.
 
-    All ranks ask with the same metadata, so that they raise alike. `outs` are the operands that are
-    given back without being read, which torch may give another shape.
+    All ranks call this with the same metadata, so they raise alike. `outs` are the operands of
+    ``out=``, which are returned without being read. torch may give them another shape.
     """
     metas = [
         torch.empty(0, dtype=x.dtype, device="meta")
@@ -199,7 +200,7 @@ def outcome_of(
     new, named = replaced(args, kwargs, metas)
     if named.get("device") is not None:
         named["device"] = torch.device("meta")
-    if named.get("generator") is not None:  # some of torch's meta operators take none
+    if named.get("generator") is not None:  # some of torch's meta operators take no generator
         named["generator"] = None
     try:
         found = op(*new, **named)

@@ -1,10 +1,11 @@
-"""Operators that torch makes of others, with plain tensors of its own or from the values of one.
+"""Composite operators, which torch decomposes into others with plain tensors or values of its own.
 
-torch takes such an operator apart before it asks a tensor's own code, which then sees a distributed
-tensor beside a plain one and cannot tell whose that is. For the operators named here distributed
-tensors carry a dispatch key under which they come here first, whole: what the program gives is
-checked, and what torch makes after that counts as replicated, since it comes of sizes and numbers.
-For all other operators the key costs nothing.
+torch decomposes such an operator before it calls a tensor's own code. That code then sees a
+distributed tensor beside a plain one, and cannot know who made the plain one. For the operators
+listed here distributed tensors carry a dispatch key that intercepts them before they are
+decomposed. This module checks the program's arguments. Tensors that torch makes after that count as
+replicated, since torch computes them from sizes and numbers. For all other operators the key costs
+nothing.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from distarray.torch.tensor.operands import PlainOperandError, is_refused, repli
 __all__ = ["KEYS", "enter"]
 
 _NAME = "TESTING_ONLY_GenericWrapper"  # a key that nothing in torch uses
-#: What distributed tensors have beside the keys of all tensors.
+#: Dispatch keys of distributed tensors beside those of all tensors.
 KEYS = torch._C.DispatchKeySet(torch._C._parse_dispatch_key(_NAME))
 
 _aten = torch.ops.aten
@@ -33,7 +34,7 @@ _MAKING = (
 
 
 def _apart(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """Let torch take an operator apart."""
+    """Let torch decompose an operator."""
     for x in tensors_in(args, kwargs):
         if not hasattr(x, "_spec") and is_refused(x):
             raise PlainOperandError(str(op.overloadpacket), x)
@@ -42,14 +43,14 @@ def _apart(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _split(op: Any, x: Any, sections: Any, dim: int = 0) -> Any:
-    """Split at the places that a tensor says, which every rank has to know."""
+    """Split at the positions in a tensor, whose values every rank needs."""
     whole = sections.full_tensor() if hasattr(sections, "_spec") else sections
     with torch._C._ExcludeDispatchKeyGuard(KEYS):
         return op(x, whole, dim)
 
 
 def _one_hot(op: Any, x: Any, num_classes: int = -1) -> Any:
-    """Look at the classes, which torch does not where it makes this of other operators."""
+    """Check the range of classes, which torch skips where it decomposes this operator."""
     if x.numel():
         least, most = int(x.amin().item()), int(x.amax().item())
         if least < 0:
@@ -62,13 +63,13 @@ def _one_hot(op: Any, x: Any, num_classes: int = -1) -> Any:
 
 
 def _filled(op: Any, *args: Any, out: Any) -> Any:
-    """Fill `out` with the result, of which torch would fill a view that may have moved."""
+    """Copy the result to `out`; torch would fill a view of it, whose elements may have moved."""
     fill(out, op.overloadpacket(*args))
     return out
 
 
 def enter(op: Any, function: Callable[..., Any]) -> None:
-    """Have a function called with an operator and its arguments where some are distributed."""
+    """Register a function to call with an operator and its arguments if one is distributed."""
     _own.impl(op, uncompiled(partial(function, op)), _NAME)
 
 

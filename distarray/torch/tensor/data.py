@@ -1,8 +1,8 @@
-"""``x.data = y``, by which torch gives a tensor what another one is, and asks no class.
+"""Assignment ``x.data = y``, for which torch calls no method of the tensor's class.
 
-A distributed tensor takes over another one: its part, its layout, its shape and its data type. A
-plain tensor cannot become distributed, nor the other way round; the check of torch's that comes
-before says so.
+A distributed tensor takes over another distributed tensor's part, layout, shape and data type. A
+plain tensor cannot become distributed, nor the reverse: `_fits`, which torch calls first, raises
+RuntimeError.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ _set = torch.Tensor.data.__set__
 
 
 def taken_over(x: Any, value: Any) -> None:
-    """Let a distributed tensor have the part, the layout and the data type of another one."""
+    """Replace the part, layout and data type of a distributed tensor by another tensor's."""
     if hasattr(value, "to_dist_tensor"):
         value = value.to_dist_tensor()
     if hasattr(value, "_spec"):
@@ -32,7 +32,7 @@ def taken_over(x: Any, value: Any) -> None:
 
 
 def _fits(check: Any, x: Any, value: Any) -> bool:
-    """What torch asks before; of two distributed tensors it knows itself."""
+    """Replace torch's compatibility check; torch itself checks two distributed tensors."""
     if hasattr(x, "_spec") and hasattr(value, "_spec"):
         with torch._C._ExcludeDispatchKeyGuard(KEYS):
             return bool(check(x, value))

@@ -1,4 +1,4 @@
-"""The distributed tensor: a torch.Tensor of which each rank holds a part."""
+"""Distributed tensor: a torch.Tensor of which each rank holds a part."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -31,27 +31,27 @@ _dispatch_apart = torch._disable_dynamo(dispatch)
 
 
 class _Kinds(type(torch.Tensor)):  # type: ignore[misc]
-    """Parameters of distributed modules are instances, too: other objects with the same words."""
+    """Metaclass: parameters of distributed modules also count as instances (same methods)."""
 
     def __instancecheck__(cls, x: Any) -> bool:
         return bool(super().__instancecheck__(x) or getattr(x, "_is_dist_tensor", False))
 
 
 class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc]
-    """One global tensor, of which each rank holds a part; a ``torch.Tensor``.
+    """Global tensor of which each rank holds a part; a ``torch.Tensor``.
 
-    torch's functions take it: it has the global shape, and what they give is that of one process,
-    distributed as the operands are. Gradients are distributed tensors, too. Everything that looks
-    at values on other ranks is collective.
+    torch's functions accept it. It has the global shape. Results of functions equal those of one
+    process, distributed as the operands are. Gradients are distributed tensors, too. Every method
+    that reads values on other ranks is collective.
 
     Attributes
     ----------
     mesh, device_mesh : DeviceMesh
-        The ranks that hold it.
+        The ranks that hold the tensor.
     placements : tuple of Placement
-        What each mesh dimension does to it.
+        The placement of the tensor along each mesh dimension.
     dist_layout : Layout
-        Where every element is. (``layout`` is torch's: ``torch.strided``.)
+        The rank and position of every element. (``layout`` is torch's: ``torch.strided``.)
 
     Examples
     --------
@@ -77,7 +77,7 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "DistTensor":
-        """Refuse: there are other ways to make one."""
+        """Raise TypeError: `from_local` and `distribute_tensor` make distributed tensors."""
         raise TypeError(
             "make a DistTensor with DistTensor.from_local(tensor, mesh, placements) or "
             "distribute_tensor(tensor, mesh, placements)"
@@ -94,7 +94,7 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
     ) -> Any:
         if inferring():
             return apart(func, args, kwargs or {})
-        # As `uncompiled` has it; operators that programs call one by one take microseconds.
+        # Inlined `uncompiled`, to save time: the operators of a program take only microseconds.
         found = _dispatch_apart if watching() else dispatch
         return found(DistTensor, func, args, kwargs or {})
 
@@ -112,7 +112,7 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
         run_check: bool = False,
         grad_placements: Placements | None = None,
     ) -> "DistTensor":
-        """A distributed tensor of the parts that the ranks hold; contiguous ones are not copied.
+        """Make a distributed tensor of the ranks' parts; contiguous parts are not copied.
 
         Parameters
         ----------
@@ -121,18 +121,19 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
         mesh : DeviceMesh
             The ranks; the default mesh if not given.
         placements : sequence of Placement
-            One a mesh dimension; Shard(0) along the first and Replicate along others by default.
-            Replicated parts must be equal on the ranks; they are compared under ``config.check``.
+            A placement for each mesh dimension; by default Shard(0) along the first and Replicate
+            along the others. Replicated parts must be equal on the ranks; they are compared under
+            ``config.check``.
         shape : tuple of int, optional
-            The global shape, if the parts are cut as ``torch.chunk`` cuts it. Without it the ranks
-            exchange the lengths of their parts, which may be any.
+            The global shape, if the parts are cut as ``torch.chunk`` cuts it. Without it the parts
+            may have any lengths, and the ranks exchange these.
         device_mesh : DeviceMesh
             `mesh` by DTensor's name.
         run_check : bool
-            Compare replicated parts, whatever the configuration says.
+            Compare replicated parts, whatever the configuration is.
         grad_placements : sequence of Placement, optional
-            How the gradient of `local` is laid out; as the tensor is by default, and replicated
-            where that has a pending fold.
+            Placements of the gradient of `local`. By default those of the tensor, with replication
+            for a pending fold.
 
         Raises
         ------
@@ -152,17 +153,17 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
 
     @property
     def mesh(self) -> DeviceMesh:
-        """The ranks that hold it."""
+        """The ranks that hold the tensor."""
         return self._spec.mesh
 
     @property
     def device_mesh(self) -> DeviceMesh:
-        """The mesh, under DTensor's name."""
+        """The mesh, by DTensor's name."""
         return self._spec.mesh
 
     @property
     def dist_layout(self) -> Layout:
-        """Where every element is."""
+        """The rank and position of every element."""
         return self._spec.layout
 
     @property
@@ -174,14 +175,14 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
 
     @graphed
     def to_local(self, *, grad_placements: Placements | None = None) -> Tensor:
-        """This rank's part as a plain tensor.
+        """Return this rank's part as a plain tensor.
 
         Parameters
         ----------
         grad_placements : sequence of Placement, optional
-            What the gradients that come back to the part are, one a mesh dimension. By default they
-            are laid out as the tensor is; where that is replicated, or a fold is pending, they
-            count as replicated, that is equal on the ranks.
+            Placements of the part's gradient, one for each mesh dimension. By default the gradient
+            is laid out as the tensor is. Along mesh dimensions that replicate the tensor or have a
+            pending fold, it counts as replicated, that is, equal on the ranks.
 
         Cost
         ----
@@ -198,28 +199,28 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
         device_mesh: DeviceMesh | None = None,
         async_op: bool = False,
     ) -> "DistTensor":
-        """The same tensor laid out otherwise; collective, and so is its gradient.
+        """Return the same tensor in another layout; collective, as is the backward pass.
 
         Parameters
         ----------
         mesh : DeviceMesh, optional
             The tensor's own; it can be left out, as for :meth:`DistArray.redistribute`.
         placements : sequence of Placement, optional
-            One a mesh dimension; all `Replicate()` by default.
+            A placement for each mesh dimension; all `Replicate()` by default.
         device_mesh : DeviceMesh
             `mesh` by DTensor's name.
         async_op : bool
-            For DTensor's programs; the result is there when this returns.
+            Accepted for DTensor's programs; the result is complete on return in any case.
 
         Raises
         ------
         MeshError
-            If it is another mesh.
+            If `mesh` is another mesh.
 
         Cost
         ----
-        One exchange; an allreduce or a reduce-scatter first along the mesh dimensions of a pending
-        fold. The gradient goes the same way back.
+        One exchange; before it an allreduce or a reduce-scatter along the mesh dimensions of a
+        pending fold. The gradient takes the reverse exchange.
         """
         mesh = device_mesh if mesh is None else mesh
         layout = normalized(self, mesh, placements)
@@ -228,33 +229,33 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
 
     @graphed
     def full_tensor(self, *, grad_placements: Placements | None = None) -> Tensor:
-        """The global tensor as a plain one on every rank; collective.
+        """Return the global tensor as a plain tensor on every rank; collective.
 
         Parameters
         ----------
         grad_placements : sequence of Placement, optional
-            What the gradients that come back to the whole are; by default equal on the ranks.
-            ``[Partial()]``: each rank's is a contribution.
+            Placements of the gradient of the global tensor; by default it is equal on the ranks.
+            ``[Partial()]``: each rank's gradient is a contribution.
 
         Cost
         ----
-        As `redistribute`; the gradient sends nothing by default.
+        As `redistribute`; by default the gradient needs no communication.
         """
         whole = Layout.replicated(tuple(self.shape), self._spec.mesh.shape)
         return autograd.left(autograd.redistributed(self, whole), grad_placements)
 
     @uncompiled
     def to_array(self) -> DistArray:
-        """The distributed array over the same memory; without gradients.
+        """Return the distributed array over the same memory; without gradients.
 
         Raises
         ------
         ValueError
-            If it requires a gradient: pass ``x.detach().to_array()``.
+            If the tensor requires a gradient: pass ``x.detach().to_array()``.
 
         Cost
         ----
-        None, unless the tensor is on another device than blocks of its mesh: then one copy.
+        None, unless the tensor is on another device than the blocks of its mesh: then one copy.
         """
         if self.requires_grad and torch.is_grad_enabled():
             raise ValueError(
@@ -267,12 +268,12 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
     # -- gradients -----------------------------------------------------------------------------
 
     def requires_grad_(self, requires_grad: bool = True) -> "DistTensor":
-        """Ask for gradients of a tensor; of a leaf they come laid out as it is."""
+        """Request gradients of a tensor; those of a leaf get the layout of the leaf."""
         super().requires_grad_(requires_grad)
         autograd.watch(self)
         return self
 
-    #: What it holds, without gradients; another one can be assigned.
+    #: The tensor without gradients; assigning replaces its part and layout.
     data = property(torch.Tensor.data.__get__, taken_over)
 
     # -- tensors like it -----------------------------------------------------------------------
@@ -281,19 +282,20 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
     def new_tensor(
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
     ) -> "DistTensor":
-        """A replicated tensor of values that the program has, the same on every rank.
+        """Make a replicated tensor of values that are the same on every rank.
 
         Parameters
         ----------
         data : array_like
-            Numbers, lists of them, or NumPy's arrays; a distributed tensor is copied as it lies.
+            Numbers, lists of numbers, or NumPy arrays; a distributed tensor is copied in its
+            layout.
         dtype, device, requires_grad
             As for ``torch.Tensor.new_tensor``.
 
         Raises
         ------
         RuntimeError
-            If it is a plain tensor, which may differ between the ranks.
+            If `data` is a plain tensor, which may differ between the ranks.
         """
         dtype = self.dtype if dtype is None else dtype
         if hasattr(data, "to_dist_tensor"):
@@ -311,7 +313,7 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
         return found.requires_grad_(requires_grad)
 
     def new(self, *args: Any) -> "DistTensor":
-        """As `new_tensor`, or `new_empty` where it is given a shape."""
+        """Call `new_empty` if the arguments are a shape, else `new_tensor`."""
         if len(args) == 1 and not isinstance(args[0], (int, torch.Size)):
             return self.new_tensor(args[0])
         sizes = args[0] if args and isinstance(args[0], torch.Size) else args
@@ -322,24 +324,24 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
 
     @uncompiled
     def tolist(self) -> Any:
-        """The values as nested lists; collective."""
+        """Return the values as nested lists; collective."""
         return self.full_tensor().tolist()
 
     @uncompiled
     def numpy(self, *, force: bool = False) -> Array:
-        """The whole as a NumPy array; collective. Writes to it do not reach the tensor.
+        """Return the global tensor as a NumPy array; collective. The array is read-only.
 
         Parameters
         ----------
         force : bool
-            As for ``torch.Tensor.numpy``: also of a tensor that requires a gradient.
+            As for ``torch.Tensor.numpy``: also convert a tensor that requires a gradient.
         """
         whole: Array = self.full_tensor().numpy(force=force)
         whole.flags.writeable = False
         return whole
 
     def storage(self) -> NoReturn:
-        """Refuse: a file format that asks for memory would get this rank's part of it."""
+        """Raise RuntimeError: a file of this memory would contain only this rank's part."""
         raise RuntimeError(
             "the memory of a DistTensor was asked for, of which this rank has a part: write the "
             "whole, x.full_tensor(), or the array, x.to_array(); both collectively. This rank's "
@@ -359,7 +361,7 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
         self.__dlpack__()
 
     def share_memory_(self) -> NoReturn:
-        """Refuse: torch would end the process at memory that is not there."""
+        """Raise RuntimeError: torch would abort the process, since there is no memory to share."""
         raise RuntimeError(
             "a DistTensor has no memory of its own to share with other processes: "
             "x.to_local().share_memory_() shares this rank's part"
@@ -388,7 +390,7 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
         return result
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Files hold the whole, as a plain tensor: they do not depend on the number of ranks."""
+        """Pickle the global tensor as a plain one: files do not depend on the number of ranks."""
         whole = self.detach().full_tensor()
         whole = torch.nn.Parameter(whole) if getattr(self, "_is_param", False) else whole
         return whole.requires_grad_(self.requires_grad).__reduce_ex__(protocol)
@@ -408,12 +410,12 @@ class DistTensor(InGraphs, torch.Tensor, metaclass=_Kinds):  # type: ignore[misc
 
 
 def of_part(part: Tensor, mesh: DeviceMesh, layout: Layout) -> DistTensor:
-    """The distributed tensor of a part that is known to fit its layout, in C order."""
+    """Return the distributed tensor of a part that is known to fit its layout, in C order."""
     return _made(part, mesh, layout, contiguous_strides(layout.shape))
 
 
 def of_array(x: DistArray) -> DistTensor:
-    """The distributed tensor over the memory of an array; see :meth:`DistArray.to_tensor`."""
+    """Return a distributed tensor over the memory of an array; see :meth:`DistArray.to_tensor`."""
     shape = x.layout.shape
     if is_contiguous(x, "C"):
         strides = contiguous_strides(shape)

@@ -1,4 +1,4 @@
-"""Whole tensors that one rank has, split over a mesh."""
+"""Distribution of a global tensor from one rank over a mesh."""
 
 from typing import Any
 
@@ -26,22 +26,22 @@ def distribute_tensor(
     device_mesh: DeviceMesh | None = None,
     src_data_rank: int | None = 0,
 ) -> DistTensor:
-    """Split a whole tensor over a mesh; collective.
+    """Distribute a global tensor over a mesh; collective.
 
     Parameters
     ----------
     t : Tensor
-        The global tensor. With `src=r` only rank r's is read, and other ranks may pass None. One
-        that requires a gradient gives one that does: a new leaf, as DTensor's is.
+        The global tensor. With `src=r` only rank r's is read, and other ranks may pass None. If it
+        requires a gradient the result does, too: the result is a new leaf, as for DTensor.
     mesh, placements, src
         As for :func:`distarray.distribute`.
     device_mesh, src_data_rank
-        `mesh` and `src` by the names that they have in DTensor's programs.
+        `mesh` and `src` by DTensor's names.
 
     Returns
     -------
     DistTensor
-        On the device of `t`; it shares no memory with it.
+        A tensor on the device of `t`, with memory of its own.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def distribute_tensor(
 
     Cost
     ----
-    One copy from the device where `t` is on one, and that of :func:`distarray.distribute`; one
+    One copy from the device if `t` is on one, and the cost of :func:`distarray.distribute`; one
     small broadcast unless `src` is None.
 
     Examples
@@ -67,7 +67,7 @@ def distribute_tensor(
 def _spread(
     t: Tensor | None, mesh: DeviceMesh, placements: "Placements | None", src: int | None
 ) -> DistTensor:
-    # Ranks outside of the mesh learn shape and dtype from what they bring themselves.
+    # Ranks outside of the mesh take shape and dtype from their own tensor.
     brings = src is None or mesh.rank == src or (mesh.coords is None and t is not None)
     whole: Any = agreed(mesh.group, lambda: _block(t, mesh) if brings else None)
     told = ("cpu", False) if t is None or not brings else (t.device.type, t.requires_grad)
@@ -75,14 +75,14 @@ def _spread(
         told = mesh.group.broadcast_object(told, src, "distribute_tensor: device")
     array = distribute(whole, mesh, placements, src)
     part = to_torch(array, device=None if told[0] == "cpu" else told[0])
-    # In C order, as the whole is said to be: that of a tensor of torch's channels_last may not be.
+    # C order, as in the spec of `of_part`; a part of a channels_last tensor may have another order.
     part = part.clone(memory_format=torch.contiguous_format) if src is None else part.contiguous()
     result = of_part(part, mesh, array.layout)
     return result.requires_grad_() if told[1] else result
 
 
 def _block(t: Tensor, mesh: DeviceMesh) -> Any:
-    """A tensor as an array; checked, for all ranks to raise alike."""
+    """Return a tensor as an array; raises for a non-leaf, on all ranks through `agreed`."""
     if isinstance(t, torch.Tensor) and t.requires_grad:
         if not t.is_leaf:
             raise ValueError(

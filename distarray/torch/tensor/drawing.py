@@ -1,4 +1,4 @@
-"""Operators that draw random numbers: every rank draws the same, and keeps its part."""
+"""Operators that draw random numbers: every rank draws all numbers and keeps its part."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +15,8 @@ __all__ = ["drawn_alike"]
 def drawn_alike(run: Callable[..., Any], mesh: DeviceMesh, *args: Any, **kwargs: Any) -> Any:
     """Call an operator that draws random numbers so that all ranks of the mesh draw the same.
 
-    A generator that the program brings is used as it is. Otherwise torch's own one begins, for this
-    call, at a number that the ranks have in common.
+    A generator that the program passes is used as it is. Otherwise torch's own generators are
+    seeded, for this call, with a number that the ranks share.
     """
     if any(isinstance(x, torch.Generator) for x in (*args, *kwargs.values())):
         return run(*args, **kwargs)
@@ -26,7 +26,7 @@ def drawn_alike(run: Callable[..., Any], mesh: DeviceMesh, *args: Any, **kwargs:
 
 @contextmanager
 def _beginning_at(seed: int) -> Iterator[None]:
-    """Torch's generators at a number of the ranks' own; ranks that are threads take turns."""
+    """Set the seed of torch's generators within the context; ranks that are threads take turns."""
     generators = [torch.default_generator]
     if torch.cuda.is_initialized():
         generators.append(torch.cuda.default_generators[torch.cuda.current_device()])

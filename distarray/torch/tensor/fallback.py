@@ -1,4 +1,4 @@
-"""Operators without a rule: operands are gathered, and the result is replicated."""
+"""Fallback for operators without a rule: operands are gathered, and the result is replicated."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +15,12 @@ __all__ = ["gathering", "refuse_or_warn"]
 
 
 def gathering(layouts: Sequence[Layout], results: Sequence[tuple[int, ...]] | None) -> Decision:
-    """The decision to gather: everything is whole on every rank.
+    """Return the decision to gather: every operand and result is replicated.
 
     Parameters
     ----------
     layouts : sequence of Layout
-        Of the operands.
+        The layouts of the operands.
     results : sequence of tuple of int, optional
         The shapes of the results, if they are known.
     """
@@ -32,7 +32,7 @@ def gathering(layouts: Sequence[Layout], results: Sequence[tuple[int, ...]] | No
 
 
 def refuse_or_warn(name: str, operands: Sequence[Any]) -> None:
-    """Say what an operator gathers, at the program's line; refuse it where settings say so.
+    """Warn at the program's line that an operator gathers; raise if the configuration forbids it.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Tensors for ``out=`` that get what an operator without them gives."""
+"""Filling of ``out=`` tensors with the results of the operator without ``out=``."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["fill", "filling", "take_over", "turned_into"]
 
 
 def filling(row: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Call an operator without its ``out=``, and fill those with the results."""
+    """Call an operator without its ``out=``, and fill those tensors with the results."""
     names = [name for name, is_out in row.written.items() if is_out]
     read = {name: x for name, x in kwargs.items() if name not in names}
     found = row.op.overloadpacket(*args, **read)
@@ -24,14 +24,14 @@ def filling(row: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 
 def fill(target: Any, found: Any) -> None:
-    """Let a tensor get the values of a distributed one; an empty one gets its shape, too.
+    """Copy the values of a distributed tensor to a tensor; an empty one also gets its shape.
 
     Raises
     ------
     ValueError
-        If it has elements and another shape.
+        If `target` has elements and another shape.
     RuntimeError
-        If its data type cannot hold them.
+        If the data type of `target` cannot hold the values.
     """
     if not torch.can_cast(found.dtype, target.dtype):
         raise RuntimeError(f"out=: a result of {found.dtype} cannot become {target.dtype}")
@@ -50,9 +50,9 @@ def fill(target: Any, found: Any) -> None:
 
 
 def take_over(target: Any, found: Any) -> None:
-    """Give a distributed tensor the part and the layout of another one; torch's side is apart.
+    """Replace the part and the layout of a distributed tensor; torch's own metadata is not changed.
 
-    What it knew of its own is forgotten, and its gradients are laid out as it is now.
+    Its cached results are dropped, and its gradients get its new layout.
     """
     target._part, target._spec = found._part, found._spec
     target._settled = target._light = None
@@ -64,7 +64,7 @@ def take_over(target: Any, found: Any) -> None:
 
 
 def turned_into(target: Any, found: Any) -> None:
-    """Let a distributed tensor become another one: its memory, layout and shape."""
+    """Replace the memory, layout and shape of a distributed tensor by another tensor's."""
     take_over(target, found)
     torch._functionalize_unsafe_set(target, found)
     with torch._C._DisableTorchDispatch():
@@ -72,5 +72,5 @@ def turned_into(target: Any, found: Any) -> None:
 
 
 def _copy(target: Any, found: Any) -> None:
-    """A plain tensor gets the whole."""
+    """Copy the values of a distributed tensor; a plain `target` receives the global tensor."""
     target.copy_(found if hasattr(target, "_spec") else found.redistribute().to_local())

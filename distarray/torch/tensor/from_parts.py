@@ -1,4 +1,4 @@
-"""Parts that become a distributed tensor: their layout, and what is checked before."""
+"""Layouts of parts that become a distributed tensor, with the checks on the parts."""
 
 from collections.abc import Sequence
 from math import prod
@@ -22,7 +22,7 @@ __all__ = ["layout_of_parts", "listed", "normalized"]
 
 
 def listed(placements: Placements) -> list[Placement]:
-    """Placements as a list; one alone is that of a mesh of one dimension."""
+    """Return placements as a list; a single placement is that of a one-dimensional mesh."""
     return [placements] if isinstance(placements, Placement) else list(placements)
 
 
@@ -33,7 +33,7 @@ def layout_of_parts(
     shape: Sequence[int] | None,
     compare: bool = False,
 ) -> tuple[Tensor, DeviceMesh, Layout]:
-    """A plain tensor that is this rank's part, the mesh, and the layout that the parts make.
+    """Return this rank's part as a plain tensor, the mesh, and the layout of all parts.
 
     Collective if parts are cut and no `shape` is given, and where replicas are compared.
     """
@@ -52,7 +52,7 @@ def layout_of_parts(
 def normalized(
     x: Any, mesh: DeviceMesh | Placements | None, placements: Placements | None
 ) -> Layout:
-    """The layout that ``x.redistribute(mesh, placements)`` asks for."""
+    """Return the layout for ``x.redistribute(mesh, placements)``."""
     spec = x._spec
     if isinstance(mesh, DeviceMesh):
         if mesh != spec.mesh:
@@ -91,7 +91,7 @@ def _layout_of(
 def _layout_of_lengths(
     here: tuple[int, ...], mesh: DeviceMesh, placed: Sequence[Placement]
 ) -> Layout:
-    """The layout that the ranks' parts make, whose shapes they exchange; collective."""
+    """Return the layout of the ranks' parts, whose shapes the ranks exchange; collective."""
     sharding = [m for m, p in enumerate(placed) if isinstance(p, Shard)]
     others = {m: p for m, p in enumerate(placed) if isinstance(p, Partial)}
     if not sharding or mesh.coords is None or prod(mesh.shape[m] for m in sharding) == 1:

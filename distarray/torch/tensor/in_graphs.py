@@ -17,17 +17,17 @@ __all__ = ["InGraphs"]
 
 
 class InGraphs:
-    """What torch asks of a tensor that stands for another one: in graphs that is the part."""
+    """Protocol of torch's wrapper tensors: a graph contains this rank's part."""
 
     __slots__ = ()
 
     _spec: Spec
 
     def __tensor_flatten__(self) -> tuple[list[str], Spec]:
-        """The names of what has values, and what is fixed: another spec is another graph."""
+        """Return the names of inner tensors, and the spec; another spec gives another graph."""
         part, spec = current(self), self._spec
         if spec.copied and is_traced(part) and not _is_of_input(self):
-            spec = spec.owned()  # nobody else sees what it is a view of
+            spec = spec.owned()  # the base of this view is internal to the graph
         return ["_part"], spec
 
     @classmethod
@@ -40,12 +40,12 @@ class InGraphs:
         return found
 
     def __coerce_tangent_metadata__(self) -> Any:
-        """A tensor laid out as the gradient of this result of a graph will be."""
+        """Return a tensor with the layout that the gradient of this graph's result will have."""
         return autograd.redistributed(self, gradient_layout(self._spec.layout))
 
     def __coerce_same_metadata_as_tangent__(self, spec: Spec | None, kind: Any = None) -> Any:
-        """The gradient of a graph's result, laid out as the graph takes it."""
-        if spec is None:  # a plain one is wanted
+        """Return the gradient of a graph's result in the layout that the graph expects."""
+        if spec is None:  # a plain gradient is expected
             own = self._spec
             whole = Layout.replicated(tuple(own.shape), own.mesh.shape)
             return autograd.left(autograd.redistributed(self, whole))
@@ -53,38 +53,38 @@ class InGraphs:
         return _with_part(type(self), part, spec)
 
     def _stable_hash_for_caching(self) -> str:
-        """Refuse: what is kept on disk would be found by other jobs."""
+        """Disable the cache: other jobs would find the files on disk."""
         from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
 
         raise BypassAOTAutogradCache("a DistTensor belongs to this job")
 
 
 def _as_tangent(x: Tensor, spec: Any, kind: Any = None) -> Any:
-    """The gradient of a distributed result of a graph, where autograd has a plain one.
+    """Return a plain gradient of a distributed result of a graph as a distributed tensor.
 
-    It makes zeros of the whole's shape where nothing was computed from a result, as from the logits
+    Autograd makes zeros of the global shape for a result without a gradient, such as the logits
     that a model returns beside its loss.
     """
     if kind is None or not issubclass(kind, InGraphs):
-        return None  # torch's answer to what has no such method
+        return None  # as torch handles a tensor without this method
     whole = Layout.replicated(tuple(x.shape), spec.mesh.shape)
     return _with_part(kind, moved(x, spec.mesh, whole, spec.layout), spec)
 
 
 def _with_part(kind: Any, part: Tensor, spec: Spec) -> Any:
-    """A distributed tensor that is no view of another one."""
+    """Make a distributed tensor that is not a view."""
     found = made(kind, part, spec)
     found._source = None
     return found
 
 
 _METHOD = "__coerce_same_metadata_as_tangent__"
-if not hasattr(Tensor, _METHOD):  # torch asks the gradient that it has
+if not hasattr(Tensor, _METHOD):  # torch calls this method of the gradient
     setattr(Tensor, _METHOD, _as_tangent)
 
 
 def _is_of_input(x: Any) -> bool:
-    """Whether a moved view is one of something that was given to the graph."""
+    """Return True if the base of a moved view was an argument of the graph."""
     while x._spec.copied:
         if x._source is None:
             return True

@@ -1,10 +1,10 @@
-"""The one way on which every operator on distributed tensors goes.
+"""Dispatcher: the steps of every operator on distributed tensors.
 
-torch calls an operator below autograd, with distributed tensors among its arguments. Its row is
-looked up, and what has been decided for operands and arguments like these. The first time that is
-asked of the row's rule, or it is decided to gather. Then the operator is called with the parts, in
-the layouts that were decided, and its results become distributed tensors. Where the operands lie as
-they are needed that is a lookup and a call.
+torch calls an operator below autograd, with distributed tensors among its arguments. The dispatcher
+looks up the operator's row, and the row's plan for such operands and arguments. At the first call
+there is none: then the row's rule is called, or the plan is to gather. Then the dispatcher calls
+the operator with the parts in the layouts of the plan, and makes distributed tensors of the
+results. Where the operands already have these layouts this costs a lookup and a call.
 """
 
 from collections.abc import Sequence
@@ -33,21 +33,21 @@ __all__ = ["dispatch", "made"]
 
 _make: Any = torch.Tensor._make_wrapper_subclass
 _unsafe_set: Any = torch._functionalize_unsafe_set
-#: How many of torch's modes see what is called.
+#: Function that returns the number of active torch dispatch modes.
 _modes: Any = torch._C._len_torch_dispatch_stack
 _STRIDED = torch.strided
-#: Arguments that are known by their values, or by their type alone.
+#: Types of arguments that a key contains by value, or by type alone.
 _VALUES = frozenset(
     {int, float, bool, complex, str, type(None), torch.dtype, torch.device, torch.layout}
     | {torch.memory_format, torch.Size}
 )
 _rows: dict[Any, Row] = {}
-#: Decisions kept for an operator; with more all are forgotten.
+#: Maximum number of plans cached for one operator; beyond it all of its plans are dropped.
 _MOST_PLANS = 512
 
 
 def made(cls: Any, part: Tensor, spec: Spec) -> Any:
-    """The distributed tensor of this rank's part; checks nothing."""
+    """Return the distributed tensor of this rank's part; checks nothing."""
     if inferring():
         return apart(made, (cls, with_versions(part), spec), {})
     self = _make(
@@ -59,21 +59,21 @@ def made(cls: Any, part: Tensor, spec: Spec) -> Any:
 
 
 def _alias(view: Any, base: Any) -> None:
-    """Have torch know that a view shares memory with what it is a view of.
+    """Register with torch that a view shares the memory of its base.
 
-    Not where the compiler reads a program: it would make the view again, of strides.
+    Skipped where the compiler traces a program: it would rebuild the view from strides.
     """
     if not is_traced(view._part):
         _unsafe_set(view, base)
 
 
 def dispatch(cls: Any, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Call an operator some of whose arguments are distributed tensors.
+    """Call an operator that has distributed tensors among its arguments.
 
     Parameters
     ----------
     cls : type
-        Of distributed tensors.
+        The type of distributed tensors.
     op : torch._ops.OpOverload
         The operator.
     args, kwargs
@@ -109,7 +109,7 @@ def dispatch(cls: Any, op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> 
 
 
 def _key(cls: Any, row: Row, args: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """By what decisions for these arguments are found, and the arguments with parts in them."""
+    """Return the key under which the plan is cached, and the arguments with parts for tensors."""
     by_value = not row.by_kind
     key: list[Any] = []
     parts: list[Any] = []
@@ -131,7 +131,7 @@ def _key(cls: Any, row: Row, args: Sequence[Any]) -> tuple[list[Any], list[Any]]
 
 
 def _other(cls: Any, row: Row, x: Any) -> tuple[Any, Any]:
-    """An argument of another kind: as the operator gets it, and as decisions are found by it."""
+    """Return an argument of another kind as the operator receives it, and its entry of the key."""
     if isinstance(x, (list, tuple)):
         pairs = [
             (y._part, y._spec)
@@ -150,7 +150,7 @@ def _other(cls: Any, row: Row, x: Any) -> tuple[Any, Any]:
 
 
 def _named(cls: Any, row: Row, kwargs: dict[str, Any], key: list[Any]) -> dict[str, Any]:
-    """The same for arguments by name."""
+    """Return the keyword arguments with parts for tensors; append their entries to `key`."""
     parts = {}
     for name, x in kwargs.items():
         kind = type(x)
@@ -163,11 +163,11 @@ def _named(cls: Any, row: Row, kwargs: dict[str, Any], key: list[Any]) -> dict[s
     return parts
 
 
-# -- the general way ------------------------------------------------------------------------------
+# -- the general case -----------------------------------------------------------------------------
 
 
 def perform(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Carry out what was decided: bring the operands there, compute, write, lay results out."""
+    """Carry out a plan: move the operands, compute, write back, wrap the results."""
     if plan.composed is not None:
         return _compose(cls, plan, args, kwargs)
     if plan.before is not None:
@@ -185,13 +185,13 @@ def perform(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -
         here[position] = found
     for position, layout in plan.after.items():
         _write(cls, operands[position], here[position], layout, mesh)
-    if plan.skips or plan.row.lists:  # torch does not count
+    if plan.skips or plan.row.lists:  # torch does not count these writes
         written([operands[position] for position in plan.writes])
     return _laid_out(cls, plan, out, args, kwargs, mesh)
 
 
 def _compose(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """An operator by others; what it writes to gets what they gave."""
+    """Compute an operator by other operators, and copy the results to the operands it writes to."""
     assert plan.composed is not None
     returns = plan.row.op._schema.returns
     if plan.apart or (returns and all(r.alias_info is None for r in returns)):
@@ -211,7 +211,7 @@ def _compose(cls: Any, plan: Plan, args: Sequence[Any], kwargs: dict[str, Any]) 
 
 
 def _brought(cls: Any, plan: Plan, x: Any, position: int, wanted: Layout | None) -> Tensor:
-    """This rank's part of an operand in the layout that is wanted; of its own, if it is written."""
+    """Return this rank's part of an operand in the wanted layout; a copy if a write needs one."""
     if type(x) is not cls:
         spec = plan.plain[position]
         if wanted is None or wanted is spec.layout:
@@ -225,14 +225,14 @@ def _brought(cls: Any, plan: Plan, x: Any, position: int, wanted: Layout | None)
     mesh = x._spec.mesh
     if position in plan.unread:
         return part.new_empty(wanted.local_shape(mesh.coords))
-    if plan.is_view or position in plan.after:  # the result has, or gets, this memory
+    if plan.is_view or position in plan.after:  # the result shares, or becomes, this memory
         there = moved(part, mesh, x._spec.layout, wanted)
         return there.clone() if there is part else there
     return moved(part, mesh, x._spec.layout, wanted, x)
 
 
 def _computed(plan: Plan, mesh: DeviceMesh, args: list[Any], kwargs: dict[str, Any]) -> Any:
-    """What the operator gives for the parts."""
+    """Call the operator with the parts."""
     if plan.is_view or plan.writes:
         return counted(plan.computed, (mesh, args, kwargs), {})
     return plan.computed(mesh, args, kwargs)
@@ -249,7 +249,7 @@ def _change(plan: Plan, args: list[Any], kwargs: dict[str, Any], changed: Any) -
 
 
 def _write(cls: Any, x: Any, there: Tensor, layout: Layout, mesh: DeviceMesh) -> None:
-    """Put what an operator wrote to an operand elsewhere back to where the operand is."""
+    """Move values that an operator wrote in another layout back into the operand."""
     if type(x) is cls:
         spec = x._spec
         part = current(x)
@@ -259,14 +259,14 @@ def _write(cls: Any, x: Any, there: Tensor, layout: Layout, mesh: DeviceMesh) ->
             refilled(part, moved(there, spec.mesh, layout, spec.layout), spec)
         if spec.copied:
             written_back(x)
-    elif there is not x:  # it counts as replicated
+    elif there is not x:  # a plain operand counts as replicated
         x.copy_(moved(there, mesh, layout, Layout.replicated(layout.shape, mesh.shape)))
 
 
 def _laid_out(
     cls: Any, plan: Plan, out: Any, args: Sequence[Any], kwargs: dict[str, Any], mesh: DeviceMesh
 ) -> Any:
-    """The operator's results as distributed tensors."""
+    """Return the operator's results as distributed tensors."""
     operands, op = tensors_in(args, kwargs), plan.row.op
     if plan.gives:
         targets = [operands[position] for position in plan.gives]
@@ -289,10 +289,10 @@ def _laid_out(
 def _result(
     cls: Any, plan: Plan, part: Tensor, number: int, spec: Spec | None, mesh: DeviceMesh
 ) -> Any:
-    """One result, as the plan lays it out; replicated if it says nothing, and plain if sparse."""
+    """Return one result in the plan's layout; replicated if there is no spec, plain if sparse."""
     if part.layout is not _STRIDED:
         return part
-    part = part.resolve_conj().resolve_neg()  # the whole does not look as if it were to be negated
+    part = part.resolve_conj().resolve_neg()  # the global tensor has no conjugate or negative bit
     if spec is None:
         whole = Layout.replicated(tuple(part.shape), mesh.shape)
         spec = Spec(mesh, whole, tuple(part.stride()), part.dtype, part.device, plan.copied)

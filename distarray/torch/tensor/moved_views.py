@@ -1,8 +1,8 @@
-"""Views whose elements had to move.
+"""Moved views: views whose elements had to move to other ranks.
 
-A view shares the memory of its base where every element stays on its rank. Otherwise it has memory
-of its own, and a `Source` says where its values come from: they are fetched again when the base has
-been written to, and what is written to the view is written to the base.
+A view shares the memory of its base where every element stays on its rank. A moved view has memory
+of its own, and a `Source` that records how to compute its values. These are fetched again after a
+write to the base. Values written to the view are also written to the base.
 """
 
 from collections.abc import Sequence
@@ -20,16 +20,16 @@ __all__ = ["Source", "current", "written_back"]
 
 
 class Source(NamedTuple):
-    """Where the values of a moved view come from.
+    """Origin of the values of a moved view.
 
     Attributes
     ----------
     base : DistTensor
-        What it is a view of.
+        The base of the view.
     op, args, kwargs
         The operator, and its arguments after the base.
     place : int
-        Which of the operator's results it is.
+        Index of the view among the operator's results.
     version : int
         The base's version when the values were fetched.
     """
@@ -43,14 +43,15 @@ class Source(NamedTuple):
 
 
 def current(x: Any) -> Tensor:
-    """This rank's part of a distributed tensor; collective where a moved view is out of date.
+    """Return this rank's part of a distributed tensor; collective for an outdated moved view.
 
-    Ranks agree on that: versions count what programs write by torch's operators, on all ranks.
+    All ranks find the same views outdated: versions count the writes of torch's operators on all
+    ranks.
     """
     if not x._spec.copied:
         return x._part
     source: Source | None = x._source
-    if source is None:  # it was given to a graph, or by one
+    if source is None:  # it is an argument or a result of a graph
         return x._part
     if source.base._version != source.version:
         found = _taken(source.op(source.base, *source.args, **source.kwargs), source.place)
@@ -60,7 +61,7 @@ def current(x: Any) -> Tensor:
 
 
 def written_back(x: Any) -> None:
-    """Bring what has been written to a moved view to its base; collective."""
+    """Write the values of a moved view back to its base; collective."""
     source: Source | None = x._source
     if source is None:
         _refuse(x)

@@ -1,4 +1,4 @@
-"""This rank's part of a tensor in another layout, without gradients."""
+"""Moves of this rank's part to another layout, without gradients."""
 
 from typing import Any
 
@@ -15,23 +15,23 @@ __all__ = ["moved", "refilled"]
 
 
 def moved(part: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout, keeper: Any = None) -> Tensor:
-    """This rank's part in another layout, in C order; collective where elements have to move.
+    """Return this rank's part in another layout, in C order; collective where elements move.
 
     Parameters
     ----------
     part : torch.Tensor
-        Plain, in layout `src`.
+        The plain part, in layout `src`.
     mesh, src, dst
         The ranks, and the two layouts.
     keeper : DistTensor, optional
-        The tensor that the part is of. It remembers what its pending folds came to, so that the
-        next one who asks for it need not send anything.
+        The tensor that owns the part. It caches the results of its pending folds, so that the next
+        call sends nothing for them.
     """
     if src is dst:
         return part
     if mesh.coords is None:
         return part.new_empty(dst.local_shape(None))
-    remembers = keeper is not None and not part.is_inference()  # which has no version
+    remembers = keeper is not None and not part.is_inference()  # an inference tensor has no version
     if not remembers or not src.partials or dst.partials:
         return carried(part, mesh, src, dst).contiguous()
     known = getattr(keeper, "_settled", None)
@@ -43,7 +43,7 @@ def moved(part: Tensor, mesh: DeviceMesh, src: Layout, dst: Layout, keeper: Any 
 
 
 def refilled(part: Tensor, values: Tensor, spec: Spec) -> None:
-    """Put values into a part, whose memory others may share."""
+    """Copy values into a part, whose memory other tensors may share."""
     if spec.layout.holds(spec.mesh.coords):
         with torch.no_grad():
             counted(part.copy_, (values,), {})

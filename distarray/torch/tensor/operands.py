@@ -1,4 +1,4 @@
-"""Distributed tensors beside plain ones, and beside those of other meshes."""
+"""Checks of operands: plain tensors beside distributed ones, and tensors of several meshes."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,11 +29,11 @@ _replicated: ContextVar[bool] = ContextVar("distarray_implicit_replication", def
 
 @contextmanager
 def implicit_replication() -> Iterator[None]:
-    """Take plain tensors beside distributed ones as replicated, while the block lasts.
+    """Take plain tensors beside distributed ones as replicated, within the context.
 
-    Every rank has to bring the same values; a gradient comes back as a plain tensor, whole and the
-    same on every rank. Without it, plain tensors of more than one element are refused: they do not
-    say how they are laid out.
+    Every rank must pass the same values. The gradient of such a tensor is a plain tensor, whole and
+    the same on every rank. Outside of the context, plain tensors of more than one element are
+    refused: their layout is unknown.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def implicit_replication() -> Iterator[None]:
 
 @contextmanager
 def replicating() -> Iterator[None]:
-    """Take plain tensors as replicated that torch makes inside of an operator."""
+    """Take plain tensors that torch makes inside of an operator as replicated."""
     token = _replicated.set(True)
     try:
         yield
@@ -60,9 +60,9 @@ def replicating() -> Iterator[None]:
 
 
 class PlainOperandError(RuntimeError):
-    """A plain tensor beside distributed ones, which does not say how it is laid out."""
+    """Error for a plain tensor beside distributed ones, whose layout is unknown."""
 
-    # A TypeError would be hidden by Python's operators, which then ask the other operand.
+    # Not a TypeError: Python's operators would hide it and try the other operand.
     def __init__(self, name: str, x: Tensor) -> None:
         super().__init__(
             f"{name} was given a distributed tensor and a plain one of shape {tuple(x.shape)}, "
@@ -73,7 +73,7 @@ class PlainOperandError(RuntimeError):
 
 
 class DifferentIndexError(PlainOperandError):
-    """A plain index beside a parameter of all ranks that is another one on each."""
+    """Error for a plain index that differs between ranks, beside a parameter of all ranks."""
 
     def __init__(self, name: str, called: str) -> None:
         RuntimeError.__init__(
@@ -86,8 +86,8 @@ class DifferentIndexError(PlainOperandError):
 
 
 def plain_operand(row: Row, x: Tensor) -> tuple[Any, ...]:
-    """What decisions know of a plain tensor beside distributed ones; an error if it is refused."""
-    nothing = x.shape == (0,)  # which torch.cat ignores, and caches of keys and values begin with
+    """Return the key entry of a plain tensor beside distributed ones; raises if it is refused."""
+    nothing = x.shape == (0,)  # torch.cat ignores it, and key-value caches begin with it
     if not row.plain and not nothing and is_refused(x):
         raise PlainOperandError(row.name, x)
     if x.requires_grad and torch.is_grad_enabled() and not hasattr(x, _WATCHED):
@@ -95,34 +95,34 @@ def plain_operand(row: Row, x: Tensor) -> tuple[Any, ...]:
     return "plain", x.shape, x.stride(), x.dtype, x.device
 
 
-#: The attribute of plain tensors whose gradients are made plain.
+#: Attribute of plain tensors whose gradients are made plain.
 _WATCHED = "_distarray_watched"
 
 
 def _watch(x: Any) -> None:
-    """Have the gradient of a plain tensor made plain, before the program's own hooks see it."""
+    """Add a hook that makes the gradient of a plain tensor plain, before the program's hooks."""
     x.register_hook(_made_plain)
     hooks = x._backward_hooks
     *before, last = hooks.items()
-    hooks.clear()  # torch reads them in the order in which they came
+    hooks.clear()  # torch calls hooks in the order of insertion
     hooks.update([last, *before])
     setattr(x, _WATCHED, True)
 
 
 def _made_plain(grad: Any) -> Tensor:
-    """The gradient of a plain tensor, which operators on distributed ones find distributed.
+    """Return the gradient of a plain tensor as a plain tensor; operators make it distributed.
 
-    What the tensor was computed from may be parts that differ between ranks, which know nothing of
-    distributed gradients.
+    The plain tensor may be computed from parts that differ between ranks, and their operators do
+    not handle distributed gradients.
     """
     return grad.full_tensor() if hasattr(grad, "_spec") else grad
 
 
 def is_number(x: Tensor) -> bool:
-    """Whether a plain tensor is one number, perhaps stretched, or none: a shape on "meta".
+    """Return True if a plain tensor is one number, perhaps expanded, or a "meta" tensor.
 
-    So are the zeros that torch's forward derivatives put in the place of a derivative that an
-    operand does not have.
+    The zeros that torch's forward derivatives use for an operand without a derivative are such
+    tensors.
     """
     if x.numel() == 1 or x.is_meta:
         return True
@@ -130,22 +130,22 @@ def is_number(x: Tensor) -> bool:
 
 
 def is_refused(x: Tensor) -> bool:
-    """Whether a plain tensor cannot be taken as replicated.
+    """Return True if a plain tensor cannot be taken as replicated.
 
-    In a backward pass plain tensors come from torch's own formulas, and from what a forward pass
-    took as replicated.
+    In a backward pass plain tensors come from torch's own formulas, and from tensors that the
+    forward pass took as replicated.
     """
     whole = _replicated.get() or is_number(x)
     return not whole and not in_backward()
 
 
 def in_backward() -> bool:
-    """Whether autograd goes backward here."""
+    """Return True if autograd runs a backward pass in this thread."""
     return bool(torch._C._current_graph_task_id() != -1)
 
 
 def common_mesh(cls: Any, name: str, operands: Sequence[Any]) -> DeviceMesh:
-    """The mesh of all distributed operands; MeshError if there are several."""
+    """Return the mesh of all distributed operands; raises MeshError if there are several."""
     mesh: DeviceMesh | None = None
     for x in operands:
         if type(x) is cls:

@@ -1,7 +1,7 @@
-"""What optimizers keep of distributed tensors, also after a plain state has been loaded.
+"""States of optimizers of distributed tensors, also after a plain state has been loaded.
 
-``optimizer.load_state_dict`` takes what a program of one process has saved: whole tensors, which
-say nothing of how they are to lie.
+``optimizer.load_state_dict`` accepts the state that a program of one process has saved. It contains
+whole tensors without layouts.
 """
 
 from typing import Any
@@ -15,20 +15,20 @@ from distarray.torch.tensor.distribute import distribute_tensor
 
 __all__ = ["watch"]
 
-#: The attribute of an optimizer that has the state which was looked at last.
+#: Attribute of an optimizer that holds the state that was checked last.
 _SEEN = "_distarray_state"
 
 
 def watch() -> None:
-    """Look at optimizers before each step, from now on."""
+    """Register a hook that checks optimizers before each step, from now on."""
     register_optimizer_step_pre_hook(_before_step)
 
 
 @torch.no_grad()  # type: ignore[untyped-decorator]
 def _before_step(optimizer: Optimizer, *_: Any) -> None:
-    """Lay out what is plain in a state that has been loaded: that is another object.
+    """Distribute the plain tensors of a loaded state, which is another object than the last one.
 
-    States of parts are those of :mod:`distarray.torch.parameters`.
+    States of parts are handled by :mod:`distarray.torch.parameters`.
     """
     if vars(optimizer).get(_SEEN) is optimizer.state:
         return
@@ -39,7 +39,7 @@ def _before_step(optimizer: Optimizer, *_: Any) -> None:
 
 
 def _laid_out(value: Any, parameter: Any) -> Any:
-    """A tensor as its parameter lies, if it has its shape, else replicated; numbers stay."""
+    """Distribute a tensor as its parameter if the shapes agree, else replicate it; keep numbers."""
     plain = type(value) is torch.Tensor and value.ndim > 0
     if not plain:
         return value

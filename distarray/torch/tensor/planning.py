@@ -1,4 +1,4 @@
-"""What is decided for one operator, operands of given specs and given arguments."""
+"""Plans: how one operator is computed, for operands of given specs and given arguments."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -32,7 +32,7 @@ __all__ = ["Plan", "plan_for", "wrong_shape"]
 
 
 class Plan:
-    """How to carry out an operator on this rank's parts.
+    """Plan of an operator on this rank's parts.
 
     Attributes
     ----------
@@ -41,39 +41,39 @@ class Plan:
     run : callable
         Called with the parts.
     spec : Spec or None
-        That of the result, where calling `run` is all there is to do.
+        The spec of the result, if calling `run` is the only step.
     in_place : bool
-        Whether calling `run` is all there is to do, and the first argument is the result.
+        True if calling `run` is the only step, and the first argument is the result.
     is_view : bool
-        Whether results share the memory of the first argument.
+        True if results share the memory of the first argument.
     copied : bool
-        Whether they are views that had to be moved.
+        True if the results are views whose elements had to move.
     draws : bool
-        Whether random numbers are drawn, by all ranks alike.
+        True if random numbers are drawn, the same on all ranks.
     composed : callable or None
-        Called with the arguments themselves instead.
+        Called with the distributed arguments instead.
     apart : bool
-        Whether it also sees to what is written to.
+        True if `composed` also writes to the operands that the operator writes to.
     before : callable or None
-        Called first: says or refuses what is gathered.
+        Called first: warns about operands that are gathered, or refuses to gather them.
     fills : list of int
-        The operands for ``out=`` that are the results of `run`, which is not the operator.
+        Operands of ``out=`` that are the results of `run`, where `run` is not the operator.
     wanted : list of Layout or None
-        For each operand, the layout it is brought to; None where it is in it.
+        The layout to which each operand is moved; None if it is already in that layout.
     plain : dict
         The specs of plain operands, by position.
     writes : dict
-        Operands that are written to, by position: whether they are not read.
+        Operands that are written to, by position. The value is True if the operand is not read.
     after : dict
-        The layouts of the written operands when they have been, by position.
+        The layouts of these operands after they are written, by position.
     fresh : bool
-        Whether tensors for ``out=`` may get any shape, so that the operator is given others.
+        True if tensors for ``out=`` may get any shape, so that the operator receives empty ones.
     gives : list of int
         The written operands that are the results.
     changed, layouts, made, unread
-        As in `Decision`; `layouts` are the results'.
+        As in `Decision`; `layouts` are those of the results.
     specs : list of Spec or None
-        Those of the results; found when the first ones are there.
+        The specs of the results; stored when the first results are computed.
     """
 
     __slots__ = (
@@ -125,7 +125,7 @@ class Plan:
         self.specs: list[Spec | None] | None = None
 
     def computed(self, mesh: DeviceMesh, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What the operator gives for the parts."""
+        """Call the operator with the parts; return None if this rank has nothing to compute."""
         if self.skips:
             return None
         if mesh.coords is None and self.outcomes is not None:
@@ -133,7 +133,7 @@ class Plan:
         return self.run(*args, **kwargs)
 
     def _nothing(self) -> Any:
-        """The results on a rank outside of the mesh, which has no part of them."""
+        """Return the results of a rank outside of the mesh, which has no part of them."""
         parts = [
             torch.zeros(layout.local_shape(None), dtype=outcome.dtype)
             for layout, outcome in zip(self.layouts, self.outcomes or (), strict=False)
@@ -142,17 +142,18 @@ class Plan:
         return parts[0] if gives_one(self.row.op) else parts
 
     def _strides(self, number: int, part: torch.Tensor, layout: Layout) -> tuple[int, ...]:
-        """The global strides of a result, which are the same on all ranks."""
-        if layout.is_replicated:  # the part is the whole
+        """Return the global strides of a result, which are the same on all ranks."""
+        if layout.is_replicated:  # the part is the global tensor
             return tuple(part.stride())
         if self.outcomes is None or self.made is not None:
             return contiguous_strides(layout.shape)
         return self.outcomes[number].strides
 
     def finished(self, out: Any, mesh: DeviceMesh) -> list[Spec | None]:
-        """The specs of the results, which are noted when the first ones are there.
+        """Return the specs of the results, which are cached when the first results are computed.
 
-        Not of made-up ones, which may have other strides than those that torch computes.
+        The specs of fake tensors are not cached: they may have other strides than those that torch
+        computes.
         """
         if self.specs is not None:
             return self.specs
@@ -192,7 +193,7 @@ def _check(row: Row, part: torch.Tensor, layout: Layout, mesh: DeviceMesh) -> No
 
 
 def wrong_shape(op: Any, have: tuple[int, ...], want: tuple[int, ...]) -> str:
-    """What is wrong with a tensor that is to be written to."""
+    """Return the error text for a written tensor of the wrong shape."""
     return (
         f"{op}: a tensor of shape {have} is to be written to, and the result has shape {want}; "
         "distributed tensors keep theirs"
@@ -203,7 +204,7 @@ def wrong_shape(op: Any, have: tuple[int, ...], want: tuple[int, ...]) -> str:
 
 
 def plan_for(cls: Any, row: Row, args: Sequence[Any], kwargs: dict[str, Any]) -> Plan:
-    """Decide; raises torch's errors for what the operator does not take, on all ranks alike."""
+    """Make a plan; raises the errors that torch raises for these arguments, alike on all ranks."""
     operands = tensors_in(args, kwargs)
     mesh = common_mesh(cls, row.name, operands)
     plan = Plan(row)
@@ -258,7 +259,7 @@ def _ruled(
     mesh: DeviceMesh,
     cut: bool,
 ) -> Decision | None:
-    """The rule's decision; None if there is none."""
+    """Return the rule's decision; None if there is none."""
     if row.rule is not None:
         operands = [Operand(_shown(row, s.layout), s.dtype, s.strides) for s in specs]
         outs = [n for n, unread in plan.writes.items() if unread]
@@ -281,7 +282,7 @@ def _look_again(
     args: Sequence[Any],
     kwargs: dict[str, Any],
 ) -> None:
-    """What comes of operands that are moved, which are in C order then."""
+    """Infer the results again for operands that are moved, which are then in C order."""
     operands = []
     outs = [n for n, unread in plan.writes.items() if unread]
     wanted = iter(decision.wanted)
@@ -294,7 +295,7 @@ def _look_again(
 
 
 def _gathered(plan: Plan, row: Row, specs: Sequence[Spec], cut: bool) -> Decision:
-    """The decision to gather, which is said or refused at each call."""
+    """Return the decision to gather; each call warns about it or refuses it."""
     if cut:
         moving = [s for s in specs if any(c.parts > 1 for c in s.layout.cuts)]
         if moving:
@@ -306,7 +307,7 @@ def _gathered(plan: Plan, row: Row, specs: Sequence[Spec], cut: bool) -> Decisio
 def _check_outs(
     row: Row, outs: Sequence[int], specs: Sequence[Spec], results: Sequence[Outcome] | None
 ) -> None:
-    """Refuse tensors for ``out=`` of another shape, which torch would give the result's."""
+    """Refuse tensors for ``out=`` of another shape, which torch would resize to the result's."""
     for position, found in zip(outs, results or ()):
         if tuple(specs[position].shape) != found.shape:
             raise ValueError(wrong_shape(row.op, tuple(specs[position].shape), found.shape))
@@ -328,7 +329,7 @@ def _call(
 
 
 def _shown(row: Row, layout: Layout) -> Layout:
-    """The layout of an operand as the rule sees it."""
+    """Return the layout of an operand as the rule receives it."""
     hidden = [
         m
         for m in layout.partials
@@ -345,7 +346,7 @@ def _shown(row: Row, layout: Layout) -> Layout:
 
 
 def _with_outs(plan: Plan, decision: Decision) -> Decision:
-    """The decision with the layouts of the operands of ``out=``, which rules are not shown."""
+    """Return the decision with the layouts of the operands of ``out=``, which rules do not see."""
     outs = [n for n, unread in plan.writes.items() if unread]
     if not outs:
         return decision
@@ -357,7 +358,7 @@ def _with_outs(plan: Plan, decision: Decision) -> Decision:
 
 
 def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceMesh) -> Plan:
-    """The plan of a decision."""
+    """Return the plan of a decision."""
     plan.layouts, plan.changed = decision.results, decision.changed
     plan.made = decision.made
     plan.draws &= decision.draws
@@ -380,7 +381,7 @@ def _filled(plan: Plan, decision: Decision, specs: Sequence[Spec], mesh: DeviceM
 
 
 def _run_of(plan: Plan, decision: Decision, mesh: DeviceMesh) -> Callable[..., Any]:
-    """The function that computes the results from this rank's parts."""
+    """Return the function that computes the results from this rank's parts."""
     run: Callable[..., Any] = plan.row.op
     if decision.run is not None:
         run = partial(decision.run, mesh) if decision.on_mesh else decision.run
@@ -392,7 +393,7 @@ def _run_of(plan: Plan, decision: Decision, mesh: DeviceMesh) -> Callable[..., A
 
 
 def _shorten(plan: Plan, specs: Sequence[Spec], mesh: DeviceMesh) -> None:
-    """Note whether calling the operator with the parts is all there is to do."""
+    """Set the plan's flags for operators where calling `run` with the parts is the only step."""
     written = [specs[position].layout for position in plan.writes]
     plan.skips = _skips(plan, written, mesh)
     moved = any(spec.copied for spec in specs) or any(plan.wanted)
@@ -405,7 +406,7 @@ def _shorten(plan: Plan, specs: Sequence[Spec], mesh: DeviceMesh) -> None:
 
 
 def _skips(plan: Plan, written: Sequence[Layout], mesh: DeviceMesh) -> bool:
-    """Whether this rank has nothing to do for what is written."""
+    """Return True if this rank has nothing to compute for the operands that are written to."""
     if not written or plan.fresh:
         return False
     return not any(
@@ -415,5 +416,5 @@ def _skips(plan: Plan, written: Sequence[Layout], mesh: DeviceMesh) -> bool:
 
 
 def _shares(written: Layout, computed: Layout) -> bool:
-    """Whether ranks without a part of what is written compute some of what is written there."""
+    """Return True if a rank without a part of the written tensor computes values for it."""
     return any(not isinstance(computed.placements[m], (Replicate, At)) for m in written.ats)

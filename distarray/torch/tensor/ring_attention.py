@@ -1,10 +1,11 @@
-"""Attention along a ring: queries stay where they are, and keys and values travel.
+"""Ring attention: queries stay on their rank, and keys and values are sent around a ring of ranks.
 
-Each rank has some of the queries, and meets the keys and values of all ranks in turn, as they go
-from each rank to the next. Beside its result it keeps the logarithm of the sum of exponentials, by
-which softmaxes over some of the keys become one over all of them (Milakov and Gimelshein, "Online
-normalizer calculation for softmax", 2018; Liu, Zaharia and Abbeel, "Ring Attention with Blockwise
-Transformers", 2023). A rank has its own keys, those that it works with, and those that are coming.
+Each rank has some of the queries. In each step it attends to the keys and values of another rank,
+and sends these on to the next rank. Besides its result a rank keeps the logarithm of the sum of
+exponentials. With these, softmaxes over subsets of the keys combine into one over all keys (Milakov
+and Gimelshein, "Online normalizer calculation for softmax", 2018; Liu, Zaharia and Abbeel, "Ring
+Attention with Blockwise Transformers", 2023). A rank stores three sets of keys and values: its own,
+the current ones, and the ones that it receives.
 """
 
 from collections.abc import Sequence
@@ -20,22 +21,22 @@ from distarray.torch.collectives.blocks import movable
 
 __all__ = ["attended", "attended_backward"]
 
-#: What the messages are for.
+#: Purpose of the messages, for reports.
 NOTE = "keys and values around a ring"
 _attend = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _attend_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 
 
 class _Ring:
-    """The ranks that have the keys of the same heads and samples, and what goes around.
+    """Ring of the ranks that hold the keys of the same heads and samples, for messages around it.
 
     Parameters
     ----------
     keys : Cut
-        How the keys are cut along the sequence.
+        The cut of the keys along the sequence.
     mesh : DeviceMesh
     causal : bool
-        Whether queries have nothing to do with later keys; both are cut alike then.
+        True if queries do not attend to later keys; queries and keys are then cut alike.
     """
 
     def __init__(self, keys: Cut, mesh: DeviceMesh, causal: bool) -> None:
@@ -45,20 +46,20 @@ class _Ring:
         self._lengths = [stop - start for start, stop in map(keys.interval, range(keys.parts))]
 
     def owner(self, step: int) -> int:
-        """Whose keys are here in a step."""
+        """Return the rank whose keys are here in a step."""
         return (self.place - step) % self.size
 
     def meets(self, query: Tensor, key: Tensor, step: int) -> bool:
-        """Whether the queries here have something to do with the keys that are here in a step."""
+        """Return True if this rank's queries attend to any of the keys that are here in a step."""
         later = self.causal and self.owner(step) > self.place
         return bool(query.numel() and key.numel()) and not later
 
     def within(self, step: int) -> bool:
-        """Whether some of these keys are later than some of the queries."""
+        """Return True if some of these keys are later than some of the queries."""
         return self.causal and self.owner(step) == self.place
 
     def begin(self, tensors: Sequence[Tensor], step: int) -> tuple[list[Tensor], Pending]:
-        """Begin to hand tensors on to the next rank, and to take those of the one before."""
+        """Begin to send tensors to the next rank, and to receive those of the previous rank."""
         length = self._lengths[self.owner(step + 1)]
         coming = [x.new_empty((*x.shape[:2], length, x.shape[3])) for x in tensors]
         following, before = (self.place + 1) % self.size, (self.place - 1) % self.size
@@ -81,7 +82,7 @@ def attended(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The attention of this rank's queries to all keys, and the logarithms; collective."""
+    """Return the attention of this rank's queries to all keys, and the logarithms; collective."""
     ring = _Ring(keys, mesh, is_causal)
     found, held, pending = None, [key, value], FINISHED
     coming: list[Tensor] = []
@@ -101,7 +102,7 @@ def attended(
 
 
 def _together(some: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """The attention to two sets of keys, from that to each."""
+    """Combine the attention to two sets of keys."""
     total = torch.logaddexp(some[1], others[1])
     terms = [x * (logarithm - total).exp().unsqueeze(-1) for x, logarithm in (some, others)]
     return terms[0] + terms[1], total
@@ -122,9 +123,9 @@ def attended_backward(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of this rank's queries, keys and values; collective.
+    """Return the gradients of this rank's queries, keys and values; collective.
 
-    Those of keys and values travel with them, and come home in the last step.
+    The gradients of keys and values travel with them, and return to their rank in the last step.
     """
     ring = _Ring(keys, mesh, is_causal)
     wide = torch.promote_types(query.dtype, torch.float32)

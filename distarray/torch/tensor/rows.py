@@ -1,4 +1,4 @@
-"""Lists of tensors some rows of which are plain: of a model that is distributed in part."""
+"""Lists of tensors some rows of which are plain, in a model that is distributed in part."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ __all__ = ["apart", "has_rows"]
 
 
 def has_rows(name: str) -> bool:
-    """Whether an operator does the same with each row of lists."""
+    """Return True if an operator treats each row of its lists alike."""
     return name.startswith(("aten._foreach_", "aten._fused_ada", "aten._fused_sgd"))
 
 
@@ -20,16 +20,16 @@ def apart(
     kwargs: dict[str, Any],
     error: RuntimeError,
 ) -> Any:
-    """Call an operator with the rows that have distributed tensors, and torch's with the others.
+    """Call the operator on rows with distributed tensors, and torch's operator on the plain rows.
 
     Parameters
     ----------
     op, call : callable
-        The operator for plain tensors, and for distributed ones.
+        The operator for plain tensors, and for distributed tensors.
     args, kwargs
-        Its arguments; `call` is given the two of them.
+        Its arguments; `call` takes them as two arguments.
     error : RuntimeError
-        What is raised if every row has a distributed tensor: a plain one is beside it.
+        Raised if every row has a distributed tensor: then a plain tensor is in the same row.
     """
     lists = [x for x in (*args, *kwargs.values()) if _is_list(x)]
     ours = [any(hasattr(x, "_spec") for x in row) for row in zip(*lists)]
@@ -47,7 +47,7 @@ def apart(
 
 
 def _plain(args: Sequence[Any]) -> list[Any]:
-    """With whole numbers for those that are distributed."""
+    """Return the arguments with distributed tensors replaced by global tensors."""
     return [x.full_tensor() if hasattr(x, "_spec") else x for x in args]
 
 
@@ -56,7 +56,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _picked(value: Any, places: Sequence[int], count: int) -> Any:
-    """The rows of a list, or of numbers one for each row; other arguments as they are."""
+    """Return the rows of a list, or of a tensor with a number for each row; else the argument."""
     if isinstance(value, (list, tuple)) and len(value) == count:
         return [value[n] for n in places]
     if isinstance(value, Tensor) and value.shape == (count,):

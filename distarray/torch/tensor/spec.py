@@ -1,4 +1,4 @@
-"""What is known of a distributed tensor without asking any rank: one object for equal tensors."""
+"""Specs of distributed tensors: all that a rank knows of one without communication."""
 
 from threading import Lock
 from typing import Any, ClassVar
@@ -15,25 +15,25 @@ __all__ = ["Spec", "contiguous_strides", "strides_like"]
 class Spec:
     """Mesh, layout, global shape and strides, data type and device of a distributed tensor.
 
-    Equal ones are the same object, so that a decision is found by their addresses.
+    Equal specs are the same object, so a decision is looked up by the objects' addresses.
 
     Attributes
     ----------
     mesh : DeviceMesh
-        The ranks.
+        The ranks that hold the tensor.
     layout : Layout
-        Where every element is.
+        The rank and position of every element.
     shape : torch.Size
         The global shape.
     strides : tuple of int
-        The strides that the whole would have in one process; its order in memory, which torch's
-        functions for views ask for.
+        The strides that the global tensor would have in one process. They give its order in memory,
+        which torch's view functions read.
     dtype : torch.dtype
-        Of the elements.
+        Data type of the elements.
     device : torch.device
-        Where this rank's part is.
+        Device of this rank's part.
     copied : bool
-        The tensor is a view whose elements had to move, so that it has memory of its own.
+        True if the tensor is a view whose elements had to move, so that it has memory of its own.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class Spec:
         device: torch.device,
         copied: bool = False,
     ) -> "Spec":
-        """The one spec of these values."""
+        """Return the unique spec of these values."""
         key = (mesh, layout, strides, dtype, device, copied)
         found = cls._known.get(key)
         if found is not None:
@@ -80,20 +80,20 @@ class Spec:
             return cls._known.setdefault(key, self)
 
     def laid_out(self, layout: Layout) -> "Spec":
-        """The spec of the same tensor moved to another layout, where it lies in C order."""
+        """Return the spec of the same tensor moved to another layout, where it is in C order."""
         if layout is self.layout and not self.copied:
             return self
         strides = contiguous_strides(layout.shape)
         return Spec(self.mesh, layout, strides, self.dtype, self.device)
 
     def owned(self) -> "Spec":
-        """The spec of the same tensor with memory of its own, no view of another one."""
+        """Return the spec of the same tensor with memory of its own, not a view."""
         if not self.copied:
             return self
         return Spec(self.mesh, self.layout, self.strides, self.dtype, self.device)
 
     def local_shape(self) -> tuple[int, ...]:
-        """The shape of this rank's part."""
+        """Return the shape of this rank's part."""
         return self.layout.local_shape(self.mesh.coords)
 
     def __deepcopy__(self, memo: Any) -> "Spec":
@@ -104,7 +104,7 @@ class Spec:
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor.
+    """Return the strides of a contiguous tensor.
 
     Examples
     --------
@@ -119,16 +119,16 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def strides_like(shape: tuple[int, ...], order: tuple[int, ...], gaps: int = 0) -> tuple[int, ...]:
-    """The strides of a tensor whose dimensions lie in memory as these strides do.
+    """Return strides for a shape that keep the order of dimensions of other strides.
 
     Parameters
     ----------
     shape : tuple of int
-        Its shape.
+        Shape of the tensor.
     order : tuple of int
         Strides of any other tensor.
     gaps : int
-        How many elements lie between the end of a dimension and the next one.
+        Number of unused elements between the end of a dimension and the next dimension.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Random numbers that the ranks of a mesh have in common."""
+"""Random numbers that the ranks of a mesh share."""
 
 from collections import OrderedDict
 from threading import RLock
@@ -18,26 +18,26 @@ from distarray.torch.collectives.graphs import Like, written_down
 
 __all__ = ["generator_lock", "manual_seed", "mask", "next_seed"]
 
-#: Held by who draws from torch's own generator, which ranks that are threads share.
+#: Lock for draws from torch's own generator, which ranks that are threads share.
 generator_lock = RLock()
 
-#: How many calls are remembered, for activation checkpointing to repeat them.
+#: Number of calls that are remembered, so that activation checkpointing can repeat them.
 _REMEMBERED = 4096
 _CALL = 1 << 128
 
 
 class _Calls:
-    """Numbers for calls that follow one another."""
+    """Counter of successive calls, which recognizes repeated ones."""
 
     def __init__(self) -> None:
         self._calls = 0
         self._numbers: OrderedDict[int, int] = OrderedDict()
 
     def next(self) -> int:
-        """The number of the next call; of the same call again where torch repeats it.
+        """Return the number of the next call; of the same call again where torch repeats it.
 
-        Activation checkpointing runs a forward pass twice. It restores torch's own random state
-        for that, and a number drawn from there tells which call is being repeated.
+        Activation checkpointing runs a forward pass twice. It restores torch's own random state for
+        the second run, so a number drawn from that state identifies the repeated call.
         """
         with generator_lock:
             ticket = int(torch.randint(1 << 62, ()))
@@ -58,26 +58,27 @@ class _Calls:
 
 
 class _Stream:
-    """The random numbers of dropout on one mesh."""
+    """Random numbers of dropout on one mesh."""
 
     def __init__(self, seed: int, mesh: DeviceMesh) -> None:
-        # Meshes along tensor parallelism differ by the data that their ranks see.
+        # Ranks of different tensor-parallel meshes see different data, so these meshes get other
+        # seeds.
         self._sequence = np.random.SeedSequence([seed % (1 << 64), mesh.ranks[0] // mesh.size()])
         self._calls, self._forwards = _Calls(), _Calls()
         self._begin = int(self._sequence.generate_state(1, np.uint64)[0])
 
     def next(self) -> Generator:
-        """The generator of the next call of a dropout."""
+        """Return the generator of the next call of a dropout."""
         return Generator(Philox.of(self._sequence).advance(self._calls.next() * _CALL))
 
     def next_seed(self) -> int:
-        """A seed for torch's generators in the next forward of a model."""
+        """Return a seed for torch's generators in the next forward pass of a model."""
         mixed = (self._begin + self._forwards.next()) * 0x9E3779B97F4A7C15 % (1 << 64)
         return mixed >> 32  # torch takes 32 bits
 
 
 def _repeating() -> bool:
-    """Whether autograd is at work, so that this is a forward pass within a backward one."""
+    """Return True inside of a backward pass, where this forward pass repeats an earlier one."""
     return bool(torch._C._current_graph_task_id() != -1)
 
 
@@ -85,14 +86,14 @@ _streams: WeakKeyDictionary[DeviceMesh, _Stream] = WeakKeyDictionary()
 
 
 def manual_seed(seed: int, mesh: DeviceMesh | None = None) -> None:
-    """Begin the random numbers of dropout on a mesh anew.
+    """Restart the random numbers of dropout on a mesh.
 
     Parameters
     ----------
     seed : int
         Equal on all ranks; the same seed drops the same elements on any number of ranks.
     mesh : DeviceMesh, optional
-        The default mesh if not given. Without a call of this, a mesh's numbers begin at rank 0's
+        The default mesh if not given. Without this call, a mesh's numbers are seeded with rank 0's
         ``torch.initial_seed()`` when dropout is first used on it.
 
     Cost
@@ -121,12 +122,12 @@ def _stream(mesh: DeviceMesh) -> _Stream:
 
 
 def next_seed(mesh: DeviceMesh) -> int:
-    """A number that the ranks of a mesh have in common, another one at each call."""
+    """Return a number that the ranks of a mesh share, a different one at each call."""
     return _stream(mesh).next_seed()
 
 
 def mask(layout: Layout, mesh: DeviceMesh, p: float, like: Tensor) -> Tensor:
-    """The factors for this rank's part: 0 with probability p, else 1 / (1 - p)."""
+    """Return the factors for this rank's part: 0 with probability p, else 1 / (1 - p)."""
     if is_traced(like):
         result = Like(layout.local_shape(mesh.coords), like.dtype)
         return written_down(_mask, [result], layout, mesh, p, like.detach())[0]

@@ -1,43 +1,46 @@
-"""The table of rules: what the operators of torch do with layouts.
+"""Table of rules: how torch's operators act on layouts.
 
 How to add a rule
 -----------------
 
-A rule is a function of a :class:`~distarray.torch.tensor.calls.Call` that returns a `Decision`, or
-None where it has nothing to say, so that the operands are gathered. It stands in the file of its
-family in ``distarray/torch/tensor/rules/``, and is listed there under the names of its operators::
+A rule is a function of a :class:`~distarray.torch.tensor.calls.Call`. It returns a `Decision`, or
+None if it has none, and then the operands are gathered. The rule is defined in the file of its
+family in ``distarray/torch/tensor/rules/``, with the names of its operators in its decorator::
 
     @rule("aten.tril", "aten.triu")
     def _triangle(call):
         x = call.first.layout.without_cut([-2 % call.first.layout.ndim])
         return Decision([x], [x])
 
-* A name is that of an operator (``"aten.sum"``: all its overloads, in-place ones and those with
-  ``out=`` too) or of one overload (``"aten.sum.dim_IntList"``), which goes before.
-* ``wanted`` has the layout in which each tensor argument is needed, in order. The frame brings them
-  there. ``results`` has the layout of each tensor of the result. Their shapes are global; the
-  frame compares those of the parts with what the operator gave.
-* The operator is then called with the parts. Arguments that are sizes or places have to be those of
-  this rank's part: ``changed`` is a function of the rank's mesh coordinates that gives them by
-  name. Where the operator itself is not what the parts need, ``run`` is called instead.
-* Rules are pure: they look at layouts, shapes, data types and arguments, never at values, ranks or
-  messages, so that all ranks decide alike. A decision is kept and found by the operands' specs and
-  the other arguments, by value (by type alone with ``by_kind=True``).
-* Errors of the operator itself need no care: torch's meta tensors have raised them before.
-* ``takes={Fold.SUM}``: the rule is shown pending sums, and leaves them pending or asks for another
-  layout; by default operands are shown as if they were settled. ``lone=True``: it is shown lone
-  coordinates, as views are.
-* ``always=True``: the rule is asked where nothing is cut, too; else the operator itself is called.
-* ``plain=True``: plain tensors among the arguments count as replicated, as index tensors do that a
-  program makes of its own lists.
+* A name is that of an operator (``"aten.sum"``: all its overloads, in-place and ``out=`` variants
+  too) or of one overload (``"aten.sum.dim_IntList"``), which takes precedence.
+* ``wanted`` lists the required layout of each tensor argument, in order. The dispatcher moves the
+  arguments to these layouts. ``results`` lists the layout of each tensor of the result. Their
+  shapes are global. The dispatcher compares the shapes of the parts with those of the operator's
+  results.
+* The dispatcher then calls the operator with the parts. Arguments that are sizes or indices must be
+  those of this rank's part: ``changed`` is a function that maps the rank's mesh coordinates to
+  these arguments by name. Where the parts need another function than the operator, ``run`` is
+  called instead.
+* Rules are pure: they read layouts, shapes, data types and arguments, never values, ranks or
+  messages, so all ranks decide alike. A decision is cached by the operands' specs and by the values
+  of the other arguments (by their types alone with ``by_kind=True``).
+* Rules need not handle errors of the operator itself: torch's meta tensors have raised them before.
+* ``takes={Fold.SUM}``: the rule receives pending sums, and leaves them pending or asks for another
+  layout. By default the rule receives layouts without pending folds. ``lone=True``: the rule
+  receives lone coordinates, as rules of views do.
+* ``always=True``: the rule is also called if no operand is cut; by default the operator itself is
+  called then.
+* ``plain=True``: plain tensors among the arguments count as replicated, such as index tensors that
+  a program makes from its own lists.
 
-`composed` is for what is better said by other operators: a function with the operator's own
-arguments, distributed tensors among them, that is called if any of them is not replicated. Where
-the operator has a rule, too, which comes first in the file, it is called where that gives None.
-`instead` is for operators that are never called themselves.
+`composed` is for operators that are better expressed by other operators. It registers a function
+with the operator's own arguments, distributed tensors among them, that is called if any of these is
+not replicated. Where the operator also has a rule, listed before it in the file, the function is
+called if the rule returns None. `instead` is for operators that are never called themselves.
 
-An operator without a row whose tag says that it works element by element has the rule of
-:mod:`distarray.torch.tensor.rules.pointwise`; any other gathers.
+An operator without a row whose tag marks it as elementwise uses the rule of
+:mod:`distarray.torch.tensor.rules.pointwise`. Any other operator gathers.
 
 A test of the rule is a line in the table of its family in ``tests/torch/tensor/``.
 """
@@ -53,7 +56,7 @@ from distarray.torch.tensor.calls import Call
 
 __all__ = ["Decision", "Row", "composed", "families", "instead", "row_of", "rule"]
 
-#: The files of rules, one for each family of operators.
+#: Files of rules, one for each family of operators.
 _FAMILIES = (
     *("arranging", "attention", "convolution", "copying", "decomposed", "distances", "embedding"),
     *("extremes", "factories", "fancy", "foreach", "fourier", "indexing", "linear_algebra"),
@@ -64,28 +67,28 @@ _FAMILIES = (
 
 
 class Decision(NamedTuple):
-    """What to do with the parts of an operator's operands.
+    """Decision of a rule: how to compute an operator from the parts of its operands.
 
     Attributes
     ----------
     wanted : sequence of Layout
-        The layout in which each tensor among the arguments is needed.
+        The required layout of each tensor among the arguments.
     results : sequence of Layout or None
-        The layout of each tensor of the result; None for what is replicated and of any shape.
+        The layout of each tensor of the result; None for a replicated tensor of any shape.
     changed : callable, optional
-        From this rank's coordinates to the arguments that are other ones for its part, by name.
+        Function from this rank's coordinates to the arguments that differ for its part, by name.
     run : callable, optional
         Called with the parts instead of the operator.
     unread : sequence of int, optional
-        The operands whose values do not matter: they are not moved, but empty in that layout.
+        Operands whose values do not matter: they are not moved; uninitialized parts are made.
     made : sequence of Layout, optional
-        The layouts in which the results are computed, if they are to be moved to `results` then.
+        The layouts in which the results are computed, if they are then moved to `results`.
     on_mesh : bool
-        `run` is given the mesh first: for its coordinates, or to talk to other ranks.
+        True if `run` takes the mesh as its first argument, for its coordinates or to communicate.
     moves : bool
-        `run` brings elements from other ranks, so that no result of it is a view.
+        True if `run` receives elements from other ranks, so no result is a view of an operand.
     draws : bool
-        False for an operator that can draw random numbers, and draws none in this call.
+        False for an operator that can draw random numbers but draws none in this call.
     """
 
     wanted: Sequence[Layout]
@@ -103,32 +106,33 @@ Rule = Callable[[Call], Decision | None]
 
 
 class Row:
-    """What is known of one operator, and what has been decided for it.
+    """Row of the table: the properties of one operator, and its cached decisions.
 
     Attributes
     ----------
     op : torch._ops.OpOverload
         The operator.
     name : str
-        Its name, as `Call` has it.
+        Its name, as in `Call`.
     rule, composed : callable or None
-        See :func:`rule` and :func:`composed`; neither: it gathers.
+        See :func:`rule` and :func:`composed`; if both are None the operator gathers.
     takes : frozenset of Fold
-        The pending folds that the rule is shown.
+        The pending folds that the rule receives.
     always, lone, plain, by_kind : bool
-        See the module.
+        See the module's text.
     apart : bool
-        Whether it is always said by other operators.
+        True if the operator is always expressed by other operators.
     written : dict
-        The arguments that it writes to, by name: whether it gives them back without reading them.
+        The arguments that the operator writes to, by name. The value is True for arguments of
+        ``out=``, which it does not read.
     lists : bool
-        Whether these are lists.
+        True if these arguments are lists.
     is_view : bool
-        Whether its result is a view of its first argument.
+        True if its result is a view of its first argument.
     draws : bool
-        Whether it draws random numbers.
+        True if the operator draws random numbers.
     plans : dict
-        What was decided, by specs and arguments.
+        Cached plans, by specs and arguments.
     """
 
     __slots__ = (
@@ -184,7 +188,7 @@ class _Entry(NamedTuple):
 
 _entries: dict[str, _Entry] = {}
 _rows: dict[Any, Row] = {}
-#: The entry of operators that work element by element and have none of their own.
+#: Entry of elementwise operators that have no entry of their own.
 _pointwise: list[_Entry] = []
 
 
@@ -197,7 +201,7 @@ def rule(
     pointwise: bool = False,
     always: bool = False,
 ) -> Callable[[Rule], Rule]:
-    """Enter a function as the rule of operators; see the module for what it is and the traits."""
+    """Register a function as the rule of operators; the module's text describes the options."""
 
     def enter(function: Rule) -> Rule:
         entry = _Entry(function, None, frozenset(takes), lone, plain, by_kind, always=always)
@@ -213,7 +217,7 @@ def rule(
 def composed(
     *names: str, plain: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enter a function that says operators by others, for operands that are cut."""
+    """Register a function that expresses operators by others, for operands that are cut."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
@@ -224,7 +228,7 @@ def composed(
 
 
 def instead(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enter a function to call instead of operators, however their operands lie."""
+    """Register a function that is called instead of operators, whatever their operands' layouts."""
 
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
@@ -244,7 +248,7 @@ def _enter(name: str, entry: _Entry) -> None:
 
 
 def families() -> dict[str, list[str]]:
-    """The operators that have a rule, or are said by others, in each file of rules."""
+    """Return the names of operators with a rule or a composed function, by file of rules."""
     _load()
     found: dict[str, list[str]] = {family: [] for family in _FAMILIES}
     for name, entry in _entries.items():
@@ -260,7 +264,7 @@ def _load() -> None:
 
 
 def row_of(op: Any) -> Row:
-    """The row of an operator."""
+    """Return the row of an operator."""
     found = _rows.get(op)
     if found is None:
         if not _rows:
@@ -273,10 +277,10 @@ def row_of(op: Any) -> Row:
 
 
 def _default(op: Any) -> _Entry:
-    """The entry of an operator that no rule names.
+    """Return the entry of an operator that no rule names.
 
-    torch takes most operators that are made of others apart before they come here, but not those
-    that other rules call.
+    torch decomposes most composite operators before they get here, but not those that other rules
+    call.
     """
     if torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd"):
         return _Entry(composed=op.decompose, apart=True, plain=True)
@@ -284,10 +288,10 @@ def _default(op: Any) -> _Entry:
 
 
 def _is_pointwise(op: Any) -> bool:
-    """Whether an operator works element by element, as its tag says, or that of a namesake.
+    """Return True if the tag of an operator, or of its namesake, marks it as elementwise.
 
-    torch tags few operators in place and with ``out=``, and none of those in its own namespace
-    "prims", which it calls in forward derivatives.
+    torch tags few in-place and ``out=`` variants. It tags no operator of its own namespace "prims",
+    which its forward derivatives call.
     """
     space, _, name = op._schema.name.partition("::")
     there = getattr(torch.ops, "aten" if space == "prims" else space)

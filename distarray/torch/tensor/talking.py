@@ -1,4 +1,4 @@
-"""The rules that talk to other ranks, for the graphs that ``torch.compile`` makes."""
+"""Rules that communicate, recorded for the graphs that ``torch.compile`` makes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,9 +15,10 @@ __all__ = ["Talking"]
 
 
 class Talking:
-    """What talks to other ranks in the course of an operator, or draws as they do.
+    """Wrapper of an operator's function that communicates, or draws the same numbers on all ranks.
 
-    Where the parts are made up, by which ``torch.compile`` reads a program, it is written down.
+    With the fake tensors with which ``torch.compile`` traces a program, the call is recorded in the
+    graph.
     """
 
     __slots__ = ("mesh", "plan", "run")
@@ -26,7 +27,7 @@ class Talking:
         self.plan, self.run, self.mesh = plan, run, mesh
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it with parts."""
+        """Call the function with parts."""
         tensors = tensors_in(args, kwargs)
         if not any(map(is_traced, tensors)):
             return self.run(*args, **kwargs)
@@ -45,14 +46,14 @@ class Talking:
         return found[0] if gives_one(plan.row.op) else found
 
     def _like(self, number: int, layout: Layout) -> Like:
-        """The part of a result, which lies in memory as the whole does."""
+        """Return a result's part, its dimensions ordered in memory as the global tensor's are."""
         outcome, specs = self.plan.outcomes[number], self.plan.specs
         strides = specs[number].strides if specs else outcome.strides
         shape = layout.local_shape(self.mesh.coords)
         return Like(shape, outcome.dtype, strides_like(shape, strides))
 
     def _write(self, tensors: list[Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Compute beside what is written to, and copy the values there."""
+        """Compute on copies of the written operands, and copy the values back."""
         places = list(self.plan.writes)
         results = [Like(tensors[n].shape, tensors[n].dtype) for n in places]
         found = written_down(partial(_beside, self.run, places), results, *args, **kwargs)
@@ -62,7 +63,7 @@ class Talking:
 
 
 def _beside(run: Callable[..., Any], places: Sequence[int], *args: Any, **kwargs: Any) -> Any:
-    """Call what writes with copies, which it gives back."""
+    """Call the function with copies of the operands that it writes to, and return these copies."""
     tensors = tensors_in(args, kwargs)
     for n in places:
         tensors[n] = tensors[n].clone()

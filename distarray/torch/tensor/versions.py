@@ -1,8 +1,8 @@
-"""Versions of parts: how autograd notices that what it has kept was written to.
+"""Versions of parts, by which autograd detects writes to tensors that it saved.
 
-What autograd keeps may be a distributed tensor or this rank's part of it, which ``to_local`` gives.
-Each counts how often it was written to. torch counts for the distributed tensor, and calls its
-operator below the place where it would count for the part.
+Autograd may save a distributed tensor, or this rank's part of it, which ``to_local`` returns. Each
+counts its writes. torch counts those of the distributed tensor. It calls this tensor's operators
+below the dispatch layer that would count writes to the part.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,14 +14,14 @@ from distarray.torch.bridge.transforms import is_traced
 
 __all__ = ["counted", "tied", "written"]
 
-#: Where torch counts what is written to, and lets views count together with what they are views of.
+#: Dispatch key of the layer in which torch counts writes, and lets views share their base's count.
 _COUNTS = torch._C.DispatchKey.ADInplaceOrView
 _is_off = torch._C._dispatch_tls_is_dispatch_key_excluded
 _set_off = torch._C._dispatch_tls_set_dispatch_key_excluded
 
 
 def counted(run: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Call a function that writes to parts, or gives views of them, as programs call it.
+    """Call a function that writes to parts, or returns views of them; torch counts versions.
 
     Parameters
     ----------
@@ -40,14 +40,14 @@ def counted(run: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, A
 
 
 def tied(part: Any, base: Any) -> Any:
-    """The part of a view, which counts together with the part of what it is a view of.
+    """Return the part of a view so that it shares the version count of the base's part.
 
     Parameters
     ----------
     part : torch.Tensor
         This rank's part of the view, in memory of its own: it was moved, or is on another rank.
     base : torch.Tensor
-        That of the tensor.
+        This rank's part of the base.
     """
     if is_traced(part):  # the compiler counts by itself
         return part
@@ -57,6 +57,6 @@ def tied(part: Any, base: Any) -> Any:
 
 
 def written(tensors: Sequence[Any]) -> None:
-    """Count a write to distributed tensors and their parts, or to plain ones, on this rank."""
+    """Count a write to distributed tensors and their parts, or to plain tensors, on this rank."""
     parts = [x._part for x in tensors if hasattr(x, "_part")]
     torch._C._increment_version([*tensors, *parts])

@@ -1,1 +1,1 @@
-"""Rules by families of operators; :mod:`distarray.torch.tensor.table` says what a rule is."""
+"""Rules for families of operators; :mod:`distarray.torch.tensor.table` describes rules."""

@@ -1,7 +1,7 @@
-"""Joining, repeating, shifting, padding and triangles: elements are put in other places.
+"""Joining, repeating, shifting, padding and triangles: elements move to other positions.
 
-Dimensions along which nothing is rearranged stay cut. Along those that are, parts keep to
-themselves what they can, and otherwise every element travels once.
+Dimensions along which nothing is rearranged stay cut. Along the others, elements stay on their rank
+where possible; otherwise each element is sent once.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ def _by_arrays(
     mesh: DeviceMesh,
     parts: Sequence[Tensor],
 ) -> Tensor:
-    """What a function of NumPy makes of arrays of these parts, laid out as `result`."""
+    """Apply a NumPy function to distributed arrays of these parts; return the part in `result`."""
     arrays = [
         wrap(movable(x), layout, mesh.on("cpu")) for x, layout in zip(parts, layouts, strict=True)
     ]
@@ -42,7 +42,7 @@ def _by_arrays(
 
 
 def _again(layout: Layout, shape: Sequence[int]) -> Layout:
-    """The layout of another shape whose last dimensions are cut by the same mesh dimensions."""
+    """Return the layout of another shape, its last dimensions cut by the same mesh dimensions."""
     ahead = len(shape) - layout.ndim
     cuts = [Cut.whole(extent) for extent in shape]
     for dim, cut in enumerate(layout.cuts, ahead):
@@ -55,14 +55,14 @@ def _again(layout: Layout, shape: Sequence[int]) -> Layout:
 
 
 def _largest(operands: Sequence[Operand]) -> Layout:
-    """The layout of the largest operand that is cut."""
+    """Return the layout of the largest operand that is cut."""
     layouts = [x.layout for x in operands]
     return max(layouts, key=lambda layout: (bool(layout.sharded_dims), layout.size))
 
 
 @rule("aten.cat")
 def _cat(call: Call) -> Decision | None:
-    """Cut along another dimension, parts are joined as they are."""
+    """Join parts locally where another dimension is cut."""
     if call.results is None:
         return None
     ndim = len(call.shape)
@@ -75,14 +75,14 @@ def _cat(call: Call) -> Decision | None:
 
 
 def _joining(target: Layout, dim: int, x: Operand, ndim: int) -> Layout:
-    """The layout in which an operand is joined to others; torch lets an empty one have any."""
+    """Return the layout of an operand for joining; torch accepts an empty one of any shape."""
     if len(x.shape) != ndim:
         return Layout.replicated(x.shape, target.mesh_shape)
     return target.replace(dim, Cut.whole(x.shape[dim]))
 
 
 def _cat_along(call: Call, target: Layout, dim: int) -> Decision:
-    """Along the dimension that is cut, elements travel to where the result has them."""
+    """Join along the dimension that is cut: elements move to their ranks in the result."""
     assert call.results is not None
     cut = Cut.chunked(call.shape[dim], target.cuts[dim].mesh_dims, target.cuts[dim].radix)
     result = target.replace(dim, cut)
@@ -176,7 +176,7 @@ def _rolled(
 
 @rule("aten.flip", takes=tuple(Fold), lone=True)
 def _flip(call: Call) -> Decision:
-    """Every part turns around where it is: the first rank has the last elements then."""
+    """Flip every part in place: afterwards the first rank has the last elements."""
     layout = call.first.layout
     dims = {dim % max(layout.ndim, 1) for dim in call["dims"]}
     cuts = [
@@ -191,7 +191,7 @@ def _flip(call: Call) -> Decision:
 
 @rule("aten.constant_pad_nd.default")
 def _pad(call: Call) -> Decision | None:
-    """The first and the last part of a dimension that is cut get longer, or shorter."""
+    """Lengthen or shorten the first and the last part of a dimension that is cut."""
     if call.results is None:
         return None
     layout, pads = call.first.layout, list(call["pad"])
@@ -243,7 +243,7 @@ def _padded(
 
 @rule("aten.select_backward.default", takes=_LINEAR)
 def _select_backward(call: Call) -> Decision:
-    """The rest of the gradient is zero, and whole along the dimension."""
+    """Pad the gradient with zeros; it is whole along the dimension."""
     layout, sizes = call.first.layout, tuple(call["input_sizes"])
     dim = int(call["dim"]) % len(sizes)
     result = layout.expand(dim).replace(dim, Cut.whole(sizes[dim]))
@@ -252,7 +252,7 @@ def _select_backward(call: Call) -> Decision:
 
 @rule("aten.slice_backward.default", takes=_LINEAR)
 def _slice_backward(call: Call) -> Decision:
-    """The gradient is cut as the tensor was that the slice is of, if it lies as that did."""
+    """Cut the gradient as the sliced tensor, if the slice's layout follows from that one's."""
     layout, sizes = call.first.layout, tuple(call["input_sizes"])
     dim = int(call["dim"]) % len(sizes)
     start, stop, step = slice(call["start"], call["end"], call["step"]).indices(sizes[dim])
@@ -284,7 +284,7 @@ def _into_zeros(
 
 @rule("aten.tril", "aten.triu", takes=_LINEAR)
 def _triangle(call: Call) -> Decision:
-    """Each part is a part of the triangle that begins at another diagonal."""
+    """Compute the part of the triangle on each rank, with a diagonal relative to its part."""
     layout, diagonal = call.first.layout, int(call["diagonal"])
 
     def here(coords: Coords | None) -> dict[str, Any]:
@@ -296,7 +296,7 @@ def _triangle(call: Call) -> Decision:
 
 @rule("aten.diagonal", "aten.diagonal_copy.default", takes=_LINEAR)
 def _diagonal(call: Call) -> Decision:
-    """Cut along one of the two dimensions, each rank has its part of the diagonal."""
+    """Take each rank's part of the diagonal, with at most one of the two dimensions cut."""
     layout = call.first.layout
     row, column = call.dim("dim1"), call.dim("dim2")
     offset = int(call["offset"])
@@ -318,7 +318,7 @@ def _diagonal(call: Call) -> Decision:
 
 @rule("aten.diagonal_backward.default", "aten.diag_embed.default")
 def _embedded(call: Call) -> Decision | None:
-    """The rows are cut as the diagonal was, which every rank gets whole."""
+    """Cut the rows as the diagonal was cut; the diagonal itself is whole on every rank."""
     if call.results is None:
         return None
     layout, ndim = call.first.layout, len(call.shape)

@@ -1,8 +1,8 @@
-"""Attention: each rank does it for its samples and heads, of which it has whole sequences.
+"""Attention: each rank computes its samples and heads, with whole sequences.
 
-What is cut along the sequence is cut along samples or heads instead: every element travels once.
-Where there are too few of them for the ranks, sequences stay cut, and keys and values go around.
-Queries that are cut beside whole keys and values stay where they are.
+A cut along the sequence is moved to samples or heads; every element is sent at most once. Where
+there are too few samples and heads for the ranks, sequences stay cut, and keys and values are sent
+around a ring. Queries that are cut stay in place if keys and values are whole.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,18 +19,18 @@ from distarray.torch.tensor.table import Decision, rule
 _NAME = "aten._scaled_dot_product_flash_attention_for_cpu"
 
 
-#: How the samples and heads of a tensor are cut.
+#: Cuts of the samples and heads of a tensor.
 Lead = tuple[Cut, ...]
 
 
 def _busy(cuts: Sequence[Cut]) -> int:
-    """How many ranks along the cuts have something."""
+    """Return the number of ranks along the cuts that have elements."""
     counts = [sum(a < b for a, b in map(cut.interval, range(cut.parts))) for cut in cuts]
     return prod(counts)
 
 
 def _along_a_ring(call: Call, operands: Sequence[Operand]) -> bool:
-    """Whether sequences stay cut, which has to keep more ranks busy."""
+    """Return True if sequences stay cut, because more ranks then have work."""
     query, key, value = [x.layout.cuts for x in operands]
     if (
         not _is_simple(call)
@@ -43,28 +43,28 @@ def _along_a_ring(call: Call, operands: Sequence[Operand]) -> bool:
 
 
 def _is_simple(call: Call) -> bool:
-    """Whether nothing is dropped or added."""
+    """Return True if the call has no dropout and no mask."""
     return not call["dropout_p"] and not isinstance(call.get("attn_mask"), Operand)
 
 
 def _lie_alike(query: Sequence[Cut], key: Sequence[Cut], value: Sequence[Cut]) -> bool:
-    """Whether ranks have the same samples and heads of all three, and cut sequences alike."""
+    """Return True if `_belong_together` is True and queries and keys cut the sequence alike."""
     cut = key[2]
     there = cut.extent > 0 and is_spread(cut) and cut.mesh_dims == query[2].mesh_dims
     return there and _belong_together(query, key, value)
 
 
 def _belong_together(query: Sequence[Cut], key: Sequence[Cut], value: Sequence[Cut]) -> bool:
-    """Whether ranks have the same samples and heads of all three, and whole features."""
+    """Return True if ranks have the same samples and heads of all three, and whole features."""
     together = [a == b or not (is_spread(a) or is_spread(b)) for a, b in zip(query[:2], key[:2])]
     whole = [not is_spread(cuts[3]) for cuts in (query, key, value)]
     return key[:3] == value[:3] and all(together + whole)
 
 
 def _leads(operands: Sequence[Operand]) -> tuple[Lead, Lead] | None:
-    """How those of queries, and of keys and values, are cut; None if they cannot be.
+    """Return the cuts of samples and heads of queries, and of keys and values; None if impossible.
 
-    Where several heads of queries share one of keys and values, they are on its rank.
+    Where several heads of queries share one head of keys and values, they are on that head's rank.
     """
     (samples, heads), (same, kept) = operands[0].shape[:2], operands[1].shape[:2]
     if operands[1].shape[:2] != operands[2].shape[:2] or samples != same:
@@ -83,14 +83,14 @@ def _leads(operands: Sequence[Operand]) -> tuple[Lead, Lead] | None:
 
 
 def _times(cut: Cut, share: int) -> Cut:
-    """The cut of so many times as many, those that belong together on one rank."""
+    """Return the cut of `share` times as many elements; groups of `share` stay on one rank."""
     spans = map(cut.interval, range(cut.parts))
     lengths = [(stop - start) * share for start, stop in spans]
     return Cut.ragged(lengths, cut.mesh_dims, cut.radix)
 
 
 def _mask(call: Call, lead: Sequence[Cut]) -> list[Layout]:
-    """The layout of what is added to the products, if anything is; it may be stretched."""
+    """Return the layout of the mask that is added to the products, if any; it may be broadcast."""
     mask = call.get("attn_mask")
     if not isinstance(mask, Operand):
         return []
@@ -109,9 +109,10 @@ def _around(
     places: Sequence[int],
     outs: Sequence[int],
 ) -> Decision | None:
-    """The decision for a ring.
+    """Return the decision for a ring.
 
-    For each operand `places` says which of queries, keys and values it lies as; `outs` for results.
+    `places` gives for each operand the index of the query, key or value whose layout it has; `outs`
+    does so for results.
     """
     if call.results is None or not _along_a_ring(call, three):
         return None
@@ -127,7 +128,7 @@ def _lying_as(
     places: Sequence[int],
     tensors: Sequence[Operand | Outcome],
 ) -> list[Layout]:
-    """The layouts of tensors, each of which lies as the one of the three that `places` says."""
+    """Return the layouts of tensors; `places` gives the one of the three that each is cut like."""
     leads = [x.layout.cuts[:3] for x in three]
     return [
         with_lead(leads[place], x.shape, call.mesh_shape)
@@ -138,10 +139,10 @@ def _lying_as(
 def _beside_whole_keys(
     call: Call, three: Sequence[Operand], places: Sequence[int], outs: Sequence[int]
 ) -> Decision | None:
-    """The decision for queries that are cut where every rank has all keys and values.
+    """Return the decision for cut queries where every rank has all keys and values.
 
-    `places` and `outs` are as in `_around`. Of the gradients of keys and values each rank finds
-    what its queries add.
+    `places` and `outs` are as in `_around`. Each rank's gradients of keys and values are the
+    contributions of its queries.
     """
     query, key, value = [x.layout.cuts for x in three]
     if call.results is None or not _is_simple(call) or call["is_causal"]:
@@ -177,7 +178,7 @@ def _attended(call: Call) -> Decision | None:
 
 @rule(f"{_NAME}_backward")
 def _attended_backward(call: Call) -> Decision | None:
-    """The result and the sums of its exponentials lie as the queries do."""
+    """Use the layout of the queries for the result and its logarithms of sums of exponentials."""
     three, places = call.operands[1:4], (0, 0, 1, 2, 0, 0)
     beside = _beside_whole_keys(call, three, places, (0, 1, 2))
     if beside is not None:

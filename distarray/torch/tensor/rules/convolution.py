@@ -1,4 +1,4 @@
-"""Convolutions, pooling and resizing: each rank does it with its images, or its channels."""
+"""Convolutions, pooling and resizing: each rank computes its images or its channels."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -22,7 +22,7 @@ from distarray.torch.tensor.table import Decision, rule
 
 
 def _divided(call: Call, images: Sequence[Operand], weight: Operand) -> tuple[Cut, Cut, int] | None:
-    """The cuts of the batch and of the output channels, and where the weight has those."""
+    """Return the cuts of batch and output channels, and the channel dimension of the weight."""
     place = 1 if call["transposed"] else 0
     batch = _natural(images, 0)
     channels = Cut.whole(weight.shape[place])
@@ -41,7 +41,7 @@ def _divided(call: Call, images: Sequence[Operand], weight: Operand) -> tuple[Cu
 
 
 def _natural(operands: Sequence[Operand], dim: int) -> Cut:
-    """How a dimension is cut in the first operand that cuts it, or could without the others."""
+    """Return the cut of a dimension: of the first operand that cuts it, or could cut it alone."""
     for x in operands:
         if is_spread(x.layout.cuts[dim]):
             return _alone(x.layout, dim).cuts[dim]
@@ -80,7 +80,7 @@ def _convolution(call: Call) -> Decision | None:
 
 @rule("aten.convolution_backward.default")
 def _convolution_backward(call: Call) -> Decision | None:
-    """Ranks that have other images contribute to the same gradients of weights."""
+    """Compute on each rank's images; gradients of weights are pending sums over the ranks."""
     grad, image, weight = call.operands
     found = _divided(call, [grad, image], weight)
     if found is None:
@@ -134,7 +134,7 @@ _TRAILING = {
 
 @rule(*_TRAILING)
 def _pooled(call: Call) -> Decision | None:
-    """Images or channels are cut, and each is whole."""
+    """Cut images or channels, and keep each of them whole."""
     trailing = [_TRAILING[call.name]] * len(call.operands)
     return batched(call, trailing, _resized if call.get("input_size") is not None else None)
 

@@ -1,4 +1,4 @@
-"""Copies, conversions and what gives the same elements: they leave everything where it is."""
+"""Copies, conversions and operators that return the same elements: nothing moves."""
 
 from distarray.layout import Fold
 from distarray.torch.tensor.calls import Call
@@ -15,7 +15,7 @@ def _same(call: Call) -> Decision:
 
 @rule("aten._to_copy", takes=(Fold.SUM, Fold.AVG))
 def _converted(call: Call) -> Decision:
-    """A pending sum may be converted between floating-point numbers, not to integers."""
+    """Keep a pending sum between inexact data types; settle it before a conversion to integers."""
     assert call.results is not None
     layout, (before, after) = call.first.layout, (call.first.dtype, call.results[0].dtype)
     linear = before == after or (_is_inexact(before) and _is_inexact(after))
@@ -29,7 +29,7 @@ def _is_inexact(dtype: object) -> bool:
 
 @rule("aten.copy", takes=(), lone=True, plain=True)
 def _filled(call: Call) -> Decision:
-    """The source is brought to where the target is."""
+    """Move the source to the target's layout."""
     target, source = call.operands
     layout = target.layout
     cuts = [

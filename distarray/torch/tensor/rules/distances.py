@@ -1,4 +1,4 @@
-"""Losses that compare numbers one by one, and functions of them that torch has no tag for.
+"""Elementwise losses, and elementwise functions that torch does not tag.
 
 A mean or a sum is left pending. Losses of classes are in
 :mod:`distarray.torch.tensor.rules.losses`.
@@ -51,18 +51,18 @@ def _decided(call: Call, checks: bool) -> Decision:
 def _computed(
     op: Any, count: int | None, agrees: bool, mesh: DeviceMesh, *args: Any, **kwargs: Any
 ) -> Tensor:
-    """The sum of a part, divided by the number of elements of the whole for a mean."""
+    """Return the loss of a part; for a mean, its sum divided by the global number of elements."""
     found, error = None, None
     try:
         found = op(*args, **kwargs)
-    except RuntimeError as raised:  # of values that are not allowed, on this rank perhaps alone
+    except RuntimeError as raised:  # forbidden values, possibly on this rank alone
         error = raised
     if agrees:
         agree(mesh.group, error)
     elif error is not None:
         raise error
     assert found is not None
-    return found if count is None else found.div_(count)  # which may be that of ``out=``
+    return found if count is None else found.div_(count)  # `found` may be the tensor of ``out=``
 
 
 @rule(*_LOSSES)
@@ -72,7 +72,7 @@ def _distance(call: Call) -> Decision:
 
 @rule("aten.binary_cross_entropy")
 def _entropy(call: Call) -> Decision:
-    """Numbers that are no probabilities are refused on all ranks."""
+    """Refuse values that are not probabilities on all ranks."""
     return _decided(call, checks=True)
 
 
@@ -99,18 +99,18 @@ def _distance_backward(call: Call) -> Decision | None:
     *("aten.leaky_relu_backward", "aten.hardshrink_backward", "aten.softshrink_backward"),
     *("aten.complex", "aten.polar"),
     *("aten.rsub", "aten._prelu_kernel", "aten._prelu_kernel_backward"),
-    # torch 2.9 has no tag for the first of these, and none for the others in place
+    # torch 2.9 does not tag the first of these, nor the in-place variants of the others
     *("aten.leaky_relu", "aten.celu", "aten.elu", "aten.hardsigmoid", "aten.hardtanh"),
     by_kind=True,
 )
 def _one_by_one(call: Call) -> Decision | None:
-    """What works element by element, and has no tag that says so in some version of torch."""
+    """Compute element by element; some version of torch does not tag the operator."""
     return elementwise(call, [x.layout for x in call.operands])
 
 
 @rule("aten.floor_divide", by_kind=True)
 def _floor_divide(call: Call) -> Decision | None:
-    """Integers are not divided by zero, which ranks tell one another."""
+    """Refuse integer division by zero on all ranks: the ranks exchange their errors."""
     decision = elementwise(call, [x.layout for x in call.operands])
     if decision is None or call.results is None or call.results[0].dtype.is_floating_point:
         return decision
@@ -119,7 +119,7 @@ def _floor_divide(call: Call) -> Decision | None:
 
 @rule("aten.glu", "aten.glu_backward")
 def _gated(call: Call) -> Decision | None:
-    """The dimension that is halved is whole."""
+    """Keep the dimension that is halved whole."""
     x = call.operands[-1].layout
     dim = int(call["dim"]) % max(x.ndim, 1)
     source = elsewhere(x, [dim])

@@ -1,6 +1,6 @@
-"""Embeddings: rows of a table, cut along its rows, its columns, or along the places that are read.
+"""Embeddings: rows of a table, cut along its rows or columns, or along the places that are read.
 
-Of rows that are cut each rank looks up those that it has, and the result is a pending sum. The
+Each rank looks up the rows that it has; where rows are cut, the result is a pending sum. The
 gradient of a table is a pending sum where the places are cut.
 """
 
@@ -30,7 +30,7 @@ _OUT = "index out of range in self"
 
 @rule("aten.embedding", plain=True)
 def _embedding(call: Call) -> Decision | None:
-    """Where table and places are cut by the same ranks, what is smaller is made whole."""
+    """Make the smaller one of table and places whole where the same ranks cut both."""
     table, index = [x.layout for x in call.operands]
     if call["sparse"]:
         return None
@@ -57,9 +57,9 @@ def _looked_up(
 
 @rule("aten.embedding_dense_backward", takes={Fold.SUM}, plain=True)
 def _embedding_backward(call: Call) -> Decision:
-    """Each rank adds up the rows of its places."""
+    """Sum the gradient's rows by place, on each rank for its own places."""
     grad, index = [x.layout for x in call.operands]
-    if call["scale_grad_by_freq"]:  # it counts all places
+    if call["scale_grad_by_freq"]:  # the operator counts all places
         grad = grad.without_cut(range(grad.ndim - 1)).settled()
     elif prod(index.shape) and busy(index.cuts) - busy(grad.cuts) and not busy(grad.cuts[:-1]):
         taken = whole_along(index, busy(grad.cuts) | set(grad.partials))

@@ -1,8 +1,9 @@
 """Sorting, selecting, and extremes with their places.
 
-What works line by line works on parts, where each rank has its lines whole; a cut along the lines
-is moved to another dimension first. Extremes along what is cut take one small exchange: each
-rank sends the extreme of its part and the place of it, and all pick the first of the best.
+Operators on lines (all elements along one dimension) work on parts, where each rank has its lines
+whole. A cut along the lines is first moved to another dimension. Extremes along a dimension that is
+cut take one small exchange: each rank sends the extreme of its part and the place of that extreme,
+and all ranks pick the first of the best.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,10 +23,11 @@ __all__ = ["delivered", "exchanged", "lined", "linewise", "single"]
 
 
 def lined(layout: Layout, dim: int) -> Layout | None:
-    """A layout in which every rank has the lines along a dimension whole.
+    """Return a layout in which every rank has whole lines along a dimension.
 
-    A cut along it is moved to another dimension, the longest of those that are not cut, or one that
-    is cut more finely then; None if there is no other.
+    A cut along this dimension is moved to the longest dimension that is not cut. If all are cut, it
+    is moved to the longest, which is then cut more finely. Return None if no other dimension has
+    several elements.
     """
     cut = layout.cuts[dim]
     if cut.parts <= 1:
@@ -43,14 +45,14 @@ def lined(layout: Layout, dim: int) -> Layout | None:
 
 
 def _after(layout: Layout, dim: int, shape: tuple[int, ...]) -> Layout:
-    """The layout of a result whose lines are longer or shorter, or single elements."""
+    """Return the layout of a result whose lines have another length, or are single elements."""
     cuts = list(layout.cuts)
     cuts[dim : dim + 1] = [Cut.whole(shape[dim])] if len(shape) == layout.ndim else []
     return layout.with_cuts(cuts)
 
 
 def linewise(call: Call) -> Decision | None:
-    """The decision for an operator on the lines along an argument ``dim`` of its one operand."""
+    """Return the decision for an operator on the lines along its ``dim`` argument."""
     assert call.results is not None
     layout = call.first.layout
     if not layout.ndim:
@@ -73,7 +75,7 @@ def _lines(call: Call) -> Decision | None:
 
 @rule("aten.topk")
 def _best(call: Call) -> Decision | None:
-    """Of a line that is cut, with no other dimension to cut, each rank sends its own best."""
+    """Let each rank send the best of its part of a line, if no other dimension can be cut."""
     found = linewise(call)
     if found is not None:
         return found
@@ -135,7 +137,7 @@ def _first_best(
     x: Tensor,
     *_: Any,
 ) -> tuple[Tensor, Tensor]:
-    """The extremes along a dimension that is cut, and where the first of each is."""
+    """Return the extremes along a dimension that is cut, and the place of the first of each."""
     full = x.shape[dim] > 0
     values, places = op(x if full else single(x, dim), dim, True)
     start = layout.section(mesh.coords)[dim][0]
@@ -169,7 +171,7 @@ def _first_of_all(
     x: Tensor,
     *_: Any,
 ) -> Tensor:
-    """The place of the first extreme in the whole, counted in order."""
+    """Return the place of the first extreme in the global tensor, counted in C order."""
     full = x.numel() > 0
     values, place = op((x if full else x.new_zeros(1)).reshape(-1), 0, True)
     number, step = torch.zeros_like(place), 1
@@ -190,7 +192,7 @@ def _first_of_all(
 
 
 def _winners(layout: Layout) -> Layout:
-    """The layout of one element from each part that is not empty."""
+    """Return the layout of one element from each nonempty part."""
     mesh_dims = tuple([m for cut in layout.cuts for m in cut.mesh_dims])
     radix = tuple([layout.mesh_shape[m] for m in mesh_dims])
     grid = Cut.whole(0)._replace(mesh_dims=mesh_dims, radix=radix)
@@ -207,12 +209,12 @@ def _winners(layout: Layout) -> Layout:
 
 
 def single(x: Tensor, dim: int) -> Tensor:
-    """Lines of one element, in the place of empty ones: operators refuse alike on all ranks."""
+    """Return lines of one element for empty ones, so that operators refuse alike on all ranks."""
     return x.new_zeros([1 if d == dim else n for d, n in enumerate(x.shape)])
 
 
 def exchanged(x: Tensor, layout: Layout, dim: int, mesh: DeviceMesh, most: int = 1) -> Tensor:
-    """The first slabs of each part along a cut dimension: so many, or as many as it has."""
+    """Return at most `most` slabs from the start of each part along a cut dimension, gathered."""
     cut = layout.cuts[dim]
     counts = [min(most, stop - start) for start, stop in map(cut.interval, range(cut.parts))]
     slabs = layout.replace(dim, Cut.ragged(counts, cut.mesh_dims, cut.radix))
@@ -220,7 +222,7 @@ def exchanged(x: Tensor, layout: Layout, dim: int, mesh: DeviceMesh, most: int =
 
 
 def delivered(call: Call, find: Callable[..., Any]) -> Callable[..., Any]:
-    """What calls `find` with mesh and parts, and writes what it finds where the call wants it."""
+    """Return a function that calls `find` and writes its results to the targets of the call."""
     outs = [argument.name for argument in call.op._schema.arguments if argument.is_out]
     return partial(_deliver, find, outs, bool(call.written), _ndims(call))
 

@@ -1,4 +1,4 @@
-"""New tensors like others: laid out as they are where the shape is the same."""
+"""New tensors like others: in the other tensor's layout if the shape is the same."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ _ALL = tuple(Fold)
     lone=True,
 )
 def _like(call: Call) -> Decision:
-    """Values are not read, so that nothing has to be settled."""
+    """Skip settling: the values are not read."""
     layout = call.first.layout.settled()
     return Decision([layout], [layout], unread=[0])
 
 
 @rule("aten.rand_like", "aten.randn_like", "aten.randint_like", takes=_ALL, lone=True)
 def _drawn_like(call: Call) -> Decision:
-    """Drawn whole on every rank, so that all layouts get the same numbers."""
+    """Draw the global tensor on every rank, so that all layouts get the same numbers."""
     layout = call.first.layout
     whole = Layout.replicated(layout.shape, layout.mesh_shape)
     return Decision([whole], [layout.settled()], unread=[0], made=[whole])
@@ -58,7 +58,7 @@ def _drawn_around(mean: Any, std: Any = 1, *, generator: Any = None, out: Any) -
     lone=True,
 )
 def _new(call: Call) -> Decision:
-    """One of the same shape is laid out as the tensor is, another is replicated."""
+    """Keep the tensor's layout for the same shape; replicate any other shape."""
     layout = call.first.layout.settled()
     if call.shape != layout.shape:
         layout = Layout.replicated(call.shape, call.mesh_shape)

@@ -1,8 +1,8 @@
-"""Fancy indexing, ``x[i, :, j]`` with tensors of integers: reading, writing and adding up.
+"""Fancy indexing, ``x[i, :, j]`` with tensors of integers: reading, writing and accumulating.
 
-Dimensions that are not indexed stay cut. Along an indexed one that is cut each rank reads and
-writes what it has. Masks are for writing one number; elsewhere what they choose has a length that
-only the values know.
+Dimensions that are not indexed stay cut. Along an indexed dimension that is cut each rank reads and
+writes its own elements. Masks are supported only for writing one number. Otherwise the length of
+the result depends on the mask's values.
 """
 
 from collections.abc import Sequence
@@ -25,25 +25,25 @@ _WRITES = ("aten.index_put", "aten._index_put_impl", "aten._unsafe_index_put")
 
 
 class _Key(NamedTuple):
-    """Which dimensions are indexed, and the layout of the places when they are stretched alike."""
+    """Indexed dimensions, and the layout of the places after broadcasting."""
 
     dims: tuple[int, ...]
     places: Layout
 
     def cuts(self, layout: Layout) -> list[Cut]:
-        """The cuts of what a key takes from a tensor."""
+        """Return the cuts of the elements that the key selects from a tensor."""
         rest = [cut for d, cut in enumerate(layout.cuts) if d not in self.dims]
         first, last = self.dims[0], self.dims[-1]
         front = first if last - first + 1 == len(self.dims) else 0
         return [*rest[:front], *self.places.cuts, *rest[front:]]
 
     def cutting(self, layout: Layout) -> set[int]:
-        """The mesh dimensions that cut indexed dimensions."""
+        """Return the mesh dimensions that cut indexed dimensions."""
         return busy([layout.cuts[d] for d in self.dims])
 
 
 def _key(call: Call, layout: Layout) -> _Key | None:
-    """The key of a call on a tensor in this layout; None for masks."""
+    """Return the key of a call on a tensor in this layout; None for masks."""
     entries = list(call["indices"])
     given = [x for x in entries if isinstance(x, Operand)]
     if not given or any(x.dtype in (torch.bool, torch.uint8) for x in given):
@@ -72,7 +72,7 @@ def _index(call: Call) -> Decision | None:
 def _local(
     layout: Layout, key: _Key, apart: bool, mesh: DeviceMesh, indices: Sequence[Any]
 ) -> tuple[list[Any], Tensor | None]:
-    """The indices of a part, and which of them are in it; None if all are."""
+    """Return the indices relative to a part, and a mask of those inside; None if all are inside."""
     local, here = list(indices), None
     for d in key.dims:
         extent = layout.shape[d]
@@ -98,7 +98,7 @@ def _taken(
 
 
 def _aligned(here: Tensor, key: _Key, ndim: int) -> Tensor:
-    """What belongs to the places, with dimensions for what is not indexed behind them."""
+    """Return a mask of the places, with new dimensions for the unindexed ones that follow."""
     first, last = key.dims[0], key.dims[-1]
     front = first if last - first + 1 == len(key.dims) else 0
     return here.reshape(*here.shape, *[1] * (ndim - len(key.dims) - front))
@@ -129,7 +129,7 @@ def _index_put(call: Call) -> Decision | None:
 
 
 def _masked(call: Call) -> Decision | None:
-    """One number where a mask of the first dimensions says so."""
+    """Write one number where a mask of the first dimensions is True."""
     entries, layout = list(call["indices"]), call.first.layout
     if len(entries) != 1 or entries[0] is None or entries[0].dtype is not torch.bool:
         return None
@@ -142,7 +142,7 @@ def _masked(call: Call) -> Decision | None:
 
 
 def _as_values(layout: Layout, key: _Key, values: Layout) -> Layout:
-    """A whole tensor, cut as the values are along what is not indexed."""
+    """Return the layout of a whole tensor, cut as the values along unindexed dimensions."""
     cuts, row = list(layout.cuts), key.cuts(layout)
     lead = len(row) - values.ndim
     first, last = key.dims[0], key.dims[-1]
@@ -156,7 +156,7 @@ def _as_values(layout: Layout, key: _Key, values: Layout) -> Layout:
 
 
 def _added(call: Call, layout: Layout, key: _Key, values: Layout) -> Decision | None:
-    """What is added at places that are cut, as a gradient is: a pending sum."""
+    """Return the decision to accumulate at places that are cut, as in a gradient: a pending sum."""
     spread = busy(key.places.cuts)
     plain = not call.written and bool(call["accumulate"]) and not busy(layout.cuts)
     if not plain or not spread or call.first.dtype is torch.bool:
@@ -184,7 +184,7 @@ def _put(
     *_: Any,
     **__: Any,
 ) -> Tensor:
-    """A part with what is written to it; what belongs to others goes to a row beside it."""
+    """Return a part after a write; values for other ranks go to a padding row, which is dropped."""
     local, here = _local(layout, key, apart, mesh, indices)
     if here is None:
         return torch.ops.aten.index_put(x, local, values, accumulate)

@@ -1,7 +1,7 @@
-"""Operators on lists of tensors, which do the same with each row of the lists, as optimizers do.
+"""Operators on lists of tensors that treat each row of the lists alike, as optimizers use.
 
-Each row is brought to the layout that the operator on its tensors alone would have them in; the
-rows need not be cut alike. Where the tensors of a row lie alike nothing is sent.
+Each row is moved to the layout that the operator on this row's tensors alone would use. The rows
+need not be cut alike. Where the tensors of a row have the same layout, nothing is sent.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from distarray.torch.tensor import optimizers
 from distarray.torch.tensor.calls import Call, Operand
 from distarray.torch.tensor.table import Decision, composed, rule
 
-#: Those that work element by element, by what comes after "_foreach_".
+#: Suffixes, after "_foreach_", of the elementwise operators.
 _ELEMENTWISE = (
     *("abs", "acos", "add", "addcdiv", "addcmul", "asin", "atan", "ceil", "clamp_max", "clamp_min"),
     *("clone", "copy", "cos", "cosh", "div", "erf", "erfc", "exp", "expm1", "floor", "frac"),
@@ -38,7 +38,7 @@ def _each(call: Call) -> Decision | None:
                 if target is None:
                     return None
                 wanted.append(restrict(target, x.shape))
-        elif isinstance(value, Operand):  # a number for all rows, or one for each
+        elif isinstance(value, Operand):  # a number for all rows, or one number for each
             wanted.append(Layout.replicated(value.shape, call.mesh_shape))
     return Decision(wanted, [target for target in targets if target is not None])
 
@@ -48,7 +48,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _target(row: Sequence[Operand], written: bool) -> Layout | None:
-    """The layout in which a row is computed; None where the first of its tensors is stretched."""
+    """Return the layout in which a row is computed; None if its first tensor is broadcast."""
     if written:
         return row[0].layout
     layouts = tuple([x.layout for x in row])

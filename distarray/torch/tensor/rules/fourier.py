@@ -8,7 +8,7 @@ from distarray.torch.tensor.table import Decision, rule
 
 @rule("aten._fft_c2c", "aten._fft_r2c", "aten._fft_c2r")
 def _transformed(call: Call) -> Decision | None:
-    """What is cut along a transformed dimension is cut along another one instead."""
+    """Move a cut along a transformed dimension to another dimension."""
     dims = call.dims()
     layout = elsewhere(call.first.layout, dims)
     if call.results is None or not any(is_spread(cut) for cut in layout.cuts):

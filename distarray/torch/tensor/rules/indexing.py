@@ -1,8 +1,9 @@
-"""Indexing by tensors of places: along whole dimensions on parts.
+"""Indexing by tensors of places (integer indices): on parts, along whole dimensions.
 
-Along a dimension that is cut each rank reads what it has, and the result is a pending sum; it
-writes what is its own, and all else to places beside its part that are thrown away. Places out of
-range are refused by all ranks, also where only some of them see them.
+Along a dimension that is cut each rank reads its own elements, and the result is a pending sum. A
+write changes the rank's own elements; values for other places go to padding beside its part, which
+is dropped. Places out of range are refused by all ranks, also if only some of them have these
+places.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,25 +36,25 @@ __all__ = [
 
 
 def busy(cuts: Sequence[Cut]) -> set[int]:
-    """The mesh dimensions that cut."""
+    """Return the mesh dimensions that cut."""
     return {m for cut in cuts if cut.parts > 1 for m in cut.mesh_dims}
 
 
 def whole_along(layout: Layout, mesh_dims: set[int]) -> Layout:
-    """The layout with what is cut by any of these mesh dimensions made whole."""
+    """Return the layout with every dimension whole that one of these mesh dimensions cuts."""
     dims = [d for d, cut in enumerate(layout.cuts) if mesh_dims & set(cut.mesh_dims)]
     return layout.without_cut(dims)
 
 
 def pending(cuts: Sequence[Cut], like: Layout, mesh_dims: Sequence[int], dtype: Any) -> Layout:
-    """The layout of what each rank contributes to: zeros but for what it has."""
+    """Return the layout of contributions: each rank has its own elements, and zeros elsewhere."""
     fold = Fold.ANY if dtype is torch.bool else Fold.SUM
     others = {m: Partial(fold) for m in mesh_dims if like.mesh_shape[m] > 1}
     return Layout.from_cuts(cuts, like.mesh_shape, others)
 
 
 def is_even(*layouts: Layout) -> bool:
-    """Whether no rank has an empty part of a tensor that is not, so that operators check alike."""
+    """Return True if no part of a nonempty tensor is empty, so that operators check alike."""
     return all(
         not layout.size or all(a < b for cut in layout.cuts for a, b in _intervals(cut))
         for layout in layouts
@@ -68,9 +69,9 @@ def _intervals(cut: Cut) -> list[tuple[int, int]]:
 
 
 def checked(places: Tensor, extent: int, text: str, kind: Any, mesh: DeviceMesh | None) -> None:
-    """Raise torch's error for places out of range, on all ranks: those of a mesh agree on it.
+    """Raise torch's error for places out of range; with a mesh, on all of its ranks.
 
-    The text may name the wrong ``{place}``.
+    The text may contain the wrong ``{place}``.
     """
     bad = places[(places < 0) | (places >= extent)] if places.numel() else places
     error = kind(text.format(place=int(bad[0]))) if bad.numel() else None
@@ -81,13 +82,13 @@ def checked(places: Tensor, extent: int, text: str, kind: Any, mesh: DeviceMesh 
 
 
 def local_places(places: Tensor, start: int, stop: int) -> tuple[Tensor, Tensor]:
-    """Places counted from the start of a part, 0 where they are not in it; and which are."""
+    """Return places relative to the start of a part, 0 outside, and a mask of those inside."""
     here = (places >= start) & (places < stop)
     return torch.where(here, places - start, 0), here
 
 
 def found_here(x: Tensor, dim: int, take: Callable[[Tensor], Tensor], here: Tensor) -> Tensor:
-    """What is taken from a part, with zeros in the place of what is not there."""
+    """Return the elements that `take` reads from a part, with zeros where `here` is False."""
     if not x.shape[dim]:
         x = x.new_zeros([1 if d == dim else n for d, n in enumerate(x.shape)])
     found = take(x)
@@ -97,7 +98,7 @@ def found_here(x: Tensor, dim: int, take: Callable[[Tensor], Tensor], here: Tens
 def written_here(
     x: Tensor, dim: int, places: Tensor, interval: tuple[int, int], write: Callable[..., Tensor]
 ) -> Tensor:
-    """A part with what is written to it; what belongs to others goes beside it."""
+    """Return a part after a write; values for other ranks go to padding, which is dropped."""
     start, stop = interval
     beside = x.new_zeros([1 if d == dim else n for d, n in enumerate(x.shape)])
     local, here = local_places(places, start, stop)
@@ -127,7 +128,7 @@ def _index_select(call: Call) -> Decision | None:
 
 
 def _of_a_number(call: Call) -> Decision | None:
-    """Places in a tensor without dimensions, which every rank has."""
+    """Index a tensor without dimensions, which every rank has."""
     if call.first.layout.ndim:
         return None
     wanted = [Layout.replicated(x.shape, call.mesh_shape) for x in call.operands]
@@ -145,7 +146,7 @@ def _selected(
 
 @rule("aten.index_add", "aten.index_copy", "aten.index_fill", "aten.index_reduce", plain=True)
 def _index_write(call: Call) -> Decision | None:
-    """The source is laid out as the target, and whole along the dimension of the places."""
+    """Use the layout of the target for the source, but whole along the dimension of the places."""
     target, index = call.first.layout, call.operands[1].layout
     if not target.ndim or not index.ndim:
         return _of_a_number(call)
@@ -170,7 +171,7 @@ def _index_write(call: Call) -> Decision | None:
 
 
 def _narrowed(call: Call, target: Layout, sources: Sequence[Layout], dim: int) -> Layout:
-    """The target's layout; if it is whole and not written, cut as the source is elsewhere."""
+    """Return the target's layout; a whole target that is not written is cut as the source."""
     if call.written or busy(target.cuts) or not sources:
         return target
     cuts = [
@@ -181,7 +182,7 @@ def _narrowed(call: Call, target: Layout, sources: Sequence[Layout], dim: int) -
 
 
 def _added(call: Call, target: Layout, rest: Sequence[Layout], dim: int) -> Decision | None:
-    """What is added from sources that are cut along the places: a pending sum."""
+    """Return the decision to add sources that are cut along the places: a pending sum."""
     if call.name != "aten.index_add" or call.written or rest[0].ndim != target.ndim:
         return None
     cut = rest[0].cuts[dim]

@@ -1,4 +1,4 @@
-"""Linear algebra of batches: each rank does it with its matrices, which are whole."""
+"""Linear algebra of batches: each rank computes with its matrices, which are whole."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +14,7 @@ from distarray.torch.tensor.calls import Call
 from distarray.torch.tensor.fallback import refuse_or_warn
 from distarray.torch.tensor.table import Decision, composed, rule
 
-#: For each operator, how many of the last dimensions of its operands are those of a matrix.
+#: For each operator, the number of trailing matrix dimensions of each operand.
 _MATRICES = {
     "aten.linalg_inv_ex": (2,),
     "aten._linalg_svd": (2,),
@@ -52,7 +52,7 @@ def _determinants(call: Call) -> Decision | None:
 
 @rule("aten._linalg_solve_ex")
 def _solved(call: Call) -> Decision | None:
-    """Right sides are matrices, or vectors where their shape lacks the last dimension."""
+    """Take right sides as matrices, or as vectors if their shape lacks the last dimension."""
     matrix, right = call.operands
     vectors = right.shape == matrix.shape[:-1]
     return _in_order(call, batched(call, (2, 1 if vectors else 2)))
@@ -60,7 +60,7 @@ def _solved(call: Call) -> Decision | None:
 
 @rule("aten.linalg_matrix_exp", always=True)
 def _exponentials(call: Call) -> Decision | None:
-    """Of copies in C order: torch does not take batches that are transposed."""
+    """Compute with copies in C order: torch rejects transposed batches."""
     decision = batched(call, (2,))
     if decision is None:
         whole = Layout.replicated(call.shape, call.mesh_shape)
@@ -74,10 +74,10 @@ def _exponential(x: Tensor) -> Tensor:
 
 
 def _in_order(call: Call, decision: Decision | None) -> Decision | None:
-    """The decision for parts that lie in memory as the whole does.
+    """Return the decision for parts with the same order in memory as the global tensor.
 
-    torch factors the transpose of a matrix that is contiguous, and its formula for the gradient
-    asks the whole whether it is.
+    torch factors the transpose of a contiguous matrix, and its formula for the gradient tests
+    whether the global tensor is contiguous.
     """
     if decision is None:
         return None
@@ -96,13 +96,13 @@ def _ordered(
 
 @rule("aten._linalg_check_errors")
 def _checked(call: Call) -> Decision:
-    """Every rank learns of all matrices, a number of each, so that all raise the same error."""
+    """Send the error number of each matrix to every rank, so that all raise the same error."""
     layout = call.first.layout
     return Decision([Layout.replicated(layout.shape, call.mesh_shape)], [])
 
 
 def _gathering(op: Any) -> Callable[..., Any]:
-    """The operator for matrices that are not whole anywhere: it gathers, in the same order."""
+    """Return a function for matrices that are not whole: it gathers them in the same order."""
 
     def gather(x: Tensor, *args: Any, **kwargs: Any) -> Any:
         cut = [t._spec for t in (x, *args) if hasattr(t, "_spec")]

@@ -1,7 +1,7 @@
-"""Losses of classes: each rank finds those of the classes and samples that it has.
+"""Losses of classes: each rank computes the losses of its own classes and samples.
 
-Where classes are cut, a target is the class of one rank; the others contribute nothing to the sum
-that is left pending. Targets that are plain tensors count as replicated.
+Where classes are cut, the class of a target is on one rank. The other ranks contribute nothing to
+the sum, which is left pending. Targets that are plain tensors count as replicated.
 """
 
 from functools import partial
@@ -22,7 +22,7 @@ _NONE, _MEAN, _SUM = 0, 1, 2
 
 
 def _without(layout: Layout, dim: int) -> Layout:
-    """The layout of the samples: that of the scores without the classes."""
+    """Return the layout of the samples: that of the scores without the classes."""
     return layout.with_cuts([cut for n, cut in enumerate(layout.cuts) if n != dim])
 
 
@@ -65,7 +65,7 @@ def _losses(
     reduction: int,
     ignore_index: int,
 ) -> tuple[Tensor, Tensor]:
-    """The losses of a part, and the sum of their weights."""
+    """Return the losses of a part, and the sum of their weights."""
     _check(target, classes.extent, ignore_index, mesh if apart else None)
     index, here = _places(classes, mesh, target, ignore_index)
     count = scores.shape[dim]
@@ -83,7 +83,7 @@ def _losses(
 def _places(
     classes: Cut, mesh: DeviceMesh, target: Tensor, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
-    """The targets as numbers of the classes that are here, and which of them are."""
+    """Return the targets relative to this rank's first class, and a mask of those on this rank."""
     coords = mesh.coords
     assert coords is not None
     start, stop = classes.interval(classes.part(coords))
@@ -98,7 +98,7 @@ def _weights(target: Tensor, weight: Tensor | None, ignore_index: int, like: Ten
 
 
 def _check(target: Tensor, count: int, ignore_index: int, mesh: DeviceMesh | None) -> None:
-    """Raise torch's error for a target that is no class, on all ranks."""
+    """Raise torch's error for a target that is not a class, on all ranks."""
     bad = target[(target != ignore_index) & ((target < 0) | (target >= count))]
     error = IndexError(f"Target {int(bad[0])} is out of bounds.") if bad.numel() else None
     if mesh is not None:
@@ -111,7 +111,7 @@ def _check(target: Tensor, count: int, ignore_index: int, mesh: DeviceMesh | Non
 def _mean(
     scores: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
-    """A mean is a sum, divided by the sum of the weights."""
+    """Compute a mean as the sum, divided by the sum of the weights."""
     aten = torch.ops.aten
     flat = scores.dim() <= 2
     forward = aten.nll_loss_forward.default if flat else aten.nll_loss2d_forward.default
@@ -121,7 +121,7 @@ def _mean(
 
 @rule(*_BACKWARD, plain=True)
 def _backward(call: Call) -> Decision:
-    """Each rank has the gradients of its samples and classes."""
+    """Compute the gradients of each rank's samples and classes."""
     scores = call.operands[1].layout
     dim = 1 if scores.ndim > 1 else 0
     samples, classes = _without(scores, dim), scores.cuts[dim]

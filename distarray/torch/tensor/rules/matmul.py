@@ -1,7 +1,7 @@
-"""Products of matrices: cut along rows, columns, batches, or along what is summed over.
+"""Matrix products: cut along rows, columns or batches, or along the dimension that is summed over.
 
-What is summed over leaves a pending sum where it is cut. The cheapest choice is that of
-:mod:`distarray.plan.contraction`.
+A cut along the dimension that is summed over gives a pending sum. :mod:`distarray.plan.contraction`
+finds the cheapest layouts.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from distarray.torch.tensor.table import Decision, rule
 
 __all__ = ["contracted"]
 
-#: A size that no result has: whole operands stay whole.
+#: Size that no result reaches: whole operands stay whole.
 _ANY_SIZE = 1 << 62
 
 #: Labels of the dimensions of both operands and of the result.
@@ -46,16 +46,16 @@ def _contraction(terms: tuple[str, ...], out: str, extents: tuple[int, ...]) -> 
 def contracted(
     terms: Sequence[str], out: str, operands: Sequence[Operand]
 ) -> tuple[list[Layout], Layout]:
-    """The layouts that the operands of a product are needed in, and that of its parts.
+    """Return the required layouts of a product's operands, and the layout of its result.
 
     Parameters
     ----------
     terms : sequence of str
         A letter for each dimension of each operand, as in einsum.
     out : str
-        Those of the result.
+        The letters of the result.
     operands : sequence of Operand
-        Of which at most one has pending sums.
+        The operands; at most one has pending sums.
     """
     extents: dict[str, int] = {}
     for term, x in zip(terms, operands, strict=True):
@@ -74,7 +74,7 @@ def contracted(
 def _with_pending(
     operands: Sequence[Operand], wanted: list[Layout], result: Layout
 ) -> Layout | None:
-    """The result's layout with an operand's pending sums left pending; None if that cannot be."""
+    """Return the result's layout with an operand's pending sums kept; None if impossible."""
     pending = [n for n, x in enumerate(operands) if x.layout.partials]
     if not pending:
         return result
@@ -100,7 +100,7 @@ def _product(call: Call) -> Decision:
 
 @rule(*_WITH_SUMMAND)
 def _sum_and_product(call: Call) -> Decision | None:
-    """The summand is laid out as the product; of a pending sum it is one rank's contribution."""
+    """Use the product's layout for the summand; it is one rank's contribution to a pending sum."""
     *terms, out = _LABELS[_WITH_SUMMAND[call.name]]
     summand, *factors = call.operands
     wanted, result = contracted(terms, out, factors)
@@ -117,13 +117,13 @@ def _sum_and_product(call: Call) -> Decision | None:
 def _stretched(
     op: Any, result: Layout, mesh: DeviceMesh, summand: Tensor, *args: Any, **kwargs: Any
 ) -> Tensor:
-    """Call the operator, which does not stretch what is added to no rows."""
+    """Expand the summand and call the operator, which does not broadcast it to an empty result."""
     found: Tensor = op(summand.expand(result.local_shape(mesh.coords)), *args, **kwargs)
     return found
 
 
 def _stretching(layout: Layout, shape: tuple[int, ...]) -> Layout:
-    """The layout of what is stretched to one in `layout`; pending sums stay pending."""
+    """Return the layout of a tensor that is broadcast to `layout`; pending sums stay pending."""
     cuts = [
         cut if cut.extent == extent else type(cut).whole(extent)
         for cut, extent in zip(layout.cuts[layout.ndim - len(shape) :], shape, strict=True)

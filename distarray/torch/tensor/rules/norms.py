@@ -1,7 +1,7 @@
-"""Norms of layers, groups and batches.
+"""Normalization of layers, groups and batches.
 
-Where what is normalized is cut, each rank has its part of the sums, and small allreduces make
-statistics of them; everything else stays where it is.
+Where normalized dimensions are cut, each rank computes sums over its part, and small allreduces
+combine these to statistics. Everything else stays in place.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _moments(x: Tensor, dims: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-    """What differs from the mean, the mean, and the variance."""
+    """Return the deviations from the mean, the mean, and the variance."""
     mean = x.mean(dims, keepdim=True)
     apart = x - mean
     return apart, mean, (apart * apart).mean(dims, keepdim=True)
@@ -48,7 +48,7 @@ def _but(x: Tensor, dim: int) -> list[int]:
 
 @composed("aten._weight_norm_interface")
 def _weights(v: Tensor, g: Tensor, dim: int = 0) -> tuple[Tensor, Tensor]:
-    """Slices of given lengths: the length times the slice of length one."""
+    """Scale slices to given lengths: the length times the slice of length one."""
     lengths = (v * v).sum(_but(v, dim), keepdim=True).sqrt()
     return v * (g / lengths), lengths
 
@@ -66,7 +66,7 @@ def _weights_backward(
 
 @rule("aten.native_layer_norm")
 def _layers(call: Call) -> Decision | None:
-    """The dimensions that are normalized are whole."""
+    """Return a decision if the normalized dimensions are whole."""
     x, *others = call.operands
     layout, count = x.layout, len(call["normalized_shape"])
     lead = layout.cuts[: layout.ndim - count]
@@ -149,7 +149,7 @@ def _masked(mask: Sequence[bool], *found: Tensor) -> tuple[Tensor | None, ...]:
 
 @rule("aten.native_group_norm")
 def _groups(call: Call) -> Decision | None:
-    """Samples are cut, and whole."""
+    """Cut the batch, and keep each sample whole."""
     x, *others = call.operands
     batch = elsewhere(x.layout, range(1, x.layout.ndim)).cuts[0]
     if call.results is None or not is_spread(batch):
@@ -161,7 +161,7 @@ def _groups(call: Call) -> Decision | None:
 
 
 def _samples(batch: Cut, coords: Coords | None) -> dict[str, int]:
-    """How many samples a rank has."""
+    """Return the number of samples of a rank."""
     start, stop = (0, 0) if coords is None else batch.interval(batch.part(coords))
     return {"N": stop - start}
 
@@ -184,7 +184,7 @@ def _groups_backward(call: Call) -> Decision | None:
 
 
 def _along(x: Tensor, like: Tensor) -> Tensor:
-    """A number for each channel beside the whole."""
+    """Reshape one number per channel to broadcast along the tensor."""
     return x.reshape([1, -1, *[1] * (like.dim() - 2)])
 
 
@@ -203,7 +203,7 @@ def _batches(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Statistics are those of the whole batch; the running ones are changed as every tensor is."""
+    """Normalize with statistics of the global batch; update the running ones like any tensor."""
     wide = _wide(x)
     if training or running_mean is None or running_var is None:
         apart, mean, variance = _moments(wide, _others(x))
@@ -269,7 +269,7 @@ def _batches_backward(
 
 @composed("aten.native_dropout")
 def _dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
-    """The mask is drawn as one process draws it, whatever the layout."""
+    """Draw the mask as one process draws it, whatever the layout."""
     if train is False or not x.numel():
         return x.clone(), torch.ones_like(x, dtype=torch.bool)
     mask = torch.empty_like(x).bernoulli_(1 - p)

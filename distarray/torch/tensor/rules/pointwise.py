@@ -1,7 +1,7 @@
-"""Operators that compute each element by itself: those that torch's tag names.
+"""Operators that compute each element by itself: those with torch's pointwise tag.
 
-They work in the layout that the arrays' operators work in: of the operands' own layouts the one for
-which the fewest bytes change rank. What is linear leaves pending sums pending.
+They work in the same layout as the arrays' operators: among the operands' own layouts the one for
+which the fewest bytes move between ranks. Linear operators leave pending sums pending.
 """
 
 from collections.abc import Sequence
@@ -17,18 +17,18 @@ _LINEAR = (Fold.SUM, Fold.AVG)
 
 
 def common_layout(call: Call, layouts: Sequence[Layout], written: int | None = None) -> Layout:
-    """The layout in which operands are brought together: that of the written one, if there is."""
+    """Return the layout to which the operands move: that of the written operand, if any."""
     if written is not None:
         return layouts[written]
     sizes = tuple([x.itemsize for x in call.operands])
     target = propagate(tuple(layouts), sizes).result
-    if target.shape != call.shape:  # an argument that is no operand stretches it
+    if target.shape != call.shape:  # an argument that is not an operand broadcasts it
         return Layout.replicated(call.shape, call.mesh_shape)
     return target
 
 
 def elementwise(call: Call, layouts: Sequence[Layout]) -> Decision | None:
-    """The decision for operands in these layouts, nothing of them pending."""
+    """Return the decision for operands in these layouts, without pending folds."""
     if call.results is None or any(x.shape != call.shape for x in call.results):
         return None
     target = common_layout(call, layouts, call.written[0] if call.written else None)
@@ -45,7 +45,7 @@ def _pointwise(call: Call) -> Decision | None:
 
 @rule("aten.masked_fill", plain=True)
 def _masked(call: Call) -> Decision | None:
-    """Element by element, which torch's tag does not say of it."""
+    """Compute element by element; torch does not tag this operator."""
     return elementwise(call, [x.layout for x in call.operands])
 
 
@@ -58,7 +58,7 @@ def _settled(call: Call) -> Decision | None:
 
 @rule("aten.neg", "aten.conj_physical", "aten._conj_physical", takes=_LINEAR, by_kind=True)
 def _each(call: Call) -> Decision | None:
-    """Linear in one operand."""
+    """Keep the pending sum of a linear operator with one operand."""
     layout = call.first.layout
     if not layout.partials:
         return _settled(call)
@@ -67,7 +67,7 @@ def _each(call: Call) -> Decision | None:
 
 @rule("aten.add", "aten.sub", takes=_LINEAR, by_kind=True)
 def _sum(call: Call) -> Decision | None:
-    """Two pending sums that lie alike are added as they are."""
+    """Add two pending sums in the same layout as they are."""
     layouts = [x.layout for x in call.operands]
     if layouts[0].partials and len(layouts) == 2 and layouts[0] is layouts[1]:
         return Decision(layouts, layouts[:1])
@@ -76,12 +76,12 @@ def _sum(call: Call) -> Decision | None:
 
 @rule("aten.mul", "aten.div.Tensor", "aten.div.Scalar", takes=_LINEAR, by_kind=True)
 def _product(call: Call) -> Decision | None:
-    """A pending sum times what is the same on the ranks that have contributions to it."""
+    """Keep a pending sum times an operand that is replicated along the sum's mesh dimensions."""
     return _scaled(call) or _settled(call)
 
 
 def _scaled(call: Call) -> Decision | None:
-    """The pending operand stays pending; None where it cannot."""
+    """Leave the pending operand pending; return None if that is impossible."""
     layouts = [x.layout for x in call.operands]
     pending = [n for n, layout in enumerate(layouts) if layout.partials]
     divides = call.name == "aten.div"
@@ -100,7 +100,7 @@ def _scaled(call: Call) -> Decision | None:
 def _replaced(
     operands: list[Layout], place: int, kept: list[Layout | None], result: Layout | None
 ) -> Decision | None:
-    """The decision with an operand and the result left pending, if that is the result wanted."""
+    """Leave an operand and the result pending; return None if the result is not the wanted one."""
     operand, found = kept
     if operand is None or found is None or found is not result:
         return None
@@ -109,7 +109,7 @@ def _replaced(
 
 
 def _left_pending(layout: Layout | None, others: dict[int, Placement]) -> Layout | None:
-    """The layout with folds pending; None if it uses their mesh dimensions."""
+    """Return the layout with these folds pending; None if it uses their mesh dimensions."""
     if layout is None or any(not isinstance(layout.placements[m], Replicate) for m in others):
         return None
     return Layout.from_cuts(layout.cuts, layout.mesh_shape, others)

@@ -1,4 +1,4 @@
-"""Reductions: each rank reduces its part, and what is left to do is a pending fold."""
+"""Reductions: each rank reduces its part, and leaves the reduction between ranks a pending fold."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ __all__ = ["reduced"]
 
 
 def reduced(layout: Layout, dims: Sequence[int], keepdim: bool, fold: Fold) -> Layout:
-    """The layout of a reduction of parts: pending along the mesh dimensions that cut `dims`."""
+    """Return the layout of reduced parts: pending along the mesh dimensions that cut `dims`."""
     cuts: list[Cut] = []
     others = dict(layout.others)
     for dim, cut in enumerate(layout.cuts):
@@ -47,7 +47,7 @@ def _sum_of_powers(call: Call) -> Decision:
 
 @rule("aten.mean", takes={Fold.SUM})
 def _mean(call: Call) -> Decision:
-    """The parts' sums, divided by the number of elements of the whole."""
+    """Sum the parts, divided by the number of elements of the global tensor."""
     layout, dims = call.first.layout, call.dims()
     result = reduced(layout, dims, bool(call.get("keepdim")), Fold.SUM)
     if result.partials == layout.partials:
@@ -74,7 +74,7 @@ def _product(call: Call) -> Decision:
 
 @rule("aten.any", "aten.all")
 def _logical(call: Call) -> Decision | None:
-    """uint8 stays uint8 in torch, which a pending fold does not."""
+    """Return None for uint8, which stays uint8 in torch, but not in a pending fold."""
     layout = call.first.layout
     fold = Fold.ANY if call.name == "aten.any" else Fold.ALL
     assert call.results is not None
@@ -85,14 +85,14 @@ def _logical(call: Call) -> Decision | None:
 
 @rule("aten.amax", "aten.amin", "aten.max", "aten.min")
 def _extreme(call: Call) -> Decision | None:
-    """The extremes; those along a dimension with their places are of another file."""
+    """Reduce to extremes; :mod:`~distarray.torch.tensor.rules.extremes` also finds their places."""
     assert call.results is not None
     if len(call.results) != 1 or len(call.operands) != 1:
         return None
     fold = Fold.MAX if call.name.endswith("max") else Fold.MIN
     layout = call.first.layout
     if not layout.size and "dim" not in call.values:
-        call.op(torch.empty(layout.shape, dtype=call.first.dtype))  # which raises, on all ranks
+        call.op(torch.empty(layout.shape, dtype=call.first.dtype))  # this raises, on all ranks
     result = reduced(layout, call.dims(), bool(call.get("keepdim")), fold)
     run = partial(_or_neutral, call.op, fold, call.dims(), bool(call.get("keepdim")))
     return Decision([layout], [result], run=run)
@@ -107,7 +107,7 @@ def _or_neutral(
     *args: Any,
     **kwargs: Any,
 ) -> Tensor:
-    """The extreme of a part; of an empty one what no other rank's is beyond."""
+    """Return the extreme of a part; of an empty part the neutral element of the fold."""
     if x.numel():
         return op(x, *args, **kwargs)
     shape = [1 if d in dims else n for d, n in enumerate(x.shape) if keepdim or d not in dims]
@@ -159,7 +159,7 @@ def _deviation_and_mean(
 def _mean_and_variance(
     x: Tensor, dim: Any, correction: float | None, keepdim: bool
 ) -> tuple[Tensor, Tensor]:
-    """Two passes: the mean, then the squares of what differs from it."""
+    """Compute in two passes: the mean, then the sum of squared deviations."""
     aten = torch.ops.aten
     dims = list(range(x.dim())) if dim is None or dim == [] else [d % x.dim() for d in dim]
     count = 1

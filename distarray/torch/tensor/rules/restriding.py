@@ -1,7 +1,7 @@
-"""Operators about a tensor's shape alone, or that give it another: ``squeeze_``, ``resize_``.
+"""Operators on a tensor's shape alone, or that change it in place: ``squeeze_``, ``resize_``.
 
-The tensor becomes the view that the operator without the underscore gives. Its memory, its place in
-autograd's graph and its other views stay.
+The tensor becomes the view that the operator without the underscore returns. Its memory, its place
+in autograd's graph and its other views stay.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,12 +17,12 @@ from distarray.torch.tensor.spec import contiguous_strides
 from distarray.torch.tensor.table import composed, instead
 
 _aten = torch.ops.aten
-#: The layer in which torch makes views share a count of versions; operators come here below it.
+#: Dispatch key of the layer where torch lets views share a version count; rules run below it.
 _VIEWS = torch._C._parse_dispatch_key("ADInplaceOrView")
 
 
 def _become(view: Callable[..., Any], x: Any, *args: Any, **kwargs: Any) -> Any:
-    """Let a tensor become a view of what it is."""
+    """Replace a tensor by a view of itself."""
     with _sharing_versions():
         before = _aten.alias(x)
         if x._spec.copied:
@@ -38,7 +38,7 @@ def _become(view: Callable[..., Any], x: Any, *args: Any, **kwargs: Any) -> Any:
 
 @contextmanager
 def _sharing_versions() -> Iterator[None]:
-    """Let views count the same versions as their bases, as they do where programs make them."""
+    """Let views share the version count of their bases, as for views that programs make."""
     excluded = torch._C._dispatch_tls_is_dispatch_key_excluded(_VIEWS)
     torch._C._dispatch_tls_set_dispatch_key_excluded(_VIEWS, False)
     try:
@@ -59,7 +59,7 @@ for _name, _view in {
 
 @instead("aten.set_.source_Tensor")
 def _set(x: Any, source: Any) -> Any:
-    """Take over the memory of another one."""
+    """Take over the memory of another tensor."""
     if x.dtype is not source.dtype:
         raise RuntimeError(f"set_: a tensor of {x.dtype} was given one of {source.dtype}")
     with _sharing_versions():
@@ -69,7 +69,7 @@ def _set(x: Any, source: Any) -> Any:
 
 @instead("aten.resize_")
 def _resized(x: Any, size: Sequence[int], *, memory_format: Any = None) -> Any:
-    """As long as the memory suffices, of which the tensor becomes the beginning."""
+    """Resize within the tensor's memory: the tensor becomes its first elements."""
     shape = tuple(size)
     if memory_format not in (None, torch.contiguous_format, torch.preserve_format):
         raise NotImplementedError(f"resize_: a DistTensor does not get the order {memory_format}")
@@ -93,7 +93,7 @@ def _resized_as(x: Any, other: Any, *, memory_format: Any = None) -> Any:
     return _resized(x, other.shape, memory_format=memory_format)
 
 
-# -- what forward derivatives ask -----------------------------------------------------------------
+# -- operators of forward derivatives -------------------------------------------------------------
 
 
 @composed("aten.is_same_size", plain=True)

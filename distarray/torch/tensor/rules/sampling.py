@@ -1,7 +1,7 @@
 """Operators that draw a number for each element or row, from probabilities that are cut.
 
-Every rank draws for the whole, so that all layouts get the numbers of one process, and has its own
-part of the probabilities there; what stands for the others' does not matter. Nothing is sent.
+Every rank draws for the global tensor, so that all layouts get the numbers of one process. It
+inserts its own part of the probabilities; the other values do not matter. Nothing is sent.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def _each(call: Call) -> Decision | None:
 
 @rule("aten.multinomial")
 def _rows(call: Call) -> Decision | None:
-    """Rows of probabilities are whole."""
+    """Keep rows of probabilities whole."""
     x = call.first.layout
     rows = elsewhere(x, [x.ndim - 1])
     if any(map(is_spread, x.cuts)) and not any(map(is_spread, rows.cuts)):
@@ -56,7 +56,7 @@ def _of_the_whole(
     *args: Any,
     **kwargs: Any,
 ) -> Tensor:
-    """This rank's part of what is drawn for the whole; what torch refuses raises on all ranks."""
+    """Return this rank's part of the global tensor's draw; torch's errors raise on all ranks."""
     parts = zip(tensors_in(args, kwargs), decision.wanted, strides, strict=True)
     new, named = replaced(args, kwargs, [_padded(x, y, order, mesh) for x, y, order in parts])
     found, error = None, None
@@ -78,7 +78,7 @@ def _section(layout: Layout, mesh: DeviceMesh) -> tuple[slice, ...]:
 
 
 def _padded(x: Tensor, layout: Layout, order: tuple[int, ...], mesh: DeviceMesh) -> Tensor:
-    """The whole of which this rank has a part; the rest is 1, which every operator here takes."""
+    """Embed a part in the global tensor; the rest is 1, which every operator here accepts."""
     if layout.is_replicated:
         return x
     whole = x.new_empty_strided(layout.shape, strides_like(layout.shape, order)).fill_(1)
@@ -90,7 +90,7 @@ def _padded(x: Tensor, layout: Layout, order: tuple[int, ...], mesh: DeviceMesh)
 def _places(
     x: Tensor, num_samples: int, replacement: bool = False, *, generator: Any = None
 ) -> Tensor:
-    """Of one row that is cut; as torch does it where nothing is drawn again."""
+    """Sample from one row that is cut, as torch does if nothing is drawn twice."""
     _check(x, num_samples, replacement)
     if replacement and num_samples > 1:
         refuse_or_warn("aten.multinomial", [x._spec])

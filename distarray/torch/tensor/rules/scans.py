@@ -1,7 +1,7 @@
-"""Scans along a dimension, and reductions made of others: norms, counts, logsumexp, comparisons.
+"""Scans along a dimension, and composed reductions: norms, counts, logsumexp, comparisons.
 
-A scan along a dimension that is cut is one of each part; then each rank gets the last slabs of the
-parts before its own, and folds them into what it has.
+For a scan along a dimension that is cut, each rank scans its part. Then each rank receives the last
+slabs of the parts before its own, and folds them into its result.
 """
 
 from collections.abc import Callable
@@ -64,12 +64,12 @@ def _scanned(
 
 @composed("aten.logsumexp")
 def _logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
-    """Of what differs from the largest, so that nothing overflows."""
+    """Compute from the differences to the maximum, so that nothing overflows."""
     x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
     if not x.dim():
         return x.clone()
     dims = list(dim) or list(range(x.dim()))
-    if not all(x.shape[d] for d in dims):  # there is no largest
+    if not all(x.shape[d] for d in dims):  # there is no maximum
         return x.sum(dims, keepdim=keepdim).log()
     largest = x.amax(dims, keepdim=True)
     apart = torch.where(largest.abs() == float("inf"), 0, largest)
@@ -104,7 +104,7 @@ def _allclose(
 
 @rule("aten.linalg_vector_norm")
 def _norm(call: Call) -> Decision | None:
-    """Norms along what each rank has whole."""
+    """Compute norms along dimensions that each rank has whole."""
     layout = call.first.layout
     if any(layout.cuts[dim].parts > 1 for dim in call.dims()):
         return None
@@ -115,7 +115,7 @@ def _norm(call: Call) -> Decision | None:
 def _norm_of_parts(
     x: Tensor, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Tensor:
-    """The sum of powers is left pending until its root is taken."""
+    """Leave the sum of powers pending until its root is taken."""
     result = dtype if dtype is not None else x.dtype
     x = (x.to(dtype) if dtype is not None else x).abs()
     if x.dtype in (torch.float16, torch.bfloat16):

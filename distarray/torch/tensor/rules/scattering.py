@@ -1,4 +1,4 @@
-"""Gathering and scattering element by element: places beside the elements along one dimension."""
+"""Gathering and scattering by element: each index element is a place along one dimension."""
 
 from functools import partial
 from typing import Any
@@ -25,9 +25,9 @@ _OUT = "index {{place}} is out of bounds for dimension {dim} with size {extent}"
 
 
 def _beside(target: Layout, others: list[Layout], dim: int, fixed: bool) -> Layout:
-    """The target's layout: cut along other dimensions only where all tensors are as long.
+    """Return the target's layout, with cuts along other dimensions only where all lengths agree.
 
-    Where it is whole and not `fixed`, it is cut as the first of the others, which costs nothing.
+    Where it is whole and not `fixed`, it is cut as the first of the others, without communication.
     """
     cuts, used = list(target.cuts), busy(target.cuts)
     for d, cut in enumerate(cuts):
@@ -45,7 +45,7 @@ def _beside(target: Layout, others: list[Layout], dim: int, fixed: bool) -> Layo
 @rule("aten.gather", plain=True)
 def _gather(call: Call) -> Decision | None:
     layout, index = [x.layout for x in call.operands]
-    if not layout.ndim or index.ndim != layout.ndim:  # torch takes any without elements
+    if not layout.ndim or index.ndim != layout.ndim:  # torch accepts any shapes without elements
         return None
     dim = call.dim()
     layout = _beside(layout, [index], dim, fixed=False)
@@ -84,7 +84,7 @@ def _check(index: Tensor, layout: Layout, dim: int, mesh: DeviceMesh | None) -> 
 
 @rule("aten.scatter", "aten.scatter_add", "aten.scatter_reduce", plain=True)
 def _scatter(call: Call) -> Decision | None:
-    """Places and sources are whole along the dimension of the places."""
+    """Keep places and sources whole along the dimension of the places."""
     target, index, *rest = [x.layout for x in call.operands]
     if not target.ndim or index.ndim != target.ndim:
         return None

@@ -15,7 +15,7 @@ _HALF = (torch.float16, torch.bfloat16)
 
 @rule(*_NAMES, *_BACKWARD)
 def _along_whole(call: Call) -> Decision | None:
-    """Along a dimension that every rank has whole."""
+    """Compute along a dimension that every rank has whole."""
     layout = call.operands[-1].layout
     if not layout.ndim:
         return None
@@ -30,7 +30,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _apart(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """What differs from the largest element, and the sum of its exponentials."""
+    """Return the differences to the largest element, and the sum of their exponentials."""
     x = _wide(x)
     if not x.numel():
         return x, x.sum(dim, keepdim=True)
@@ -46,7 +46,7 @@ def _softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
 
 @composed("aten._safe_softmax")
 def _safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Zeros where nothing is left to choose from: of attention, a row that is masked as a whole."""
+    """Return zeros for rows without any choice, such as rows of attention that are fully masked."""
     x = x if dtype is None else x.to(dtype)
     nothing = x.eq(-torch.inf).all(dim, keepdim=True)
     return torch.softmax(x, dim).masked_fill(nothing, 0)

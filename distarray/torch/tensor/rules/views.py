@@ -1,7 +1,7 @@
-"""Views: indexing, transposing, reshaping. Elements stay where they are, if that is possible.
+"""Views: indexing, transposing, reshaping. Elements stay on their rank where possible.
 
-A reshape that cannot leave them there is one exchange, and its result a view with memory of its own
-(see :mod:`distarray.torch.tensor.moved_views`).
+Where a reshape has to move elements, it takes one exchange, and its result is a view with memory of
+its own (see :mod:`distarray.torch.tensor.moved_views`).
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _ALL = tuple(Fold)
 
 
 def indexed(layout: Layout, views: Sequence[Entries]) -> Decision:
-    """The decision for views by basic indexing, one or several of one tensor."""
+    """Return the decision for one or several views of a tensor by basic indexing."""
     results = [view_layout(layout, entries) for entries in views]
     return Decision([layout], results, run=partial(_take, layout, views), on_mesh=True)
 
@@ -47,7 +47,7 @@ def _take(
 
 
 def _one(decision: Decision) -> Decision:
-    """The decision for a single view."""
+    """Return the decision for a single view."""
     run = decision.run
     assert run is not None
 
@@ -140,7 +140,7 @@ def _permuted(layout: Layout, axes: Sequence[int]) -> Decision:
 def _turned(
     layout: Layout, axes: Sequence[int], mesh: DeviceMesh, x: Tensor, *_: Any, **__: Any
 ) -> Tensor:
-    """The part of a lone tensor, which on ranks that do not hold it is empty in its own way."""
+    """Permute the part of a lone tensor; other ranks get an empty part of the new shape."""
     if not layout.holds(mesh.coords):
         return x.new_empty(layout.local_shape(mesh.coords))
     return x.permute(axes)
@@ -169,7 +169,7 @@ def _permute(call: Call) -> Decision:
 
 @rule("aten.expand", takes=_ALL, lone=True)
 def _expand(call: Call) -> Decision:
-    """A dimension of extent 1 that is cut is made whole, to be stretched."""
+    """Make a cut dimension of extent 1 whole before it is stretched."""
     layout, shape = call.first.layout, call.shape
     ahead = len(shape) - layout.ndim
     stretched = [dim for dim, extent in enumerate(layout.shape) if extent != shape[dim + ahead]]
@@ -183,7 +183,7 @@ def _expand(call: Call) -> Decision:
 
 
 def _stretched(layout: Layout, mesh: DeviceMesh, x: Tensor, *_: Any, **__: Any) -> Tensor:
-    """The part stretched; that of a rank without the lone tensor is empty in its own way."""
+    """Expand a part; a rank without the lone tensor gets an empty part of the new shape."""
     shape = layout.local_shape(mesh.coords)
     return x.expand(shape) if layout.holds(mesh.coords) else x.new_empty(shape)
 
@@ -216,10 +216,10 @@ def _view(call: Call) -> Decision:
 
 @instead("aten.reshape")
 def _as_torch_reshapes(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """A view where the whole's order in memory allows one, else of a copy.
+    """Return a view where the global tensor's order in memory allows one, else a view of a copy.
 
-    torch says so itself where programs call this, but not below autograd, where rules do: a rank's
-    part may lie otherwise than the whole.
+    torch decides this itself where programs call `reshape`, but not below autograd, where rules
+    call it: a rank's part may have another order in memory than the global tensor.
     """
     aten, whole = torch.ops.aten, torch.empty_strided(x.shape, x.stride(), device="meta")
     sizes = tuple(whole.reshape(shape).shape)
@@ -233,9 +233,9 @@ def _as_torch_reshapes(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _viewed(layout: Layout, mesh: DeviceMesh, x: Tensor, *_: Any, **__: Any) -> Tensor:
-    """A view of a part."""
+    """Return a view of a part."""
     shape = layout.local_shape(mesh.coords)
-    if not x.numel():  # what has no elements has no memory to share
+    if not x.numel():  # without elements there is no memory to share
         return x.new_empty(shape)
     try:
         return x.view(shape)
@@ -249,7 +249,7 @@ def _viewed(layout: Layout, mesh: DeviceMesh, x: Tensor, *_: Any, **__: Any) -> 
 def _exchanged(
     layout: Layout, shape: tuple[int, ...], mesh: DeviceMesh, x: Tensor, *_: Any, **__: Any
 ) -> Tensor:
-    """A part of the whole in another shape, fetched from other ranks."""
+    """Return this rank's part of the reshaped global tensor, received from other ranks."""
     array = wrap(movable(x), layout, mesh.on("cpu"))
     found = refitted(array, shape)
     return moved_back(found.block.copy(), x)
@@ -266,7 +266,7 @@ def _as_real(call: Call) -> Decision:
 
 
 def _in_pairs(layout: Layout, mesh: DeviceMesh, x: Tensor) -> Tensor:
-    """The numbers of a part; none where a rank has nothing of a lone one."""
+    """Return a part as pairs of numbers; a rank without the lone tensor gets an empty part."""
     if layout.holds(mesh.coords):
         return torch.view_as_real(x)
     return x.new_empty(layout.local_shape(mesh.coords), dtype=x.dtype.to_real())
@@ -280,7 +280,7 @@ def _as_complex(call: Call) -> Decision:
 
 
 def _complex(x: Tensor) -> Tensor:
-    """A part of pairs as complex numbers; an empty one may have any strides."""
+    """Return a part of pairs as complex numbers; an empty part may have any strides."""
     if x.numel():
         return torch.view_as_complex(x)
     return x.new_empty(x.shape[:-1], dtype=x.dtype.to_complex())
@@ -288,7 +288,7 @@ def _complex(x: Tensor) -> Tensor:
 
 @rule("aten._conj", "aten._neg_view", takes=(Fold.SUM, Fold.AVG), lone=True)
 def _negated(call: Call) -> Decision:
-    """Computed at once: a part that is to be negated later would not look like the whole."""
+    """Compute at once: a part that is negated lazily would differ from the global tensor."""
     layout = call.first.layout
     run = torch.conj_physical if call.name == "aten._conj" else torch.neg
     return Decision([layout], [layout], run=run, moves=True)
