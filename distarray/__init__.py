@@ -110,7 +110,7 @@ _HOMES = {
     "visualize": "distarray.array.visualizing",
 }
 
-#: Modules that are attributes without having been imported.
+#: Submodules that are imported at the first access of the attribute.
 _ROOMS = ("checkpoint", "io", "job", "numpy", "random", "torch")
 
 
@@ -144,10 +144,10 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Make the cells of a notebook run on ranks: ``%load_ext distarray``."""
+    """Run the cells of a notebook on ranks: ``%load_ext distarray``."""
     import_module("distarray.notebook").load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Let the cells of a notebook run in the kernel again, and end the ranks."""
+    """Run the cells of a notebook in the kernel again, and end the ranks."""
     import_module("distarray.notebook").unload(shell)

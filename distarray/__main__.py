@@ -1,7 +1,7 @@
 """``mpiexec -n P python -m distarray script.py [args]``: run a NumPy program distributed.
 
-``--coverage`` and ``--array-api`` print how much of NumPy and of the array API standard is covered;
-``--scaling`` is called without mpiexec, which it starts itself, on several numbers of ranks.
+``--coverage`` and ``--array-api`` print how much of NumPy and of the array API standard is covered.
+``--scaling`` is called without mpiexec: it starts mpiexec itself, with several numbers of ranks.
 """
 
 import sys
@@ -15,7 +15,7 @@ from distarray.runner.files import FILES
 
 
 def print_coverage() -> None:
-    """Print the counts of functions that are implemented, composed and falling back."""
+    """Print how many functions are implemented, composed and falling back."""
     from distarray.comm import default_mesh
     from distarray.coverage import summary
 
@@ -24,7 +24,7 @@ def print_coverage() -> None:
 
 
 def print_array_api() -> None:
-    """Compare with array-api-strict on all ranks of this job, and print the counts."""
+    """Compare this package with array-api-strict on all ranks of the job; print the counts."""
     from distarray.comm import default_mesh
     from distarray.comm.hooks import AgreedExit
     from distarray.lazy import needs
@@ -48,7 +48,7 @@ def print_array_api() -> None:
 
 
 def prepare_terminal(module: ModuleType) -> None:
-    """Make IPython's prompt one for all ranks."""
+    """Make all ranks share one IPython prompt."""
     from distarray.notebook.terminal import prepare
 
     prepare(module)
@@ -65,7 +65,7 @@ if __name__ == "__main__":
         sys.exit(scale(sys.argv[1:]))
     else:
         same_order()
-        FILES.install()  # before NumPy is imported, which keeps references to `open`
+        FILES.install()  # before the import of NumPy, which keeps references to `open`
 
         from distarray.runner.main import main
 

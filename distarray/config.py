@@ -1,7 +1,7 @@
 """Settings, each with an environment variable ``DISTARRAY_<NAME>`` for its initial value.
 
-Settings live in a context variable: ``with config.override(...)`` is undone at the end of its
-block, also after an exception, and threads do not see one another's overrides.
+Overrides are stored in a context variable. ``with config.override(...)`` is undone at the end of
+its block, also after an exception. A thread does not see the overrides of another thread.
 """
 
 import os
@@ -16,9 +16,9 @@ from typing import Any, cast
 
 __all__ = ["WIDEST", "Settings", "config", "current", "elsewhere", "in_force", "on_check"]
 
-#: How many times as large as a line an array of two or more dimensions is when it is cut.
+#: Size at which an array of two or more dimensions is cut, divided by that of a 1-D array.
 _WIDER = 4
-#: Bytes per element of the widest types but two.
+#: Bytes per element of the widest common data types (complex128, longdouble).
 WIDEST = 16
 _CHOICES = {
     "device": ("cpu", "cuda"),
@@ -31,66 +31,67 @@ _CHOICES = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One immutable set of settings; sizes are bytes."""
+    """Immutable set of settings; sizes are in bytes."""
 
-    #: Where blocks live, for meshes made without `device_type`: "cpu" or "cuda".
+    #: Device of the blocks, for meshes made without `device_type`: "cpu" or "cuda".
     device: str = "cpu"
-    #: Arrays smaller than this are replicated unless placements say otherwise; arrays of two or
-    #: more dimensions up to four times as large, since they are less often used without a message.
+    #: Size below which arrays are replicated if no placements are given. For arrays of two or more
+    #: dimensions the limit is four times as large: fewer operations on them need no message.
     replicate_below: int = 1 << 19
-    #: ``np.asarray(x)`` gathers up to this size and raises above it.
+    #: Largest array that ``np.asarray(x)`` gathers; for larger arrays it raises.
     gather_limit: int = 1 << 30
-    #: Whether those gathered copies of cut arrays are writeable; writes do not reach the arrays.
+    #: True if the gathered copies of cut arrays are writeable; writes do not change the arrays.
     writeable_copies: bool = False
-    #: What a NumPy function without a distributed form does: "warn", "allow" or "error".
+    #: Reaction to a NumPy function without a distributed form: "warn", "allow" or "error".
     fallback: str = "warn"
-    #: What a write to a cut array does of which a library still has a gathered copy, that does not
-    #: see it: "warn", "allow" or "error".
+    #: Reaction to a write to a cut array of which a library still has a gathered copy (the write
+    #: does not change the copy): "warn", "allow" or "error".
     stale: str = "warn"
-    #: How messages between GPUs travel, from a group's first one on: "nccl", "mpi" (which takes GPU
-    #: buffers), by way of the "host"; or, "measured", in the way that proves fastest.
+    #: Transport of messages between GPUs, fixed at a group's first message: "nccl", "mpi" (MPI gets
+    #: GPU buffers), "host" (through host memory), or "measured" (the fastest of them).
     gpu_messages: str = "measured"
     #: Largest operand that the fallback gathers.
     fallback_limit: int = 1 << 30
-    #: Whether floating-point reductions, and the order within partitions, are equal on every mesh.
+    #: True if floating-point reductions, and the order within partitions, are equal on every mesh.
     reproducible: bool = False
-    #: Whether elementwise operations on large blocks are deferred and run together: "on" or "off".
+    #: Deferral of elementwise operations on large blocks, to run them together: "on" or "off".
     fuse: str = "on"
-    #: Bytes a rank of cut arrays that loops read or write element by element, or row by row: such
-    #: an array, of up to half as much, is fetched by every rank and kept while nothing else writes
-    #: to cut arrays; 0 turns that off.
+    #: Bytes per rank for cut arrays that loops read or write element by element, or row by row.
+    #: Every rank fetches such an array, if it has up to half this size, and keeps the copy as long
+    #: as nothing else writes to cut arrays. 0 disables the copies.
     keep: int = 1 << 26
-    #: Compare what the ranks are calling before each collective operation.
+    #: Compare the calls of the ranks before each collective operation.
     check: bool = False
-    #: Seconds that a rank waits for others before the lines of all ranks are reported; 0 when the
-    #: first mesh is made turns that off. It holds for the process: ``override`` has no effect.
+    #: Seconds that a rank waits for other ranks before the current lines of all ranks are reported.
+    #: The value 0, when the first mesh is made, disables the reports. The setting applies to the
+    #: process: ``override`` has no effect.
     wait_limit: float = 60.0
-    #: End a job whose ranks wait for one another in vain; if off, only report it.
+    #: End a job whose ranks are in a deadlock; if off, only report the deadlock.
     end_waits: bool = True
-    #: ``str`` and ``repr`` gather (a collective), and print what NumPy prints.
+    #: ``str`` and ``repr`` gather (a collective), and return NumPy's text of the whole array.
     print_gathered: bool = False
     #: Keep freed memory in glibc's arena instead of returning it to the kernel.
     arena: bool = True
     #: Divide the BLAS threads of a node among its ranks.
     blas_threads: bool = True
-    #: Answer calls on small arrays in C, where the package was built with a compiler. It is read
-    #: when the package is imported.
+    #: Run calls on small arrays in C, where the package was built with a compiler. The setting is
+    #: read when the package is imported.
     speedups: bool = True
-    #: Let the ranks of a node share memory for large blocks; if off, they send messages. It is read
-    #: when a group's first large block is folded.
+    #: Let the ranks of a node share memory for large blocks; if off, they send messages. The
+    #: setting is read when a group's first large block is folded.
     shared_memory: bool = True
-    #: Wait until a new file is on disk before it takes its name. If off, a file that is written
-    #: without an error may still be lost, or damaged, when the machine fails.
+    #: Wait until a new file is on disk before it gets its final name. If off, a file that is
+    #: written without an error may still be lost, or damaged, when the machine fails.
     durable: bool = True
-    #: Bytes from which arrays are cut: lines, and those of two or more dimensions (`_WIDER`).
+    #: Bytes from which arrays are cut: 1-D arrays; arrays of more dimensions (see `_WIDER`).
     cut_from: tuple[int, int] = field(init=False, repr=False, compare=False)
     #: Elements (of up to `WIDEST` bytes each) below which NumPy computes with whole arrays at
-    #: once, whatever their shape; 0 if sums have an order of their own.
+    #: once, whatever their shape; 0 if sums are reproducible, since their order is then fixed.
     at_once: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         limits = self.replicate_below, _WIDER * self.replicate_below
-        object.__setattr__(self, "cut_from", limits)  # found once, as loops ask for it
+        object.__setattr__(self, "cut_from", limits)  # computed once: loops read it often
         most = 0 if self.reproducible else self.replicate_below // WIDEST
         object.__setattr__(self, "at_once", most)
 
@@ -105,7 +106,7 @@ _WORDS = {
 
 
 def _parse(kind: type, text: str) -> Any:
-    """The value that a variable's text stands for."""
+    """Convert the text of an environment variable to the type of its setting."""
     if kind is bool:
         found = _WORDS.get(text.strip().lower())
         if found is None:
@@ -137,10 +138,10 @@ def _check(values: dict[str, Any]) -> None:
 
 
 class Config(ModuleType):
-    """The settings in force; assign an attribute to change one.
+    """Module type with the settings in force as attributes; assign an attribute to change one.
 
-    The module `distarray.config` has this class, so that ``distarray.config`` and the `config` of
-    ``from distarray.config import config`` are the same object.
+    The module `distarray.config` is an instance of this class. Hence ``distarray.config`` and the
+    `config` of ``from distarray.config import config`` are the same object.
 
     Examples
     --------
@@ -154,10 +155,10 @@ class Config(ModuleType):
 
     @property
     def settings(self) -> Settings:
-        """The settings in force here, as one immutable value."""
+        """Settings in force in this context, as one immutable value."""
         return in_force()
 
-    def __getattr__(self, name: str) -> Any:  # the settings themselves are properties, see below
+    def __getattr__(self, name: str) -> Any:  # existing settings are properties, see below
         raise AttributeError(f"config has no setting {name!r}; it has {', '.join(_NAMES)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -187,7 +188,7 @@ class Config(ModuleType):
 
 
 def on_check(listener: Callable[[], None]) -> None:
-    """Call a function when `check` is switched on, in any context, or now if it already is."""
+    """Call a function when `check` is switched on, in any context; at once if it is on."""
     _listeners.append(listener)
     if config.check:
         listener()
@@ -200,7 +201,7 @@ def _told(values: dict[str, Any]) -> None:
 
 
 def in_force() -> Settings:
-    """The settings in force here, for callers to whom ``config.settings`` is too slow."""
+    """Return the settings in force in this context; faster than ``config.settings``."""
     here = current.get()
     return elsewhere[0] if here is None else here
 
@@ -213,7 +214,7 @@ def _property_for(name: str) -> property:
 for _name in _NAMES:
     setattr(Config, _name, _property_for(_name))
 
-#: Called when `check` is set.
+#: Functions that are called when `check` is switched on.
 _listeners: list[Callable[[], None]] = []
 elsewhere = [_from_environment()]
 current: ContextVar[Settings | None] = ContextVar("distarray_settings", default=None)

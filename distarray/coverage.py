@@ -1,10 +1,10 @@
-"""The ledger of NumPy's functions and ufuncs: implementations, classes, and a table of counts.
+"""Ledger of NumPy's functions and ufuncs: implementations, classes, and a table of counts.
 
-Every dispatchable function is in exactly one class. It is *implemented* if its row is in the
-registry, and *composed* if, in addition, its code calls only distributed functions: it touches no
-block and sends nothing by itself, which is determined from its code. Otherwise it *falls back*, for
-the reason given here: its operands are gathered, and NumPy's result is distributed, within the
-limits of `config.fallback` and `config.fallback_limit`.
+Every dispatchable function is in exactly one class. It is *implemented* if the registry has a row
+for it. It is *composed* if, in addition, its code calls only distributed functions: the function
+itself reads no block and sends no message. This is determined from its code. Otherwise it *falls
+back*, for the reason listed in `REASONS`: its operands are gathered, and NumPy's result is
+distributed, within the limits of `config.fallback` and `config.fallback_limit`.
 """
 
 import importlib
@@ -45,7 +45,7 @@ Function = Callable[..., object]
 
 CLASSES = ("implemented", "composed", "falls back")
 
-#: Reason -> names of the functions that fall back for it, each with its module.
+#: Reason for falling back -> names of its functions, each with its module.
 REASONS: dict[str, str] = {
     "Structured arrays are taken apart by fields, one field at a time: x['name'].": """
         numpy.lib.recfunctions.append_fields numpy.lib.recfunctions.apply_along_fields
@@ -63,11 +63,11 @@ REASONS: dict[str, str] = {
     """,
 }
 
-#: Attributes that are read only by code that works on blocks.
+#: Attribute names that only code working on blocks reads.
 _LOWER = frozenset({"block", "to_local", "layout", "group", "subgroup", "xp"})
-#: Functions of the array floor that any function may call.
+#: Functions of `distarray.array` that composed functions may call.
 _READING = frozenset({"as_distarray", "call", "check_out", "common_mesh", "implements"})
-#: Modules with helpers of the functions; whether these work on blocks is read from their code.
+#: Modules with helper functions; the code of a helper shows whether it works on blocks.
 _HELPERS = (
     "distarray.ops.",
     "distarray.engines.",
@@ -75,9 +75,9 @@ _HELPERS = (
     "distarray.array.views",
 )
 
-#: The namespaces of the table, with the beginning of their functions' names.
+#: Namespaces of the table, each with the prefix of its functions' names.
 _SPACES = {"linalg": "numpy.linalg.", "fft": "numpy.fft."}
-#: NumPy's modules outside the four namespaces.
+#: NumPy's modules outside the four namespaces of the table.
 _OTHERS = ("numpy.char.", "numpy.strings.", "numpy.lib.")
 
 
@@ -85,16 +85,16 @@ _OTHERS = ("numpy.char.", "numpy.strings.", "numpy.lib.")
 
 
 class Entry(NamedTuple):
-    """One NumPy function, with its implementation or the reason why it falls back.
+    """Entry for one NumPy function: its implementation or the reason why it falls back.
 
     Attributes
     ----------
     name : str
-        Its name with its module.
+        The function's name with its module.
     implementation : callable or None
-        The function of ours that is called instead.
+        The function of this package that is called instead.
     reason : str or None
-        Why it falls back.
+        The reason why the NumPy function falls back.
     """
 
     name: str
@@ -103,12 +103,12 @@ class Entry(NamedTuple):
 
 
 def dispatchable() -> dict[str, Function]:
-    """The functions that NumPy dispatches on an array's type, by name."""
+    """Return by name the functions that NumPy dispatches on the type of an array."""
     found = {}
     for function in overrides.get_overridable_numpy_array_functions():
         module, name = function.__module__, function.__name__
         public = getattr(importlib.import_module(module), name, None)
-        if public is not function:  # some are wrapped in place
+        if public is not function:  # the module's function may be a wrapper
             public = getattr(public, "__wrapped__", None)
         if public is function and not name.startswith("_"):
             found[f"{module}.{name}"] = function
@@ -116,14 +116,14 @@ def dispatchable() -> dict[str, Function]:
 
 
 def ufuncs() -> dict[str, np.ufunc]:
-    """NumPy's ufuncs by their names."""
+    """Return NumPy's ufuncs by name."""
     named = {f"numpy.{name}": value for name, value in vars(np).items()}
     found = {name: value for name, value in named.items() if isinstance(value, np.ufunc)}
     return dict(sorted(found.items()))
 
 
 def entries() -> list[Entry]:
-    """The ledger of the dispatchable functions, ordered by name."""
+    """Return the ledger of the dispatchable functions, ordered by name."""
     reasons = {name: reason for reason, names in REASONS.items() for name in names.split()}
     ledger = []
     for name, function in dispatchable().items():
@@ -132,11 +132,11 @@ def entries() -> list[Entry]:
     return ledger
 
 
-# -- composed of others ---------------------------------------------------------------------------
+# -- composed functions ---------------------------------------------------------------------------
 
 
 def class_of(implementation: Callable[..., Any] | None) -> str:
-    """One of `CLASSES`."""
+    """Return the class of a function with this implementation: one of `CLASSES`."""
     if implementation is None:
         return "falls back"
     return "composed" if is_composed(implementation) else "implemented"
@@ -149,13 +149,13 @@ def _implementations() -> frozenset[Any]:
 
 @lru_cache(maxsize=1024)
 def is_composed(function: Callable[..., Any]) -> bool:
-    """Whether an implementation uses only other distributed functions."""
+    """Return True if an implementation calls only other distributed functions."""
     function = unwrap(function)
     return isinstance(function, FunctionType) and not _works_on_blocks(function, set())
 
 
 def _works_on_blocks(function: FunctionType, seen: set[FunctionType]) -> bool:
-    """Whether the code of a function, or of its own helpers, reads a block or sends."""
+    """Return True if a function, or a helper that it calls, reads a block or sends a message."""
     seen.add(function)
     for code in _codes(function.__code__):
         if _LOWER.intersection(code.co_names):
@@ -173,7 +173,7 @@ def _works_on_blocks(function: FunctionType, seen: set[FunctionType]) -> bool:
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
-    """A function's code and that of nested functions."""
+    """Yield the code objects of a function and of its nested functions."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -181,7 +181,7 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def _used(code: CodeType, names: dict[str, Any]) -> Iterator[FunctionType]:
-    """The functions that code refers to, also as ``module.function``."""
+    """Yield the functions that a code object refers to, also as ``module.function``."""
     modules = []
     for name in code.co_names:
         named: Any = names.get(name)
@@ -202,7 +202,7 @@ def _used(code: CodeType, names: dict[str, Any]) -> Iterator[FunctionType]:
 
 
 def counts() -> dict[str, Counter[str]]:
-    """Functions by namespace and class; "main", "linalg", "fft", "random" and "other"."""
+    """Count functions by namespace ("main", "linalg", "fft", "random", "other") and class."""
     found = {name: Counter[str]() for name in ("main", "linalg", "fft", "random", "other")}
     for entry in entries():
         found[_space(entry.name)][class_of(entry.implementation)] += 1
@@ -219,13 +219,13 @@ def _space(name: str) -> str:
 
 
 def _generator_methods() -> dict[str, Any]:
-    """The methods of NumPy's Generator by name, each with ours, or None."""
+    """Return NumPy's Generator methods by name, each with this package's method or None."""
     names = [name for name in dir(np.random.Generator) if not name.startswith("_")]
     return {name: vars(Generator).get(name, getattr(Generator, name, None)) for name in names}
 
 
 def summary() -> str:
-    """The counts as a table."""
+    """Return the counts as the text of a table."""
     head = f"{'namespace':<18}" + "".join([f"{name:>13}" for name in CLASSES]) + f"{'total':>8}"
     lines = [head]
     names = {

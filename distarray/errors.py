@@ -1,6 +1,6 @@
-"""The exceptions and warnings of the library.
+"""Exceptions and warnings of the library.
 
-Each derives from the built-in type that NumPy would raise for the same mistake, so that
+Each exception derives from the built-in type that NumPy would raise for the same mistake, so that
 ``except ValueError`` in an existing program keeps working.
 """
 
@@ -29,55 +29,57 @@ class DistArrayError(Exception):
 
 
 class LayoutError(DistArrayError, ValueError):
-    """A placement, layout or local block does not fit the array or the mesh."""
+    """Error: a placement, layout or local block does not fit the array or the mesh."""
 
 
 class MeshError(DistArrayError, ValueError):
-    """A mesh does not fit its communicator, or operands live on different meshes."""
+    """Error: a mesh does not fit its communicator, or operands are on different meshes."""
 
 
 class MessageError(DistArrayError, RuntimeError):
-    """Messages between GPUs cannot be sent in the way that was asked for, or were lost."""
+    """Error: the requested transport of messages between GPUs fails, or messages were lost."""
 
 
 class DivergenceError(DistArrayError, RuntimeError):
-    """The ranks are not making the same call."""
+    """Error: the ranks do not make the same call."""
 
 
 class ArgumentsDiffer(DivergenceError, ValueError):
-    """The ranks make the same call with arguments that must be equal and are not."""
+    """Error: the ranks make the same call, but arguments differ that must be equal."""
 
 
 class CopyRequiredError(DistArrayError, ValueError, BufferError):
-    """Memory cannot be shared, and a copy was not allowed.
+    """Error: memory cannot be shared, and the caller does not allow a copy.
 
-    By the array API standard consumers of DLPack expect ValueError or BufferError.
+    By the array API standard, consumers of DLPack expect ValueError or BufferError.
     """
 
 
 class DamagedFileError(DistArrayError, ValueError, OSError):
-    """A file is damaged, incomplete, or not of the expected format."""
+    """Error: a file is damaged, incomplete, or not of the expected format."""
 
 
 class OtherFileError(DistArrayError, ValueError):
-    """A file leads to another file, which is only read if the caller allows it."""
+    """Error: a file refers to another file, which is only read if the caller allows it."""
 
 
 class CommunicationForbidden(DistArrayError, RuntimeError):
-    """A message would have been sent where none is allowed.
+    """Error: a message would have been sent where no message is allowed.
 
-    That is inside ``forbid_communication()``, in a thread other than the one that communicates, and
-    in a child process, which is no rank.
+    No message is allowed inside ``forbid_communication()``, in any thread but the one that
+    communicates, and in a child process, which is no rank.
     """
 
 
 class ChanceError(CommunicationForbidden):
-    """A generator was used inside a function that each rank calls, and made outside, or vice versa.
+    """Error: a random generator crosses the boundary of a function that each rank calls.
+
+    The generator was made outside of such a function and used inside, or vice versa.
 
     Parameters
     ----------
     shared : bool
-        Whether it was made outside of the function, so that all ranks share it.
+        True if the generator was made outside of the function, so that all ranks share it.
     """
 
     def __init__(self, shared: bool = True) -> None:
@@ -97,23 +99,23 @@ class ChanceError(CommunicationForbidden):
 
 
 class NotDistributedError(DistArrayError, TypeError):
-    """The operation has no distributed form and falling back is not allowed here."""
+    """Error: the operation has no distributed form, and falling back is not allowed here."""
 
 
 class GatherLimitError(DistArrayError, ValueError):
-    """An implicit gather would exceed the configured limit."""
+    """Error: an implicit gather would exceed the configured limit."""
 
 
 class PerformanceWarning(UserWarning):
-    """The operation works, at a cost that the message states."""
+    """Warning: the operation works, at a cost that the text of the warning states."""
 
 
 class StaleCopyWarning(UserWarning):
-    """A copy that a library has of a cut array does not see what is written to the array now.
+    """Warning: a library has a copy of a cut array, which this write to the array does not change.
 
-    It is raised as an error under ``config.check`` or ``config.stale = "error"``.
+    The warning is raised as an error under ``config.check`` or ``config.stale = "error"``.
     """
 
 
 class CheckpointError(DistArrayError, ValueError):
-    """A checkpoint is damaged, of another kind, or does not fit its destination."""
+    """Error: a checkpoint is damaged, of another kind, or does not fit its destination."""

@@ -1,8 +1,8 @@
 """Batch jobs: the request to stop, from the scheduler or the clock, equal on all ranks.
 
 When a scheduler needs the nodes, or the job's time is nearly up, a program has some seconds to
-save its state. Which rank gets the signal, and when, depends on the scheduler and the launcher; a
-program needs one answer for all ranks, at the same iteration::
+save its state. Which rank gets the signal, and when, depends on the scheduler and the launcher. A
+program needs the same result on all ranks, at the same iteration::
 
     with distarray.job.preemption(margin=120) as p:
         for step in range(first, steps):
@@ -11,8 +11,8 @@ program needs one answer for all ranks, at the same iteration::
                 distarray.checkpoint.save("run", state, step=step)
                 break
 
-As a program, ``python -m distarray.job mpiexec ...``, it starts a launcher out of reach of the
-scheduler's signals, and forwards them as a signal that reaches the ranks.
+As a program, ``python -m distarray.job mpiexec ...``, this module starts a launcher that the
+scheduler's signals do not reach, and forwards them as a signal that reaches the ranks.
 """
 
 import ctypes
@@ -34,29 +34,29 @@ from distarray.layout.placement import Fold
 
 __all__ = ["Preemption", "main", "preemption", "time_left"]
 
-#: How users call its functions (see :mod:`distarray.comm.waits.stacks`).
+#: Prefix of this module's functions in reports (see :mod:`distarray.comm.waits.stacks`).
 SHOWN_AS = "distarray.job."
 
-#: The schedulers' signals: Slurm and most others send SIGTERM, many sites' scripts SIGUSR1.
+#: Signals of schedulers: Slurm and most others send SIGTERM, scripts of many sites SIGUSR1.
 _SIGNALS = (signals.SIGTERM, signals.SIGUSR1)
-#: The signal that launchers forward without acting upon it: after SIGTERM Open MPI's leaves the
-#: ranks a quarter of a second.
+#: Signal that launchers forward and otherwise ignore. SIGTERM is not suitable: Open MPI's launcher
+#: then leaves the ranks a quarter of a second.
 _PASSED_ON = signals.SIGUSR1
-#: Linux's option for a signal when the parent dies.
+#: Linux's `prctl` option for a signal when the parent process ends.
 _PR_SET_PDEATHSIG = 1
-#: Environment variables with the end of the job, in seconds since 1970; the first that is set.
+#: Environment variables with the job's end in seconds since 1970; the first that is set is used.
 _ENDS = ("DISTARRAY_JOB_END", "SLURM_JOB_END_TIME")
-#: Seconds that the scheduler's command may take to answer.
+#: Timeout of the scheduler's command, in seconds.
 _PATIENCE = 10.0
 
 
 class Preemption:
-    """Whether the job is to stop; see :func:`preemption`.
+    """Request to stop the job; see :func:`preemption`.
 
     Attributes
     ----------
     signal : signal.Signals or None
-        The signal that some rank has received; set once all ranks know of it.
+        The signal that some rank has received; set once all ranks have been informed.
 
     Examples
     --------
@@ -85,14 +85,14 @@ class Preemption:
 
     @property
     def requested(self) -> bool:
-        """Whether any rank is to stop, or the time is up; equal on all ranks.
+        """True if any rank is to stop, or the time is up; equal on all ranks.
 
-        Collective, unlike other attributes: every rank must read it at the same place of the
-        program. Once it is true it stays true, and costs nothing.
+        Collective, unlike other attributes: every rank must read this property at the same place
+        of the program. Once the value is True it stays True, and reading it costs nothing.
 
         Cost
         ----
-        One allreduce of an integer.
+        One allreduce of two integers.
         """
         if not self._agreed:
             late = self._end is not None and time.monotonic() >= self._end
@@ -103,7 +103,7 @@ class Preemption:
         return self._agreed
 
     def request(self) -> None:
-        """Request the end from the program itself; one rank is enough."""
+        """Request the stop from the program itself; a call on one rank is enough."""
         self._end = -math.inf
 
     def __enter__(self) -> Self:
@@ -123,7 +123,7 @@ class Preemption:
         trace: TracebackType | None,
     ) -> None:
         if self._agreed:
-            return  # schedulers repeat their signals: the program is ending, and ignores them
+            return  # keep the handlers: schedulers repeat signals, an ending program ignores them
         self._unwatch()
 
     def _unwatch(self) -> None:
@@ -137,19 +137,19 @@ class Preemption:
         self._caught = number
         before: Any = self._before.get(signals.Signals(number))
         if isinstance(getattr(before, "__self__", None), Preemption):
-            before(number, frame)  # the block around this one is to stop as well
+            before(number, frame)  # the enclosing `with` block is to stop as well
 
 
-#: The blocks that the program is in, the innermost last.
+#: `with` blocks that the program is in, the innermost last.
 _watching: list[Preemption] = []
 
 
-#: The signals that were blocked before the forks under way.
+#: Signals that were blocked before each fork in progress.
 _held: list[set[int]] = []
 
 
 def _before_fork() -> None:
-    """Block signals: one that reached the child before it resets its handlers would be lost."""
+    """Block signals: the child would lose a signal that it gets before it resets its handlers."""
     numbers = {number for watch in _watching for number in watch._before}
     _held.append(signals.pthread_sigmask(signals.SIG_BLOCK, numbers))
 
@@ -159,7 +159,7 @@ def _let_signals_in() -> None:
 
 
 def _in_forked_child() -> None:
-    """Reset the handlers: a child is not the job, and pools end their children by a signal."""
+    """Reset the handlers in the child: it is not the job, and pools end children by a signal."""
     for watch in reversed(_watching[:]):
         watch._unwatch()
     _let_signals_in()
@@ -178,19 +178,19 @@ def preemption(
 ) -> Preemption:
     """Watch for the end of the job, in a ``with`` statement; collective.
 
-    In the block the signals no longer end the process: the program reads ``p.requested`` where it
+    In the block the signals no longer end the process. The program reads ``p.requested`` where it
     can stop, on all ranks at the same place, and saves. At the end of the block the earlier
     handlers are restored, unless the job is to stop: schedulers repeat their signals, which must
-    not kill a program that is ending. A block inside another one passes its signals on to it.
-    Thread ranks watch no signals, since these belong to the process.
+    not kill a program that is ending. A nested block forwards its signals to the enclosing block.
+    Ranks that are threads watch no signals, since signals belong to the process.
 
     Parameters
     ----------
     signal : int or iterable of int
-        The scheduler's signals; any of them on any rank is enough.
+        The scheduler's signals; one of these signals on one rank is enough.
     margin : float, optional
         Seconds before the end of the job's time at which to stop without a signal, if
-        :func:`time_left` knows of an end.
+        :func:`time_left` finds the end.
     group : Group, optional
         The ranks that agree; all ranks of the job by default.
 
@@ -205,8 +205,8 @@ def preemption(
 
     Cost
     ----
-    With `margin` that of :func:`time_left`, once; then one allreduce of an integer each time that
-    ``p.requested`` is read.
+    With `margin`, the cost of :func:`time_left`, once. Then one allreduce of two integers each
+    time that ``p.requested`` is read.
 
     Examples
     --------
@@ -224,24 +224,24 @@ def preemption(
 
 
 def time_left(group: Group | None = None) -> float | None:
-    """Seconds until the scheduler ends the job; None if that is not known.
+    """Return the seconds until the scheduler ends the job; None if the end is not known.
 
-    Without a group each rank answers by its own clock: good enough for output, but not for
-    decisions, which would differ between ranks. With a group all ranks get the same answer;
-    ``preemption(margin=...)`` decides for all of them.
+    Without a group each rank uses its own clock: good enough for output, but not for decisions,
+    which would differ between ranks. With a group all ranks get the same result;
+    ``preemption(margin=...)`` decides for all ranks.
 
-    The end is taken from the environment, where Slurm writes it (SLURM_JOB_END_TIME) and other
-    schedulers' job scripts can (DISTARRAY_JOB_END, seconds since 1970); otherwise from ``squeue``.
+    The end of the job is read from the environment: Slurm sets SLURM_JOB_END_TIME, and job scripts
+    of other schedulers can set DISTARRAY_JOB_END (seconds since 1970). Otherwise ``squeue`` is run.
 
     Parameters
     ----------
     group : Group, optional
-        The ranks that ask together, and get the same answer; then collective.
+        The ranks that call together, and get the same result; the call is then collective.
 
     Cost
     ----
-    With a group one small broadcast. If the end is not in the environment, a run of ``squeue`` by
-    each rank that asks; with a group by one.
+    With a group, one small broadcast. If the end is not in the environment, one run of ``squeue``
+    on each rank that calls; with a group on rank 0 alone.
 
     Examples
     --------
@@ -256,7 +256,7 @@ def time_left(group: Group | None = None) -> float | None:
 
 
 def _left() -> float | None:
-    """Seconds left, by this rank's clock."""
+    """Return the seconds left, by this rank's clock."""
     for name in _ENDS:
         try:
             return float(os.environ[name]) - time.time()
@@ -276,7 +276,7 @@ def _left() -> float | None:
 
 
 def _seconds(text: str) -> float | None:
-    """The seconds of Slurm's ``days-hours:minutes:seconds``, which may lack leading parts.
+    """Convert Slurm's ``days-hours:minutes:seconds`` to seconds; leading fields may be missing.
 
     >>> _seconds("1-02:03:04"), _seconds("5:06"), _seconds("UNLIMITED")
     (93784.0, 306.0, None)
@@ -292,23 +292,24 @@ def _seconds(text: str) -> float | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a launcher out of the scheduler's reach: ``python -m distarray.job mpiexec -n 4 ...``.
+    """Run a launcher in a session of its own: ``python -m distarray.job mpiexec -n 4 ...``.
 
     Schedulers send their signals to all processes of a job, also to the launcher. MPICH's launcher
-    forwards SIGTERM; Open MPI's kills the ranks, which have no time to save, and fails. Here the
-    launcher has a session of its own, and SIGTERM or SIGUSR1 to this process reach it as SIGUSR1,
-    which both launchers forward to the ranks. When this process is killed, so is the launcher.
+    forwards SIGTERM. Open MPI's launcher kills the ranks, which have no time to save, and fails.
+    Here the scheduler's signals do not reach the launcher, since it has its own session. If this
+    process gets SIGTERM or SIGUSR1, it sends SIGUSR1 to the launcher, and both launchers forward
+    SIGUSR1 to the ranks. When this process is killed, the launcher is killed as well.
 
     Parameters
     ----------
     arguments : sequence of str, optional
-        The launcher and its arguments; those of the command line by default.
+        The launcher and its arguments; by default the arguments of the command line.
 
     Returns
     -------
     int
         The launcher's exit status; as in a shell, 128 plus the signal's number if a signal ended
-        it.
+        the launcher.
     """
     command = list(sys.argv[1:] if arguments is None else arguments)
     if not command:
@@ -335,17 +336,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"distarray.job: cannot start {command[0]}: {error.strerror}\n")
         return 127
     started.append(process)
-    if received:  # before the launcher had started
+    if received:  # signals that arrived before the launcher started
         process.send_signal(_PASSED_ON)
     status = process.wait()
     return 128 - status if status < 0 else status
 
 
 def _die_with(parent: int) -> None:
-    """Have the kernel end this process with its parent, on Linux."""
+    """Have the kernel kill this process when its parent ends, on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signals.SIGKILL)
-    if os.getppid() != parent:  # it was killed just now
+    if os.getppid() != parent:  # the parent has already ended
         os.kill(os.getpid(), signals.SIGKILL)
 
 

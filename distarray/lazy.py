@@ -1,4 +1,4 @@
-"""Loading on first use: public names (PEP 562), libraries that are extras, parts of NumPy."""
+"""Loading on first use: public names (PEP 562) and libraries that are optional extras."""
 
 import os
 import sys
@@ -19,14 +19,14 @@ __all__ = [
 ]
 
 
-#: The variables in which launchers tell a process its number.
+#: Environment variables in which launchers store the rank of a process.
 RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
-#: Loads the operations of arrays; set by the package, which knows the rooms.
+#: Functions that load the operations of arrays; set by ``distarray/__init__.py``.
 loader: list[Callable[[], None]] = []
 
 
 def load_operations() -> None:
-    """Register the operations of arrays, NumPy's file functions included; arrays need them."""
+    """Register the operations of arrays, NumPy's file functions included."""
     for load in loader:
         load()
 
@@ -34,12 +34,12 @@ def load_operations() -> None:
 def lazy_names(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package whose names make or take arrays.
+    """Return `__getattr__` and `__dir__` for a package whose names make or take arrays.
 
     Parameters
     ----------
     package : str
-        Its ``__name__``.
+        The package's ``__name__``.
     homes : mapping of str to str
         The module in which each public name is defined.
     """
@@ -60,12 +60,12 @@ def lazy_names(
 
 
 def needs(module: str, extra: str = "io") -> Any:
-    """Import a library that comes with an extra of this package.
+    """Import a library that an extra of this package installs.
 
     Raises
     ------
     ImportError
-        If it is not installed; the message names the extra.
+        If the library is not installed; the error names the extra.
     """
     try:
         return import_module(module)
@@ -80,11 +80,11 @@ def needs(module: str, extra: str = "io") -> Any:
 
 
 def warn_of_old_project(init: str) -> None:
-    """Say so where another project's package of this name is installed in the same place.
+    """Warn if another project's package `distarray` is installed in the same directory.
 
-    The package index calls an older project `distarray`, and pip does not know that its files and
-    ours are in one directory. This looks for one of its files, which takes some microseconds, and
-    not for its metadata. Of a job's ranks the first one speaks.
+    On the package index an older project has the name `distarray`. pip does not detect that both
+    projects install files in one directory. This function looks for one file of that project, which
+    takes some microseconds, instead of its metadata. Only rank 0 of a job warns.
 
     Parameters
     ----------
@@ -104,9 +104,10 @@ def warn_of_old_project(init: str) -> None:
 
 
 class _Awaiting:
-    """Finds the awaited modules as Python does, and calls a function on each after its import.
+    """Finder that finds awaited modules on the path, and calls a function on each after its import.
 
-    It is no `importlib.abc.MetaPathFinder`, whose module takes as long to import as all of these.
+    The class does not derive from `importlib.abc.MetaPathFinder`: importing that module takes as
+    long as importing all modules used here.
     """
 
     def __init__(self) -> None:
@@ -115,7 +116,7 @@ class _Awaiting:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of an awaited module; None for others."""
+        """Return the spec of an awaited module; None for other modules."""
         act = self.acts.pop(fullname, None)
         spec = None if act is None else PathFinder.find_spec(fullname, path, target)
         if act is None or spec is None or spec.loader is None:
@@ -134,7 +135,7 @@ _awaiting = _Awaiting()
 
 
 def after_import(name: str, act: Callable[[ModuleType], None]) -> None:
-    """Call a function on a module: now if it is loaded, else when somebody imports it."""
+    """Call a function on a module: now if it is loaded, else after its import."""
     module = sys.modules.get(name)
     if module is not None:
         act(module)

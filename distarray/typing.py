@@ -1,6 +1,7 @@
-"""Types for signatures; :mod:`numpy.typing` has the others.
+"""Types for signatures, in addition to :mod:`numpy.typing`.
 
-They are for readers and type checkers. CuPy's arrays count as NumPy's, whose interface they have.
+The types are for readers and type checkers. They do not distinguish CuPy's arrays from NumPy's,
+since both have the same interface.
 """
 
 from __future__ import annotations
@@ -44,18 +45,18 @@ __all__ = [
     "Unary",
 ]
 
-#: The arguments of a call.
+#: Positional and keyword arguments of a call.
 Args: TypeAlias = tuple[Any, ...]
 Kwargs: TypeAlias = dict[str, Any]
-#: A local block, or another array in the memory of one rank.
+#: Local block, or another array in the memory of one rank.
 Array: TypeAlias = NDArray[Any]
-#: Operands: a distributed array, or anything that NumPy converts to an array.
+#: Operand: a distributed array, or anything that NumPy converts to an array.
 ArrayLike: TypeAlias = Union["DistArray", HostArrayLike]
-#: The array that a result is written to.
+#: Argument ``out=``: the array that a result is written to.
 Out: TypeAlias = Optional["DistArray"]
-#: The same for ufuncs, which also take NumPy arrays and tuples.
+#: Argument ``out=`` of ufuncs, which also take NumPy arrays and tuples.
 UfuncOut: TypeAlias = Union["DistArray", Array, tuple["DistArray | Array | None", ...], None]
-#: One dimension, or None for all; and several of them.
+#: One dimension (`Axis`) or several dimensions (`Axes`); None for all dimensions.
 Axis: TypeAlias = int | None
 Axes: TypeAlias = int | Sequence[int] | None
 DType: TypeAlias = np.dtype[Any]
@@ -69,7 +70,7 @@ Placements: TypeAlias = Union[Sequence["Placement"], "Placement"]
 
 
 class Reducing(TypedDict, total=False):
-    """Keywords of reductions, besides `axis`, `dtype` and `out`."""
+    """Keyword arguments of reductions, besides `axis`, `dtype` and `out`."""
 
     keepdims: bool
     initial: Any
@@ -78,15 +79,15 @@ class Reducing(TypedDict, total=False):
     mean: ArrayLike
 
 
-#: The key of ``x[key]``.
+#: Key of ``x[key]``.
 Key: TypeAlias = ArrayLike | slice | EllipsisType | tuple[Any, ...] | None
-#: Keys that give one element (of an array with as many dimensions), and keys that give an array.
+#: Key that selects one element (one index per dimension); key that selects an array.
 ElementKey: TypeAlias = int | np.integer | tuple["int | np.integer", ...]
 ArrayKey: TypeAlias = Union[slice, EllipsisType, str, list[Any], "DistArray", Array, np.bool, None]
-#: Python's operators as methods.
+#: Method of a binary operator; method of a unary operator.
 Binary: TypeAlias = Callable[[Any, ArrayLike], "DistArray"]
 Unary: TypeAlias = Callable[[Any], "DistArray"]
-#: What identifies an operation: a function, or a ufunc and the name of its method.
+#: Identifier of an operation: a function, or a ufunc and the name of its method.
 Operation: TypeAlias = Callable[..., Any] | tuple[np.ufunc, str]
-#: What a decorator takes and returns.
+#: Function that a decorator takes and returns.
 Function = TypeVar("Function", bound=Callable[..., Any])
