@@ -47,7 +47,7 @@ def is_view(x: Base) -> bool:
 
 
 def owns_memory(x: Base) -> bool:
-    """Whether an array is no view: NumPy's ``flags.owndata``."""
+    """Return True if an array is no view, as NumPy's ``flags.owndata``."""
     return owns_block(x.to_local()) if x.layout.is_whole else not is_view(x)
 
 
