@@ -25,12 +25,14 @@ __all__ = ["THRESHOLDS", "Failure", "Program", "draw_program", "follow", "on_thr
 THRESHOLDS = (1 << 18, 0, 64)
 #: Arrays and lists longer than this are dropped: programs would become slow.
 LARGEST = 400
-#: After what the sign of a zero says nothing: contributions to a sum, products by BLAS or of
-#: complex numbers in any order, and sorts, which leave equal elements in any order.
+#: After these the sign of a zero is undefined: contributions to a sum, products by BLAS or of
+#: complex numbers in any order, sorts, which leave equal elements in any order, and extremes, which
+#: are any of the equal elements.
 UNSIGNED = re.compile(
     r", P\b|np\.(?:dot|inner|matmul|einsum|tensordot|kron|outer|vdot)\b| @ "
     r"|prod\(|multiply\.(?:reduce|accumulate)|sort\(|partition|unique"
     r"|intersect1d|union1d|setdiff1d|median|quantile"
+    r"|\b(?:nan|a)?(?:max|min)\(|(?:max|min)imum\.|f(?:max|min)\.|ptp\("
 )
 
 #: What rounds each contribution to a sum.
