@@ -23,8 +23,8 @@ Difference = tuple[str, str]  # its kind, and words for it
 #: What is wrong with records that are to become numbers.
 _RECORDS = re.compile(r"Cannot cast array data from dtype\((\[\(|\{'names)")
 _NEW_VARIABLE = re.compile(r"v\d+ = ")
-#: What goes through elements as they lie in memory, or asks how they do.
-_IN_MEMORY = re.compile("'[AK]'|vectorize|frompyfunc")
+#: Lines that go through elements in their order in memory, or depend on that order.
+_IN_MEMORY = re.compile("['\"][AK]['\"]|vectorize|frompyfunc")
 
 
 class Comparison:
@@ -77,7 +77,8 @@ class Comparison:
         missing = difference is not None or self.aliases
         if missing and wanted is not None and "put(" in line:
             self.over = True  # NumPy drops what `put` wrote before an error where there are gaps
-        if difference is not None and difference[0] == "value" and _IN_MEMORY.search(line):
+        differs = self.aliases if difference is None else difference[0] == "value"
+        if differs and _IN_MEMORY.search(line):
             self.over = not all(self._stored_alike(text) for text in arrays_in(line))
         if difference is not None and "WRITEABLE" in str(wanted):
             self.over = self._is_of_windows(line)
