@@ -157,6 +157,7 @@ def link(x: Base, top: Base, transfer: Transfer, make: Maker) -> None:
     made.enter(top)
     own.hold(top)
     if not is_writeable(storage.block):
+        own.block = own.block[...]  # a view: the program may allow writes to the alias again
         own.block.flags.writeable = False
 
 

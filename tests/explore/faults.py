@@ -21,10 +21,10 @@ condition is read as numbers. The last digit of arctan2 depends on the steps of 
 that is assigned to records is written until a number cannot be read. Which complex NaN stands for
 all of a set is as it happens. `broadcast_arrays` and `meshgrid` refuse what is a view of what has
 become read-only. An element of its own arrays takes its own 0-d arrays of another kind (a real one
-the real part of complex ones; text and times any), and refuses those of others. `put` and `putmask`
-write the gaps between the fields of records, too. A record of its own arrays is a view of them,
-which is read while it is assigned to other fields of itself. Halves are folded in single precision
-along some strides.
+the real part of complex ones; text and times any), and refuses those of others. `put`, `putmask`
+and assignments of arrays to a record, to records by indices and to others of the same memory write
+the gaps between the fields, too. A record of its own arrays is a view of them, which is read while it is assigned to other
+fields of itself. Halves are folded in single precision along some strides.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FOLDED_WRONGLY = re.compile(r"np\.(?:power|arctan2|ldexp)\.reduce(?:at)?\(")
 #: Its last digit depends on the steps of its operands.
 _BY_STEPS = re.compile(r"np\.arctan2[.(]")
 #: Not written into given arrays.
-_WRITTEN_WRONGLY = re.compile(r"np\.(?:negative|isnan|isinf|signbit)\(.*(?:out|where)=")
+_WRITTEN_WRONGLY = re.compile(r"np\.(?:negative|isnan|isinf|isfinite|signbit)\(.*(?:out|where)=")
 #: Not written into integers.
 _REFUSED_HALF_WAY = re.compile(r"np\.power(?:\.at\(|\(.*(?:out=|, v\d))")
 #: Not under a condition.
@@ -158,7 +158,8 @@ def _assigned_wrongly(line: str, env: dict[str, Any]) -> bool:
     into = _value(target.value, env)
     if isinstance(into, np.generic):  # refused; the array API standard has 0-d arrays here
         return True
-    if _is_element_of_another_kind(_value(target, env), value):
+    element = _value(target, env)
+    if _is_element_of_another_kind(element, value) or _writes_gaps(element, key, value):
         return True
     if isinstance(key, (bool, np.bool_)) and _are_records(value):
         return True
@@ -168,7 +169,7 @@ def _assigned_wrongly(line: str, env: dict[str, Any]) -> bool:
     if isinstance(value, np.void) and np.may_share_memory(into, value.base):
         return True
     is_read = _are_records(into) and getattr(value, "dtype", np.dtype(int)).kind in "SU"
-    return is_read or _is_skewed(_value(target, env), value)
+    return is_read or _is_skewed(element, value)
 
 
 def _is_element_of_another_kind(into: Any, value: Any) -> bool:
@@ -177,6 +178,16 @@ def _is_element_of_another_kind(into: Any, value: Any) -> bool:
         return False
     old, new = getattr(into, "dtype", value.dtype).kind, value.dtype.kind
     return (new == "c" and old != "c") or bool({old, new} & set("SUmM"))
+
+
+def _writes_gaps(into: Any, key: Any, value: Any) -> bool:
+    """Check whether records get an array's gaps, too: single ones, by indices, of one memory."""
+    if not isinstance(value, np.ndarray) or not _has_gaps(value):
+        return False
+    keys = key if isinstance(key, tuple) else (key,)
+    if isinstance(into, np.void) or any(isinstance(k, (list, np.ndarray)) for k in keys):
+        return True
+    return isinstance(into, np.ndarray) and np.may_share_memory(into, value)
 
 
 def _are_records(value: Any) -> bool:
