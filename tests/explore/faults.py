@@ -23,8 +23,8 @@ all of a set is as it happens. `broadcast_arrays` and `meshgrid` refuse what is 
 become read-only. An element of its own arrays takes its own 0-d arrays of another kind (a real one
 the real part of complex ones; text and times any), and refuses those of others. `put`, `putmask`
 and assignments of arrays to a record, to records by indices and to others of the same memory write
-the gaps between the fields, too. A record of its own arrays is a view of them, which is read while it is assigned to other
-fields of itself. Halves are folded in single precision along some strides.
+the gaps between the fields, too. A record of its own arrays is a view of them, which is read while
+it is assigned to other fields of itself. Halves are folded in single precision along some strides.
 """
 
 from __future__ import annotations
