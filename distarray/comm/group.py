@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from distarray.comm import fold_errors, ledger
+from distarray.comm import fold_errors, ledger, records
 from distarray.comm.calls import note as remember
 from distarray.comm.device_blocks import DeviceBlocks
 from distarray.comm.ledger import Note
@@ -50,8 +50,7 @@ class Group(DeviceBlocks):
     True
     """
 
-    #: Key that distinguishes worlds with the same ranks; for threads, also the ranks of one
-    #: process.
+    #: Key that distinguishes worlds of the same ranks, and the thread ranks of one process.
     place: tuple[int, int] | None = None
     #: True if the ranks are threads of one process.
     in_one_process = False
@@ -81,6 +80,8 @@ class Group(DeviceBlocks):
         for _, view in receives:
             if type(view) is not _ndarray:
                 return self._exchange_on_device(sends, receives, self._ways)
+            if view.dtype.names is not None:
+                return records.exchange(self, sends, receives)
         return self._exchange(sends, receives)
 
     def begin_exchange(
@@ -436,8 +437,7 @@ class Group(DeviceBlocks):
     def write(self, kind: str, nbytes: int, note: Note) -> None:
         """Record a collective in the ledger."""
         if self.size > 1:
-            away = int(self.nodes is not None)
-            ledger.record(kind, nbytes, 1, range(self.size), note, away)
+            ledger.record(kind, nbytes, 1, range(self.size), note, int(self.nodes is not None))
 
     def _write_messages(self, sends: Sequence[Pair], note: Note) -> None:
         peers = tuple(peer for peer, _ in sends)

@@ -22,9 +22,9 @@ that is assigned to records is written until a number cannot be read. Which comp
 all of a set is as it happens. `broadcast_arrays` and `meshgrid` refuse what is a view of what has
 become read-only. An element of its own arrays takes its own 0-d arrays of another kind (a real one
 the real part of complex ones; text and times any), and refuses those of others. `put`, `putmask`
-and assignments of arrays to a record, to records by indices and to others of the same memory write
-the gaps between the fields, too. A record of its own arrays is a view of them, which is read while
-it is assigned to other fields of itself. Halves are folded in single precision along some strides.
+and assignments to records that indices select write the gaps between the fields, too. A record of
+its own arrays is a view of them, which is read while it is assigned to other fields of itself.
+Halves are folded in single precision along some strides.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _assigned_wrongly(line: str, env: dict[str, Any]) -> bool:
     if isinstance(into, np.generic):  # refused; the array API standard has 0-d arrays here
         return True
     element = _value(target, env)
-    if _is_element_of_another_kind(element, value) or _writes_gaps(element, key, value):
+    if _is_element_of_another_kind(element, value) or _writes_gaps(key, value):
         return True
     if isinstance(key, (bool, np.bool_)) and _are_records(value):
         return True
@@ -180,14 +180,11 @@ def _is_element_of_another_kind(into: Any, value: Any) -> bool:
     return (new == "c" and old != "c") or bool({old, new} & set("SUmM"))
 
 
-def _writes_gaps(into: Any, key: Any, value: Any) -> bool:
-    """Check whether records get an array's gaps, too: single ones, by indices, of one memory."""
-    if not isinstance(value, np.ndarray) or not _has_gaps(value):
-        return False
+def _writes_gaps(key: Any, value: Any) -> bool:
+    """Check whether records that indices select get an array's gaps, too."""
     keys = key if isinstance(key, tuple) else (key,)
-    if isinstance(into, np.void) or any(isinstance(k, (list, np.ndarray)) for k in keys):
-        return True
-    return isinstance(into, np.ndarray) and np.may_share_memory(into, value)
+    by_indices = any(isinstance(k, (list, np.ndarray)) for k in keys)
+    return by_indices and isinstance(value, np.ndarray) and _has_gaps(value)
 
 
 def _are_records(value: Any) -> bool:
