@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from distarray.comm.group import Group
     from distarray.comm.transport import Pair
 
-__all__ = ["exchange"]
+__all__ = ["exchange", "has_gaps"]
 
 
 def exchange(group: "Group", sends: Sequence["Pair"], receives: Sequence["Pair"]) -> None:
     """Exchange views as `Group._exchange`; records with gaps are received aside and copied."""
     aside = [
-        (peer, np.empty(view.shape, view.dtype) if _has_gaps(view.dtype) else view)
+        (peer, np.empty(view.shape, view.dtype) if has_gaps(view.dtype) else view)
         for peer, view in receives
     ]
     group._exchange(sends, aside)
@@ -29,6 +29,7 @@ def exchange(group: "Group", sends: Sequence["Pair"], receives: Sequence["Pair"]
             view[...] = received
 
 
-def _has_gaps(dtype: DType) -> bool:
+def has_gaps(dtype: DType) -> bool:
+    """Return True if a data type is of records with bytes that belong to no field."""
     fields = dtype.fields
     return fields is not None and dtype.itemsize > sum([f[0].itemsize for f in fields.values()])

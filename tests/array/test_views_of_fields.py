@@ -42,6 +42,30 @@ WRITES = {
 }
 
 
+#: Name -> the same with indices. NumPy, which one rank calls, writes the other fields, too.
+BY_INDICES = {
+    "indices": lambda x: x.__setitem__([0, 5], x[[39, 38]]),
+    "put": lambda x: np.put(x, [0, 5], x[[39, 38]]),
+    "a mask": lambda x: x.__setitem__(np.isin(np.arange(41), [0, 5]), x[[39, 38]]),
+}
+
+
+@pytest.mark.host
+@pytest.mark.counts(lambda ranks: ranks > 1)
+@pytest.mark.parametrize("name", BY_INDICES)
+def test_indices_write_no_other_field(world, ranks, name):
+    wanted = _records()
+    wanted["z"][[0, 5]] = wanted["z"][[39, 38]]
+
+    def program(group):
+        found = distribute(_records(), DeviceMesh(group), [Shard(0)], src=None)
+        BY_INDICES[name](found[["z"]])
+        return found.full()
+
+    for found in world.run(ranks, program):
+        assert found.tolist() == wanted.tolist()
+
+
 @pytest.mark.host
 @pytest.mark.parametrize("name", WRITES)
 @pytest.mark.parametrize("fields", [["x", "z"], ["y", "z"]], ids="".join)

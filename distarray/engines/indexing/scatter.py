@@ -14,7 +14,7 @@ import numpy as np
 
 from distarray.array.portable import contiguous, in_c_order
 from distarray.array.speedups.rows import are_rows, scattered
-from distarray.comm import devices
+from distarray.comm import devices, records
 from distarray.engines.indexing.gather import (
     kind_of_positions,
     part_of_index,
@@ -38,10 +38,18 @@ Apply = Callable[[Array, tuple[Any, ...], Array | None], None]
 
 
 def assign(block: Array, key: tuple[Any, ...], values: Array | None) -> None:
-    """Assign values to a block; the last value in C order is kept for a repeated index."""
+    """Assign values to a block; the last value in C order is kept for a repeated index.
+
+    Of records only the fields are written: NumPy would write the gaps between them, too, which in
+    a view of several fields are the other fields.
+    """
     if devices.on_device(block) and key and values is not None:
         key, values = last_of_each(block, key, values)
-    block[key] = values
+    if values is not None and records.has_gaps(values.dtype):
+        for name in values.dtype.names or ():
+            block[name][key] = values[name]
+    else:
+        block[key] = values
 
 
 def store(rows: Rows, index: Located, values: Values, apply: Apply = assign) -> None:
@@ -189,7 +197,7 @@ def _write_parts(
 
 def _assign_rows(rows: Rows, places: Array, values: Array) -> None:
     """Assign values to rows of this rank by their positions."""
-    found = rows.lines
+    found = None if records.has_gaps(values.dtype) else rows.lines
     if found is not None and are_rows(found[0]) and are_rows(values) and _fit(values, found[0]):
         scattered(found[0], places, found[1], values)
     else:
