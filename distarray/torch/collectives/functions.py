@@ -81,14 +81,15 @@ def all_reduce(
 
     Cost
     ----
-    One allreduce of the tensor, plus one copy each from and to a device. The gradient of a sum or
-    mean is one allreduce; of "min" and "max" one of twice the size; of "product" also an allgather.
+    One allreduce of the tensor, plus one copy each from and to a device unless NCCL folds it. The
+    gradient of a sum or mean is one allreduce; of "min" and "max" one of twice the size; of
+    "product" also an allgather.
 
     Notes
     -----
     bfloat16, float16 and float8 are folded in float32 and rounded once. float64 and integers are
-    folded in their own dtype, on the host, whatever the tensor's device. The gradient of "min" and
-    "max" is divided evenly among the ranks that hold the extreme value.
+    folded in their own dtype. The gradient of "min" and "max" is divided evenly among the ranks
+    that hold the extreme value.
 
     Examples
     --------
@@ -336,8 +337,8 @@ def all_reduce_(
 
     Cost
     ----
-    One allreduce. Contiguous float32, float64 and integer tensors on the CPU are folded in their
-    own memory, others in a copy.
+    One allreduce. Contiguous tensors on the CPU whose dtype NumPy has are folded in their own
+    memory, others in a copy.
 
     Examples
     --------
