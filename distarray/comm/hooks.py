@@ -287,7 +287,8 @@ def _end(code: int, text: Callable[[], str]) -> None:
         sys.stderr = sys.__stderr__ or sys.stderr
     mpi = _mpi()
     if mpi is None:
-        time.sleep(_turn(launcher.rank))  # the lowest failing rank ends the job first
+        # The lowest failing rank ends the job first.
+        time.sleep(_turn(launcher.rank) + launcher.patience(launcher.rank))
         _write(launcher.rank, launcher.size, code, text)
         launcher.end_job(code & 0xFF or 1)
     world = mpi.COMM_WORLD

@@ -10,7 +10,7 @@ import stat
 import threading
 import time
 
-__all__ = ["end_job", "rank", "size"]
+__all__ = ["end_job", "patience", "rank", "size"]
 
 #: Variables in which launchers pass a process the number of ranks, and its own rank.
 _NUMBERS = (
@@ -24,6 +24,8 @@ _HELLO = b"cmd=init pmi_version=1 pmi_subversion=1\n"
 #: Seconds for the launcher's reply, for the launcher to end this process, and for MPI to start and
 #: end the job.
 _ANSWER, _ENDING, _START = 1.0, 5.0, 20.0
+#: Seconds that a rank waits for each lower rank under Open MPI, and the most ranks to wait for.
+_RANK_STEP, _LAST_RANK = 0.5, 10
 
 
 def _line() -> tuple[int, tuple[int, int]] | None:
@@ -56,6 +58,14 @@ def _numbers() -> tuple[int, int]:
 _exit = os._exit
 _known = _line()
 size, rank = _numbers()
+
+
+def patience(rank: int) -> float:
+    """Return the seconds that a rank leaves to lower ranks, which may be ending the job.
+
+    Open MPI's daemon ends the other ranks some tenths of a second after one has failed.
+    """
+    return _RANK_STEP * min(rank, _LAST_RANK) if "OMPI_COMM_WORLD_SIZE" in os.environ else 0.0
 
 
 def end_job(code: int) -> None:
