@@ -14,6 +14,7 @@ import distarray.ops  # noqa: F401
 from distarray import Shard, distribute, forbid_communication, trace
 from distarray.array import deferred, temporaries
 from distarray.comm import DeviceMesh, observed
+from tests.waiting import nothing_is_watched
 
 pytestmark = [pytest.mark.host, pytest.mark.filterwarnings("ignore")]
 INF = np.inf
@@ -80,8 +81,10 @@ CALLS = {
 
 @pytest.fixture(autouse=True)
 def nothing_waits_that_is_observed(monkeypatch):
-    """As in programs, also in a process of `everything_waits`, which puts off that as well."""
+    """As in programs, also where earlier tests deferred everything or overrode operators."""
     monkeypatch.setattr(deferred, "is_observed", observed.is_observed)
+    with nothing_is_watched():
+        yield
 
 
 def cut(group, values):
