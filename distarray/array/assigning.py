@@ -43,7 +43,7 @@ def assign(target: Base, value: Any) -> None:
     Nothing is sent for a value that every rank has. A DistArray is redistributed to the layout of
     the target, also from another mesh.
     """
-    with writing(target):
+    with writing(target, whole=True):
         _assign(target, _bare(value, target.mesh))
 
 

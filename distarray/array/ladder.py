@@ -160,7 +160,7 @@ def call_in_general(function: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     targets = _targets(row, args, kwargs) if is_writer else []
     if not targets:
         return _call(function, row, args, kwargs)
-    with writing(*targets):
+    with writing(*targets, whole=row is None or row.writes < 0):
         return _call(function, row, args, kwargs)
 
 
@@ -205,7 +205,7 @@ def call_ufunc(
     targets = [] if reads else to_be_written((kwargs.get("out"), first))
     if not targets:
         return _call_ufunc(ufunc, method, inputs, kwargs)
-    with writing(*targets):
+    with writing(*targets, whole=method != "at"):
         return _call_ufunc(ufunc, method, inputs, kwargs)
 
 

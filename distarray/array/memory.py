@@ -63,7 +63,7 @@ class Transfer(Protocol):
     ----------
     overlaps : bool
         True if several ranks hold the same elements of the second array. Writes of one rank are
-        then sent to the others at once.
+        then sent to the others at once, after the method ``note`` was told of them.
     """
 
     overlaps: bool

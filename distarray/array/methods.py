@@ -391,7 +391,7 @@ class Methods(Reductions):
         passed.number += inplace
         if not inplace:
             return self.like(self.block.byteswap())
-        with writing(self):
+        with writing(self, whole=True):
             self.block.byteswap(inplace)
         return self
 

@@ -331,7 +331,7 @@ def _power_in_place(x: Base, other: ArrayLike) -> Any:
     if exponent is None:
         return NotImplemented if _declines(other) else _POWER(x, other, out=(x,))
     passed.number += 1
-    with writing(x), of_elements(x.layout, x.mesh):
+    with writing(x, whole=True), of_elements(x.layout, x.mesh):
         block: Any = x.block
         block **= exponent
     return x

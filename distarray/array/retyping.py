@@ -14,8 +14,9 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from distarray.array.base import Base, raw_block
+from distarray.array.memory import is_shared
 from distarray.array.sharing import derived
-from distarray.array.storage import has_items_in_line, is_natural, natural
+from distarray.array.storage import has_items_in_line, has_lines_in_blocks, is_natural, natural
 from distarray.layout import Cut, Layout, rescaled_cut
 from distarray.typing import DTypeLike
 
@@ -122,13 +123,15 @@ def retyped(x: Base, dtype: DTypeLike) -> Any:
         size = size or found.dtype.itemsize  # a string or void takes the size of the items
     if _retyped_layout(x.layout, own.itemsize, size, kind) is None:
         return across[0](x, kind, size)
+    if size != own.itemsize and is_shared(x) and x.layout.size and not has_lines_in_blocks(x):
+        return across[1](x, kind, size)
     known = is_natural(x)
 
     def view(y: Base) -> Any:
-        result = y.like(y.block.view(kind))
         found = _retyped_layout(y.layout, own.itemsize, size, kind)
         if found is None:
             return None
+        result = y.like(y.block.view(kind))
         result.layout = found
         return natural(result) if known else result
 

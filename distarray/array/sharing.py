@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 from distarray.array import stale_copies, temporaries
+from distarray.array import storage as memory_order
 from distarray.array.ancestry import shorten
 from distarray.array.base import Base, natural_of, operands_in, storage_of
 from distarray.array.blocks_out import live_arrays, unshare
@@ -177,16 +178,29 @@ def to_be_written(values: Iterable[Any]) -> list[Base]:
     return [x for x in operands_in(values) if watched or is_shared(x)]
 
 
+def _note(x: Base, storage: Storage, whole: bool) -> None:
+    link = storage.source.link
+    if link is not None and link.transfer.overlaps:
+        place = memory_order.in_whole(x)
+        strides = storage.block.strides if place is None else place.strides
+        transfer: Any = link.transfer
+        transfer.note(x, storage.block, strides, whole)
+
+
 @contextmanager
-def writing(*arrays: Any) -> Iterator[None]:
-    """Allow writes to arrays in a context; afterwards their materialization is the newest."""
+def writing(*arrays: Any, whole: bool = False) -> Iterator[None]:
+    """Allow writes to arrays in a context; afterwards their materialization is the newest.
+
+    `whole` says that all elements are written, as far as the caller knows.
+    """
     if passed.watched:
         stale_copies.tell(*arrays)
-    shared = [x._storage for x in arrays if isinstance(x, Base) and is_shared(x)]
-    found = [storage for storage in shared if is_writeable(storage.block)]
-    opened = []
+    shared = [x for x in arrays if isinstance(x, Base) and is_shared(x)]
+    found = [x for x in shared if is_writeable(x._storage.block)]
+    opened: list[Storage] = []
     try:
-        for storage in found:
+        for x in found:
+            storage = x._storage
             storage.read()
             opened.append(storage)
             storage.source.writers += 1
@@ -196,6 +210,8 @@ def writing(*arrays: Any) -> Iterator[None]:
         for storage in opened:
             storage.source.writers -= 1
             storage.source.memory.uses.opened -= 1
+        for x, storage in zip(found, opened, strict=False):
+            _note(x, storage, whole)
         for storage in opened:
             storage.source.written()
             unshare(storage)

@@ -29,6 +29,7 @@ __all__ = [
     "can_merge",
     "common_order",
     "has_items_in_line",
+    "has_lines_in_blocks",
     "has_several",
     "is_contiguous",
     "cast_type",
@@ -122,8 +123,13 @@ def has_items_in_line(x: Base) -> bool:
     whole = in_whole(x)
     if whole is not None:
         return whole.shape[-1] == 1 or whole.strides[-1] == whole.itemsize
+    return has_lines_in_blocks(x)
+
+
+def has_lines_in_blocks(x: Base) -> bool:
+    """Return :func:`has_items_in_line` for the blocks, which an alias may store in another order."""
     dims = [dim for dim, extent in enumerate(x.layout.shape) if extent > 1]
-    return _decided(x, _of_items(x.to_local(), x.layout), dims, (), everywhere=True)
+    return _decided(x, _of_items(x.block, x.layout), dims, (), everywhere=True)
 
 
 def _of_items(block: Array, layout: Layout) -> int:

@@ -102,10 +102,11 @@ def extended(x: DistArray, dim: int, windows: Cut, beyond: int) -> Array:
 
 def returned(
     stretch: Array,
-    before: Array | None,
+    written: Array | None,
     x: DistArray,
     needs: Callable[[int], Interval],
     askers: Callable[[int, int], Iterable[int]],
+    backwards: bool = False,
 ) -> None:
     """Copy elements from :func:`spanning`, changed by the program, back to a 1-d array.
 
@@ -113,11 +114,13 @@ def returned(
     ----------
     stretch : array
         This rank's elements, possibly changed.
-    before : array or None
-        Their values before the change, if several ranks hold the same elements. If several ranks
-        have changed an element, the value of the last rank is stored.
+    written : array or None
+        A flag for each byte of these elements, 1 if it was written, if several ranks hold the same
+        elements. If several ranks have written an element, the value of the last rank is stored.
     x, needs, askers
         The arguments of :func:`spanning`.
+    backwards : bool
+        True if instead the value of the first rank is stored.
 
     Cost
     ----
@@ -129,8 +132,9 @@ def returned(
     part = cut.part(mesh.coords)
     own, (low, high) = cut.interval(part), needs(part)
     owed = [(p, _common((low, high), cut.interval(p))) for p in cut.owners(low, high)]
-    due = [(p, _common(needs(p), own)) for p in sorted(askers(*own), key=needs)]
-    packed = stretch if before is None else _marked(stretch, before)
+    holders = sorted(askers(*own), key=needs, reverse=backwards)
+    due = [(p, _common(needs(p), own)) for p in holders]
+    packed = stretch if written is None else _marked(stretch, written)
     sends = [(p, packed[_along(0, c[0] - low, c[1] - low)]) for p, c in owed if c and p != part]
     receives: list[_Pair] = []
     landings: list[tuple[Array, Array]] = []
@@ -141,25 +145,25 @@ def returned(
         found = packed[_along(0, shared[0] - low, shared[1] - low)]
         if peer != part:
             shape = (len(place), *packed.shape[1:])
-            found = place if before is None else mesh.xp.empty(shape, packed.dtype)
+            found = place if written is None else mesh.xp.empty(shape, packed.dtype)
             receives.append((peer, found))
         landings.append((place, found))
     _exchange(x, cut, sends, receives)
     for place, found in landings:
-        if before is not None:
+        if written is not None:
             _unmark(place, found)
         elif found is not place:
             place[...] = found
 
 
-def _marked(stretch: Array, before: Array) -> Array:
-    """Stack the bytes of each element and a flag for each byte: 1 if it has changed."""
-    new, old = (part.view("u1").reshape(len(part), part.itemsize) for part in (stretch, before))
-    return np.stack([new, (new != old).view("u1")], axis=1)
+def _marked(stretch: Array, written: Array) -> Array:
+    """Stack the bytes of each element and the flags of its bytes."""
+    shape = len(stretch), stretch.itemsize
+    return np.stack([stretch.view("u1").reshape(shape), written.reshape(shape)], axis=1)
 
 
 def _unmark(block: Array, marked: Array) -> None:
-    """Write the bytes that are flagged as changed to the block."""
+    """Write the flagged bytes to the block."""
     own = block.view("u1").reshape(len(block), block.itemsize)
     np.copyto(own, marked[:, 0], where=marked[:, 1].astype(bool))
 

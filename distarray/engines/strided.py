@@ -6,6 +6,7 @@ border. If rows overlap, several ranks store the same elements. The values that 
 these elements are sent to the owners at once, and from the owners to all other ranks.
 """
 
+from collections.abc import Iterator
 from itertools import pairwise
 from math import gcd
 from typing import Any
@@ -26,7 +27,7 @@ from distarray.engines.reshaping import reshaped, reshaped_layout
 from distarray.layout import Cut, Interval, Layout, recounted_cut
 from distarray.typing import Array, DType, Shape
 
-__all__ = ["across_cuts", "in_order", "offset_in", "strided"]
+__all__ = ["across_cuts", "in_order", "offset_in", "over_line", "strided"]
 
 
 def in_order(x: DistArray) -> tuple[DistArray, Array, Array] | None:
@@ -74,6 +75,11 @@ def across_cuts(x: DistArray, dtype: DType, size: int) -> DistArray:
         viewed = reshaped(x, groups).view(dtype)
         inner = viewed.shape[len(groups) :]
         return reshaped(viewed, (*outer, last * x.itemsize // size, *inner))
+    return over_line(x, dtype, size)
+
+
+def over_line(x: DistArray, dtype: DType, size: int) -> DistArray:
+    """View an array as :func:`across_cuts`, as a strided view of its memory in one dimension."""
     found = in_order(x)
     if found is None:
         raise ValueError(
@@ -86,7 +92,7 @@ def across_cuts(x: DistArray, dtype: DType, size: int) -> DistArray:
     return strided(line, view.shape, view.strides, offset, view.dtype, is_writeable(raw_block(x)))
 
 
-across.append(across_cuts)
+across += [across_cuts, over_line]
 
 
 def offset_in(space: Array, place: Array) -> int:
@@ -219,6 +225,8 @@ class Spans:
     def __init__(self, rows: _Rows, stretch: Array, overlaps: bool) -> None:
         self._rows, self._stretch, self.overlaps = rows, stretch, overlaps
         self._before = stretch.copy() if self.overlaps else stretch
+        self._written: Array | None = None
+        self._backwards = False
 
     def down(self, source: Any, target: Any) -> None:
         """Copy the elements that the rows access from the line."""
@@ -227,9 +235,42 @@ class Spans:
             self._before[...] = self._stretch
 
     def up(self, source: Any, target: Any) -> None:
-        """Copy written elements back to their owners; of several ranks' values the last row's."""
-        before = self._before if self.overlaps else None
-        returned(self._stretch, before, target, self._rows.needs, self._rows.askers)
+        """Copy written elements back to their owners; of several ranks' values the last written."""
+        written = None
+        if self.overlaps:
+            written = self._changed() if self._written is None else self._written
+        rows, backwards = self._rows, self._backwards
+        self._written, self._backwards = None, False
+        returned(self._stretch, written, target, rows.needs, rows.askers, backwards)
+
+    def _changed(self) -> Array:
+        """Return a flag for each byte: 1 for elements, or bytes of records, that have changed."""
+        kind = "u1" if self._stretch.dtype.fields else f"V{self._stretch.itemsize}"
+        new, old = (part.view(kind) for part in (self._stretch, self._before))
+        return np.repeat((new != old).view("u1"), new.itemsize)
+
+    def note(self, x: Any, block: Array, strides: Shape, whole: bool) -> None:
+        """Note which items of a view of the rows were written, and in which order by NumPy.
+
+        NumPy writes by strides, then by dimensions. If a dimension with the rows' own stride comes
+        before them, as in transposed windows, then the first of the rows that share an element is
+        the last one written.
+        """
+        lead = next((dim for dim, cut in enumerate(x.layout.cuts) if cut.parts > 1), 0)
+        before = zip(x.layout.shape[:lead], strides, strict=False)
+        self._backwards = any(n > 1 and abs(s) == abs(strides[lead]) for n, s in before)
+        if self._written is None:
+            self._written = np.zeros(self._stretch.nbytes, "u1")
+        if block.size and x.layout.holds(x.mesh.coords):
+            new, old, flags = self._bytes_of(block, self._written)
+            flags[...] |= True if whole else (new != old).any(axis=-1, keepdims=True)
+
+    def _bytes_of(self, block: Array, written: Array) -> Iterator[Array]:
+        """Yield the bytes of each item of a view: as they are, as they were, and their flags."""
+        steps, shape = (*block.strides, 1), (*block.shape, block.itemsize)
+        first = block.__array_interface__["data"][0] - self._stretch.__array_interface__["data"][0]
+        for part in (self._stretch, self._before, written):
+            yield np.ndarray(shape, "u1", part.view("u1"), first, steps)
 
 
 def _linked(

@@ -66,9 +66,10 @@ def broadcast_to(array: ArrayLike, shape: ShapeLike, subok: bool = False) -> Dis
 def _shared(x: DistArray, shape: tuple[int, ...]) -> DistArray:
     """Broadcast as :func:`stretched`; elements sent to other ranks stay linked to those of `x`."""
     wide = _stretched_cuts(x, shape)
-    if not wide or 0 in shape or not x.layout.is_plain:
+    if not wide or 0 in shape or x.layout.partials:
         return stretched(x, shape)
-    spread, lead = to_layout(x, x.layout.without_cut(wide)), len(shape) - x.ndim
+    everywhere = Layout.from_cuts(x.layout.without_cut(wide).cuts, x.mesh.shape)
+    spread, lead = to_layout(x, everywhere), len(shape) - x.ndim
     cuts = list(_kept_layout(spread.layout, shape).cuts)
     for dim in wide:
         cut = x.layout.cuts[dim]

@@ -119,4 +119,22 @@ ALIASES = {
         v5 = np.lib.stride_tricks.sliding_window_view(v3, 2, writeable=True)
         v5[7] = 6
     """,
+    "a cut that other items do not allow is not moved": """
+        v1 = lay(make(6, 'i4'), S(0))
+        v2 = v1.view('f8')
+        v3 = v1.reshape((2, 3))
+        v3[0] = 7
+    """,
+    "other items of a reshape in Fortran order": """
+        v1 = lay(make((30, 3)), S(0))
+        v2 = np.reshape(v1, (10, 3, 3), order='F')
+        v3 = v2.view('i4')
+        v3[2, 1] = 5
+        v1[3] = 1
+    """,
+    "records at indices go to fields by their position": """
+        v1 = lay(make(5, 'rec'), S(0))
+        v2 = v1[['y', 'x']]
+        v2[[0, 3]] = make((), 'rec')
+    """,
 }

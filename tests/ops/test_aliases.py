@@ -417,3 +417,18 @@ def test_programs_print_what_numpy_prints(world, name):
 
         for ranks in world.ranks:
             world.run(ranks, run)
+
+
+def test_a_broadcast_of_a_row_that_one_rank_has(world):
+    """Its elements go to all ranks, and later writes to the row are seen."""
+
+    def program(group):
+        with distarray.DeviceMesh(group, (2, 2)):
+            places = [distarray.Shard(0), distarray.Shard(1)]
+            x = distarray.distribute(np.ones((1, 1)), placements=places)
+            wide = distarray.numpy.broadcast_to(x[0], 2)
+            shared = distarray.numpy.shares_memory(x, wide)
+            x[0] = 5
+            return shared, wide.full().tolist()
+
+    assert world.run(4, program) == [(True, [5, 5])] * 4

@@ -51,7 +51,7 @@ def set_selected(block: Array, first: int, mask: Array, values: Array) -> None:
     if block.flags.c_contiguous and not first:
         lined = block.reshape(mask.size, *block.shape[mask.ndim :])
         lined[np.flatnonzero(mask)] = values
-    elif _in_tiles(block, mask) and not np.may_share_memory(block, values):
+    elif _in_tiles(block, mask) and _is_separate(block) and not np.may_share_memory(block, values):
         _set_in_tiles(block, mask, values)
     else:
         block[key_of(mask, first)] = np.moveaxis(values, 0, first)
@@ -68,6 +68,16 @@ def _set_in_tiles(block: Array, mask: Array, values: Array) -> None:
         part.reshape(-1)[positions] = written
         block[tile] = part
         done += len(positions)
+
+
+def _is_separate(block: Array) -> bool:
+    """Return True if no two elements of a block share memory, as those of windows do."""
+    span = block.itemsize
+    for step, extent in sorted(zip(map(abs, block.strides), block.shape, strict=True)):
+        if extent > 1 and step < span:
+            return False
+        span += step * (extent - 1)
+    return True
 
 
 def _in_tiles(block: Array, mask: Array) -> bool:

@@ -45,9 +45,10 @@ def assign(block: Array, key: tuple[Any, ...], values: Array | None) -> None:
     """
     if devices.on_device(block) and key and values is not None:
         key, values = last_of_each(block, key, values)
-    if values is not None and records.has_gaps(values.dtype):
-        for name in values.dtype.names or ():
-            block[name][key] = values[name]
+    if values is not None and records.has_gaps(block.dtype):
+        values = values.astype(block.dtype, copy=False)  # fields are cast by position, not by name
+        for name in block.dtype.names or ():
+            assign(block[name], key, values[name])
     else:
         block[key] = values
 
