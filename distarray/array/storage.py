@@ -53,10 +53,9 @@ _MAYBE, _HARDLY, _YES, _NO = range(4)
 
 
 def vacant(own: Array, layout: Layout, mesh: DeviceMesh) -> Array:
-    """Return the block of a view on a rank that has none of its elements.
+    """Return the block of a view on a rank that has none of its elements; writeable as `own`.
 
-    It is writeable if the array's block is. An empty block is made as a view, too, so that its flag
-    can be set again where NumPy allows it.
+    An empty block is made as a view, so that its flag can be set again where NumPy allows it.
     """
     shape = layout.local_shape(mesh.coords)
     if 0 in shape and np.ndim(own):
@@ -127,7 +126,7 @@ def has_items_in_line(x: Base) -> bool:
 
 
 def has_lines_in_blocks(x: Base) -> bool:
-    """Return :func:`has_items_in_line` for the blocks, which an alias may store in another order."""
+    """Return :func:`has_items_in_line` for blocks; an alias may store them in another order."""
     dims = [dim for dim, extent in enumerate(x.layout.shape) if extent > 1]
     return _decided(x, _of_items(x.block, x.layout), dims, (), everywhere=True)
 
@@ -345,8 +344,8 @@ def common_order(arrays: Sequence[Base]) -> tuple[int, ...]:
 
     Cost
     ----
-    One allreduce for all arrays together. None if one array is known to be in C order, if no array
-    has an order, or if every array is replicated.
+    One allreduce for all arrays. None if one is known to be in C order, if none has an order, or
+    if all are replicated.
     """
     ndim = arrays[0].ndim
     natural = tuple(range(ndim))
