@@ -316,8 +316,10 @@ def short_ways() -> Iterator[None]:
     before = dict(FUNCTIONS)
     yield
     for key in [k for k, row in FUNCTIONS.items() if row.outside and before.get(k) is not row]:
-        del FUNCTIONS[key]
-        FUNCTIONS.update({key: before[key]} if key in before else {})
+        if key in before:
+            FUNCTIONS[key] = before[key]
+        else:
+            del FUNCTIONS[key]
     watched = not ladder.unwatched[0]
     if watched and not (config.check or any(row.outside for row in FUNCTIONS.values())):
         ladder.usual[0], ladder.unwatched[0] = ladder.NORMAL, True

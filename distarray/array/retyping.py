@@ -22,8 +22,9 @@ from distarray.typing import DTypeLike
 
 __all__ = ["across", "retyped", "viewed", "whole_block"]
 
-#: List with one function, which views an array as items of a data type and size if a boundary
-#: between ranks is inside an item. Set by :mod:`distarray.engines.strided`.
+#: Two functions that view an array as items of a data type and size: the first if a boundary
+#: between ranks is inside an item, the second if an alias stores its blocks in another order than
+#: NumPy's memory. Set by :mod:`distarray.engines.strided`.
 across: list[Callable[[Any, np.dtype[Any], int], Any]] = []
 
 #: Default of an argument that was not given, since None is a data type.
